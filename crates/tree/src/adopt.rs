@@ -1,14 +1,14 @@
-//! Adopting states of a foreign repository as the older history of a workspace.
+//! Adopting states from a foreign repository as the older history of a workspace.
 //!
-//! 1. [`Store::adopt`] begins. From here on, no gc collects the objects that are written.
-//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites the trees, because those of the
-//!    store have other modes and stricter names.
-//! 3. [`Adoption::lock`] makes the pack durable and waits for the workspace, whose directory need
-//!    not exist.
+//! 1. [`Store::adopt`] begins. From then on, no gc collects the objects that are written.
+//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites the trees, because trees of
+//!    the store have other modes and allow fewer names.
+//! 3. [`Adoption::lock`] makes the pack durable and locks the workspace, whose directory need not
+//!    exist.
 //! 4. [`AdoptLock::finish`] makes room among the workspace's pins and pins the adopted states.
 //!
-//! If this is cut off anywhere, the store is consistent: the pins that were made are in order among
-//! the others, and doing everything again adds the missing ones.
+//! If an adoption is cut off at any point, the store is consistent: the pins that were made are in
+//! order among the others, and another adoption adds the missing ones.
 
 mod pins;
 
@@ -34,7 +34,7 @@ use crate::store::{Store, StoreError};
 
 pub use pins::AdoptLock;
 
-/// The length of the longest name that file systems allow.
+/// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
 
 /// The mode of a link to a commit of another repository.
@@ -62,10 +62,10 @@ pub enum AdoptError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// A pin to be made of an adopted state, older than pins that the workspace has already.
+/// A pin to be made for an adopted state. It is older than existing pins of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OlderPin {
-    /// The number of the pin that it comes after; 0 for the oldest of all.
+    /// The number of the existing pin that it comes after; 0 to come before all.
     pub after: u64,
     /// The tree of the adopted state.
     pub tree: Oid,
@@ -73,12 +73,12 @@ pub struct OlderPin {
     pub time: i64,
 }
 
-/// An adoption under way.
+/// An adoption in progress.
 pub struct Adoption<'s> {
     store: &'s Store,
     packs: Arc<Packs>,
     writer: PackWriter,
-    /// The rewritten trees by the ids of the foreign ones.
+    /// The rewritten trees, by the ids of the foreign trees.
     trees: HashMap<Oid, RewrittenTree>,
     /// The files that are too large for the store, with their sizes.
     too_large: HashMap<Oid, u64>,
@@ -102,7 +102,7 @@ struct PendingObjects {
 }
 
 impl Store {
-    /// Begins to adopt states.
+    /// Begins an adoption.
     pub fn adopt(&self) -> Result<Adoption<'_>, StoreError> {
         let store_lock = self.lock_shared()?;
         Ok(Adoption {
@@ -117,11 +117,11 @@ impl Store {
 }
 
 impl<'s> Adoption<'s> {
-    /// Copies a tree of a foreign repository, with all objects that the store does not have.
+    /// Copies a tree from a foreign repository, with all objects that the store lacks.
     ///
-    /// Directories get the mode 40755, files 100755 or 100644 depending on whether their owner may
-    /// execute them. [`Adopted::uncovered`] names what is left out: links to nested repositories,
-    /// names that trees of the store cannot have, and files that are too large.
+    /// Directories get the mode 40755. Files get 100755 if their owner may execute them, otherwise
+    /// 100644. [`Adopted::uncovered`] lists the entries that are left out: links to nested
+    /// repositories, names that are invalid in the store, and files that are too large.
     pub fn take_tree(
         &mut self,
         foreign: &ForeignRepository,
@@ -136,7 +136,7 @@ impl<'s> Adoption<'s> {
             match taken {
                 Ok(()) => break,
                 Err(error) => {
-                    // A tree counts as taken only with everything in it.
+                    // A tree counts as taken only if everything in it is.
                     pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
                     let AdoptError::Foreign(ForeignObjectError::TooLarge { oid, size }) = error
                     else {
@@ -154,15 +154,15 @@ impl<'s> Adoption<'s> {
         Ok(Adopted { tree: oid, files, uncovered })
     }
 
-    /// Rewrites a tree and those in it, from the bottom up. Adds the objects that have to be written
-    /// to `pending`.
+    /// Rewrites a tree and the trees in it, from the bottom up. Adds the objects that must be
+    /// written to `pending`.
     fn rewrite_tree(
         &mut self,
         foreign: &ForeignRepository,
         root: Oid,
         pending: &mut PendingObjects,
     ) -> Result<(), ForeignObjectError> {
-        // A stack instead of recursion, because foreign trees may be of any depth.
+        // This uses a stack instead of recursion, because foreign trees may have any depth.
         let mut waiting: Vec<(Oid, Option<Vec<OwnedEntry>>)> = vec![(root, None)];
         while let Some((oid, entries)) = waiting.pop() {
             match entries {
@@ -184,7 +184,7 @@ impl<'s> Adoption<'s> {
         Ok(())
     }
 
-    /// Rewrites one tree. Those in it are rewritten already.
+    /// Rewrites one tree. The trees in it must already be rewritten.
     fn rewrite_entries(
         &mut self,
         foreign: Oid,
@@ -216,7 +216,7 @@ impl<'s> Adoption<'s> {
         self.trees.insert(foreign, tree);
     }
 
-    /// Finds the reason why an entry of a tree is left out; `None` if it is not.
+    /// Returns the reason why an entry of a tree is left out, or `None` if it is not.
     fn find_refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<UncoveredReason> {
         // On a file system that ignores case, `.GIT/hooks` would be the user's own hooks.
         let is_git = name.eq_ignore_ascii_case(b".git");
@@ -232,7 +232,7 @@ impl<'s> Adoption<'s> {
         }
     }
 
-    /// Writes the objects that the store does not have. Files come first, so that a tree is never
+    /// Writes the objects that the store lacks. Files come first, so that a tree is never written
     /// without its content.
     fn write_objects(
         &self,
@@ -259,8 +259,8 @@ impl<'s> Adoption<'s> {
             .map_err(|source| AdoptError::Write { path: path(), source })
     }
 
-    /// Makes the adopted states durable, and waits until no other process works on the workspace at
-    /// this canonical path.
+    /// Makes the adopted states durable and locks the workspace at this canonical path. Waits while
+    /// another process has it locked.
     pub fn lock(self, path: &Path) -> Result<AdoptLock<'s>, PinError> {
         let store = self.store;
         self.writer.seal(&store.pack_directory()).map_err(write_error(store))?;
@@ -277,7 +277,7 @@ fn write_error(store: &Store) -> impl Fn(io::Error) -> PinError + use<> {
     move |source| PinError::Write { path: path.clone(), source }
 }
 
-/// Returns the path of an entry that is left out. If its name cannot be part of a path, that is the
+/// Returns the path of an entry that is left out. If its name cannot be part of a path, returns the
 /// path of its directory.
 fn path_of_name(name: &[u8]) -> RelPath {
     match RelPath::new(name) {
@@ -294,8 +294,8 @@ fn move_below(directory: &[u8], uncovered: &Uncovered) -> Uncovered {
     Uncovered { path, reason: uncovered.reason.clone() }
 }
 
-/// Reduces the mode of a file or symlink to what git knows about it: of the permissions, only
-/// whether the file is executable.
+/// Reduces the mode of a file or symlink to the part that git keeps: its kind and a file's
+/// executable bit.
 fn normalize_mode(mode: Mode) -> Mode {
     match mode {
         mode if mode.is_symlink() => Mode::SYMLINK,

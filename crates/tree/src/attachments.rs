@@ -1,7 +1,8 @@
-//! Attachments: bytes that belong to a pin and live as long as it.
+//! Attachments: bytes that belong to a pin and live as long as it does.
 //!
-//! An attachment is a commit with a tree of a single file. It is the only parent of the pin's
-//! commit, so that git and gc see that the pin needs it. Pins with the same bytes share it.
+//! An attachment is a commit whose tree has a single file. It is the only parent of the pin's
+//! commit, so that git and gc can tell that the pin needs it. Pins with equal attachments share one
+//! commit.
 
 use crate::lock::{Lock, PinError};
 use crate::object::{self, Commit, Mode, ObjectKind, TreeEntry};
@@ -13,8 +14,8 @@ use crate::store::{ObjectError, Store};
 const NAME: &[u8] = b"attachment";
 
 impl Lock<'_> {
-    /// Adds bytes to the store, to be attached to a pin by [`Lock::pin_with_attachment`]. Equal
-    /// bytes have the same id and are written only once.
+    /// Adds bytes to the store, for [`Lock::pin_with_attachment`] to attach to a pin. Equal bytes
+    /// have the same id and are written only once.
     pub fn add_attachment(&mut self, content: &[u8]) -> Result<Oid, PinError> {
         if content.len() as u64 > MAX_OBJECT {
             return Err(PinError::TooLarge(content.len() as u64));

@@ -16,7 +16,7 @@ use crate::owner;
 /// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
-    /// Kind and permission bits, as the kernel has them, and the marks of [`owner::mark_others`].
+    /// The kernel's kind and permission bits, and the marks of [`owner::mark_others`].
     pub(crate) mode: u32,
     pub(crate) size: u64,
     /// The time of the last modification, in nanoseconds since 1970.
@@ -61,7 +61,7 @@ impl Stat {
         self.kind() == 0o120_000
     }
 
-    /// The mode of its entry in a tree; `None` if a tree cannot have it.
+    /// Returns the mode of its entry in a tree, or `None` if a tree cannot hold it.
     pub(crate) fn entry_mode(&self) -> Option<Mode> {
         match self.kind() {
             0o100_000 => Some(Mode::file(owner::drop_others(self.mode))),
@@ -92,7 +92,7 @@ pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
             names.push(name.to_vec());
         }
     }
-    // A directory that was deleted while it was open lists as an empty one.
+    // A directory that was deleted while it was open lists as empty.
     if names.is_empty() && listed.stat()?.st_nlink == 0 {
         return Err(Errno::NOENT.into());
     }
@@ -113,19 +113,20 @@ pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>
     Ok(target.into_bytes())
 }
 
-/// The root of a workspace, held open, so that a rename of the directory does not lead elsewhere.
+/// The root of a workspace, held open, so that it stays the same directory even if its path leads
+/// elsewhere.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,
 }
 
 impl Root {
-    /// Opens a directory by its canonical path. Fails if any part of the path is a link by now.
+    /// Opens a directory by its canonical path. Fails if any part of the path has become a link.
     pub(crate) fn open(path: &Path) -> io::Result<Root> {
         Ok(Root { fd: directory::open_canonical(path)? })
     }
 
-    /// Returns device and inode, which identify the directory regardless of its path.
+    /// Returns the device and inode, which identify the directory regardless of its path.
     #[allow(clippy::unnecessary_cast, reason = "the kernel's types differ between platforms")]
     pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstat(&self.fd)?;

@@ -1,4 +1,4 @@
-//! Comparing two trees: every path at which they differ.
+//! Comparing two trees: finds every path at which they differ.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub(crate) struct Node {
     pub(crate) oid: Oid,
 }
 
-/// A path at which two trees differ, as [`Store::changed_paths`] finds it.
+/// A path at which two trees differ, found by [`Store::changed_paths`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct PathChange {
@@ -28,7 +28,7 @@ pub struct PathChange {
 }
 
 impl Store {
-    /// Finds the entry of a tree at a path. The root is a directory without permissions.
+    /// Finds the entry at a path in a tree. The root counts as a directory without permissions.
     pub fn find_entry(
         &self,
         tree: &Oid,
@@ -37,8 +37,8 @@ impl Store {
         Ok(find_node(self, *tree, path)?.map(|node| (node.mode, node.oid)))
     }
 
-    /// Finds all paths at which two trees differ, sorted. A directory is one of them if only one
-    /// tree has it or if its permissions differ. Differences below it are listed separately.
+    /// Finds all paths at which two trees differ, sorted. A directory differs if only one tree has
+    /// it or if its permissions differ. Differences below it are listed separately.
     pub fn changed_paths(&self, from: &Oid, to: &Oid) -> Result<Vec<PathChange>, ObjectError> {
         let known = |node: Option<Node>| node.map(|node| (node.mode, node.oid));
         let changes = compare_trees(self, *from, *to)?.into_iter();
@@ -48,8 +48,8 @@ impl Store {
     }
 }
 
-/// A path at which two trees differ. A directory differs if its mode does or if only one tree has
-/// it. Paths below it have differences of their own.
+/// A path at which two trees differ. A directory differs if only one tree has it or if its mode
+/// differs. Paths below it have differences of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Difference {
     pub(crate) path: RelPath,
@@ -92,8 +92,8 @@ pub(crate) fn compare_trees(
     Ok(differences)
 }
 
-/// Reads the entries of a tree in the order of their names alone. Git sorts directories as if their
-/// names ended in a slash.
+/// Reads the entries of a tree, sorted by name only. Git sorts directories as if their names ended
+/// in a slash.
 fn read_sorted(store: &Store, tree: Oid) -> Result<Vec<OwnedEntry>, ObjectError> {
     let mut entries = store.tree(&tree)?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -123,7 +123,7 @@ fn pair_by_name(
     }
 }
 
-/// Finds the node of a tree at a path. The root is a directory without permissions.
+/// Finds the node at a path in a tree. The root counts as a directory without permissions.
 pub(crate) fn find_node(
     store: &Store,
     tree: Oid,

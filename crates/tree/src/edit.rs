@@ -1,4 +1,4 @@
-//! Editing a tree: makes a new tree out of another one, with other content at some paths.
+//! Editing a tree: makes a new tree from another one, with different content at some paths.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,13 +13,13 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{self, RelPath};
 use crate::store::{ObjectError, Store};
 
-/// An edit of one path of a tree.
+/// An edit of one path in a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeEdit {
     pub path: RelPath,
-    /// The entry that replaces the present one, a directory with everything in it included; `None`
-    /// to remove it. The path need not exist.
+    /// The entry that replaces the existing one, which may be a directory with everything in it;
+    /// `None` to remove it. The path need not exist.
     pub to: Option<NewEntry>,
 }
 
@@ -47,13 +47,13 @@ pub enum EditError {
     /// No tree has such a path: it is the root itself, or part of it is `.git`.
     #[error("{0} cannot be edited in a tree")]
     Path(RelPath),
-    /// The mode is not that of a file, symlink or directory, or the content does not fit it.
+    /// The mode is not that of a file, symlink or directory, or it does not match the content.
     #[error("{path} cannot have mode {:o} with this content", mode.0)]
     Mode { path: RelPath, mode: Mode },
-    /// The content is larger than an object may be.
+    /// The content exceeds the maximum size of an object.
     #[error("{path} is too large ({size} bytes)")]
     TooLarge { path: RelPath, size: u64 },
-    /// A directory above the path is something else in the tree.
+    /// A parent of the path is not a directory in the tree.
     #[error("{path} cannot be in {parent}, which is not a directory")]
     InTheWay { path: RelPath, parent: RelPath },
     /// The tree, or an object that should be in the store, cannot be read.
@@ -64,11 +64,11 @@ pub enum EditError {
 }
 
 impl Lock<'_> {
-    /// Makes a tree with these edits, applied one after the other. The tree can be read at once. It
-    /// stays as long as this lock; [`Lock::pin`] keeps it.
+    /// Makes a tree with these edits, applied in order. The tree can be read immediately. It is
+    /// certain to exist only as long as this lock, unless [`Lock::pin`] pins it.
     ///
-    /// Directories that are missing above a path are made with mode 40755. Directories that become
-    /// empty are removed; those that were empty before stay.
+    /// Missing directories above a path are created with mode 40755. Directories that become empty
+    /// are removed; those that were already empty stay.
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
         // The tree may have been captured under this lock.
         self.seal_for_edit()?;
@@ -130,16 +130,16 @@ fn check_path(path: &RelPath) -> Result<(), EditError> {
     }
 }
 
-/// A tree under edit. Only directories that edits touch are opened.
+/// A tree that is being edited. Only directories that edits touch are opened.
 struct OpenedTree<'a> {
     store: &'a Store,
-    /// The opened directories by their paths.
+    /// The opened directories by path.
     directories: BTreeMap<Vec<u8>, OpenedDirectory>,
 }
 
 #[derive(Default)]
 struct OpenedDirectory {
-    /// The entries by name. An opened directory in it still has its old id.
+    /// The entries by name. The entry of a directory that is itself opened still has its old id.
     entries: BTreeMap<Vec<u8>, (Mode, Oid)>,
     /// True if it had no entries before the edits.
     was_empty: bool,
@@ -195,7 +195,8 @@ impl<'a> OpenedTree<'a> {
         Ok(Opening::Opened)
     }
 
-    /// Makes the missing directories of a path, beginning with the one that ends at `first`.
+    /// Makes the missing directories of a path, starting with the one whose name ends at offset
+    /// `first`.
     fn make_directories(&mut self, path: &[u8], first: usize) {
         for end in name_ends(path).filter(|end| *end >= first) {
             let (parent, name) = path::split(&path[..end]);
@@ -205,7 +206,7 @@ impl<'a> OpenedTree<'a> {
         }
     }
 
-    /// Forgets the directories that are open at a path and below it, because the path is replaced.
+    /// Forgets the opened directories at and below a path that is being replaced.
     fn close_below(&mut self, path: &[u8]) {
         self.directories.remove(path);
         let below = [path, b"/"].concat();
@@ -221,7 +222,7 @@ impl<'a> OpenedTree<'a> {
 
     /// Makes the trees of all opened directories. Returns the tree of the root.
     fn write_trees<E>(mut self, mut put: impl FnMut(&[u8]) -> Result<Oid, E>) -> Result<Oid, E> {
-        // A directory sorts before everything in it, so the last one has no open directory in it.
+        // A directory sorts before everything in it, so the last one contains no opened directory.
         while let Some((path, directory)) = self.directories.pop_last() {
             if path.is_empty() {
                 return put(&directory.encode());
@@ -242,9 +243,9 @@ impl<'a> OpenedTree<'a> {
 /// The result of opening a directory.
 enum Opening {
     Opened,
-    /// Nothing exists at the beginning of the path that has this length.
+    /// The prefix of the path with this length does not exist.
     Missing(usize),
-    /// Something other than a directory is at the beginning of the path that has this length.
+    /// The prefix of the path with this length is not a directory.
     NotADirectory(usize),
 }
 

@@ -1,7 +1,7 @@
-//! Fault points: places where tests let an operation fail or kill the process. Without the feature
-//! `faults` they compile to nothing.
+//! Fault points: places where tests make an operation fail or kill the process. Without the
+//! `faults` feature, they compile to nothing.
 
-/// The fault that a test wants to happen at a point.
+/// The fault that a test injects at a point.
 #[cfg(feature = "faults")]
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
@@ -20,19 +20,19 @@ mod registry {
     use std::sync::Mutex;
 
     pub(super) struct State {
-        /// The number of points passed since the last call of `arm` or `disarm`.
+        /// The number of points passed since the last call to `arm` or `disarm`.
         pub(super) passed: usize,
-        /// The number of the point that fails, its fault, and whether all later points fail too.
+        /// The number of the point that fails, its fault, and true if all later points also fail.
         pub(super) armed: Option<(usize, Fault, bool)>,
     }
 
     pub(super) static STATE: Mutex<State> = Mutex::new(State { passed: 0, armed: None });
 
-    /// The number of directories that were opened by their paths.
+    /// The number of directories that were opened by path.
     pub(super) static OPENED: std::sync::atomic::AtomicUsize =
         std::sync::atomic::AtomicUsize::new(0);
 
-    /// A function that runs at the moment of this name.
+    /// A function that runs at the moment with this name.
     pub(super) struct Interruption {
         pub(super) moment: &'static str,
         pub(super) run: fn(),
@@ -45,14 +45,15 @@ mod registry {
     }
 }
 
-/// Lets the `nth` point from now on fail, counted from 0; with `lasting`, all later ones too.
+/// Makes the `nth` point from now fail, counted from 0. If `lasting` is true, all later points also
+/// fail.
 #[cfg(feature = "faults")]
 pub fn arm(nth: usize, fault: Fault, lasting: bool) {
     *registry::lock_state() = registry::State { passed: 0, armed: Some((nth, fault, lasting)) };
 }
 
-/// Lets no point fail any more. Returns the number of points that were passed since the last call
-/// of `arm` or `disarm`.
+/// Stops all points from failing. Returns the number of points that were passed since the last call
+/// to `arm` or `disarm`.
 #[cfg(feature = "faults")]
 pub fn disarm() -> usize {
     let mut state = registry::lock_state();
@@ -60,14 +61,15 @@ pub fn disarm() -> usize {
     std::mem::take(&mut state.passed)
 }
 
-/// Lets this function run when the moment of this name is next reached, as another process could.
+/// Runs `run` when the moment with this name is next reached, as another process might act at that
+/// moment.
 #[cfg(feature = "faults")]
 pub fn interrupt_at(moment: &'static str, run: fn()) {
     *registry::INTERRUPTION.lock().expect("no code panics while it holds this lock") =
         Some(registry::Interruption { moment, run });
 }
 
-/// Returns the number of directories that were opened by their paths since the last call.
+/// Returns the number of directories that were opened by path since the last call.
 #[cfg(feature = "faults")]
 pub fn take_opened_directories() -> usize {
     registry::OPENED.swap(0, std::sync::atomic::Ordering::Relaxed)

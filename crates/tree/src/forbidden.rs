@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use takeback_base::paths::{canonicalize, canonicalize_existing};
 
 /// The directories that can never be a workspace: the user's home and everything above it, the
-/// roots of temporary files, takeback's own directory. The library looks none of them up itself;
-/// it resolves each of them at most once.
+/// roots of temporary files, takeback's own directory. The caller provides them; each is resolved
+/// at most once.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenRoots {
     home: Option<PathBuf>,
@@ -26,8 +26,8 @@ struct ResolvedRoots {
 }
 
 impl ForbiddenRoots {
-    /// Takes the user's home directory, the roots of temporary files such as `/tmp`, and takeback's
-    /// own directory.
+    /// Forbids the user's home directory, the roots of temporary files such as `/tmp`, and
+    /// takeback's own directory.
     pub fn new(
         home: Option<PathBuf>,
         mut temporary: Vec<PathBuf>,
@@ -38,18 +38,19 @@ impl ForbiddenRoots {
         ForbiddenRoots { home, temporary, own, resolved: OnceLock::new() }
     }
 
-    /// Replaces takeback's own directory.
+    /// Returns a copy with another directory as takeback's own.
     pub fn with_own(&self, own: &Path) -> ForbiddenRoots {
         let (home, temporary) = (self.home.clone(), self.temporary.clone());
         ForbiddenRoots::new(home, temporary, Some(own.to_owned()))
     }
 
-    /// The user's home directory, as it was given.
+    /// Returns the user's home directory, as it was given.
     pub fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// The directories at and above which a search for a project ends, with all links resolved.
+    /// Returns the directories at and above which a search for a project ends, with all links
+    /// resolved.
     pub fn search_limits(&self) -> impl Iterator<Item = &Path> {
         let resolved = self.resolve();
         resolved.home.iter().chain(&resolved.temporary).map(PathBuf::as_path)
@@ -60,13 +61,13 @@ impl ForbiddenRoots {
         self.resolve().temporary.iter().any(|root| path.starts_with(root))
     }
 
-    /// Takeback's own directory, with all links resolved.
+    /// Returns takeback's own directory, with all links resolved.
     pub(crate) fn own(&self) -> Option<&Path> {
         self.resolve().own.as_deref()
     }
 
-    /// Describes a directory that can never be a workspace; `None` if it can. The path is
-    /// canonical.
+    /// Describes a directory that can never be a workspace. Returns `None` if it can be one. The
+    /// path must be canonical.
     pub fn refusal(&self, path: &Path) -> Option<&'static str> {
         let ResolvedRoots { home, temporary, own } = self.resolve();
         if path.parent().is_none() {
@@ -93,8 +94,9 @@ impl ForbiddenRoots {
     }
 }
 
-/// Resolves the links of a directory. One that does not exist yet is resolved as far as it exists,
-/// so that it is forbidden once it is made. One that cannot be looked at forbids nothing.
+/// Resolves the links of a directory. If it does not exist yet, the part of its path that exists is
+/// resolved, so that it is forbidden once it is created. If it cannot be resolved, it forbids
+/// nothing.
 fn resolve_root(root: &Path) -> Option<PathBuf> {
     match canonicalize(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some(canonicalize_existing(root)),

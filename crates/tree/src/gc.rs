@@ -1,10 +1,10 @@
 //! Garbage collection: frees the objects that no pin needs, and merges many packs into one.
 //!
-//! The new pack is prepared beside the store while captures go on. Then the store is locked
-//! exclusively and briefly: objects of pins made meanwhile are added, the new pack is moved into
-//! place, a multi-pack index that names no old pack is written, and then the old packs are removed.
-//! So a process that reads without a lock finds every object at every moment. If this is killed
-//! anywhere, the store has all its objects, at most some of them twice.
+//! The new pack is prepared beside the store while captures continue. Then the store is briefly
+//! locked exclusively: objects of pins made meanwhile are added, the new pack is moved into place,
+//! a multi-pack index that names no old pack is written, and then the old packs are removed. A
+//! process that reads without a lock therefore finds every object at any time. If a gc is killed at
+//! any point, the store still has all its objects, at worst some of them twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,21 +24,21 @@ use crate::reachability::{AbsentObject, NeededObjects};
 use crate::source_packs::SourcePacks;
 use crate::store::{Store, StoreError};
 
-/// The number of packs outside of the multi-pack index above which lookups become slow.
+/// The number of packs outside the multi-pack index above which lookups become slow.
 const MANY_PACKS: usize = 50;
 
-/// The number of bytes of objects that are kept in memory.
+/// The maximum size in bytes of the objects that are kept in memory.
 const RECENT_BYTES: usize = 24 << 20;
 
 /// The result of a gc or a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct GcOutcome {
-    /// The size of all packs and indexes before.
+    /// The size of all packs and indexes before, in bytes.
     pub bytes_before: u64,
-    /// The size of all packs and indexes after.
+    /// The size of all packs and indexes after, in bytes.
     pub bytes_after: u64,
-    /// The number of objects that were kept, of the packs that were rewritten.
+    /// The number of objects from the rewritten packs that were kept.
     pub objects_kept: u64,
     /// The number of objects that were freed.
     pub objects_dropped: u64,
@@ -46,15 +46,16 @@ pub struct GcOutcome {
     pub packs_after: usize,
 }
 
-/// The reason why a gc or a merge ended without changing anything.
+/// The reason why a gc or a merge failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum GcError {
     /// Another process is running a gc, merge or repair.
     #[error("another process is cleaning up this store")]
     Busy,
-    /// Something that a ref needs is damaged or missing, so it is unknown which objects are needed.
-    #[error("{what} is damaged; the store must be repaired first, nothing was changed")]
+    /// An object that a ref needs is damaged or missing, so it is unknown which objects are needed.
+    /// Nothing was changed.
+    #[error("{what} is damaged; nothing was changed, and the store must be repaired first")]
     Damaged { what: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,7 +75,7 @@ impl Store {
     pub fn gc(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;
-        // Refs are read before packs, because objects are packed before their ref is made.
+        // Refs are read before packs, because objects are packed before their ref is created.
         let refs = self.all_refs()?;
         let seen = list_pack_names(&self.pack_directory());
         let mut sources = self.open_sources(&seen)?;
@@ -84,7 +85,7 @@ impl Store {
         let mut needed = NeededObjects::new(AbsentObject::Lost).without(accepted);
         add_histories(&mut needed, &sources, &mut recent, &refs.iter().collect::<Vec<_>>())?;
 
-        // A single pack with nothing superfluous would be rewritten to itself.
+        // A single pack without unneeded objects would be rewritten to itself.
         let is_done = sources.packs().len() == 1 && needed.objects.len() == sources.count_objects();
         let replaced = if is_done { HashSet::new() } else { seen.clone() };
         let mut packed = Vec::new();
@@ -121,7 +122,7 @@ impl Store {
         Ok(make_outcome(before, after, needed.objects.len(), dropped))
     }
 
-    /// Finds the refs that were made since these were read.
+    /// Finds the refs that were created since `refs` were read.
     fn find_late_refs(&self, refs: &[Ref]) -> Result<Vec<Ref>, StoreError> {
         let known: HashSet<&Oid> =
             refs.iter().filter_map(|reference| reference.id.as_ref().ok()).collect();
@@ -129,15 +130,16 @@ impl Store {
         Ok(self.all_refs()?.into_iter().filter(is_late).collect())
     }
 
-    /// True if there are so many packs that [`Store::merge`] pays off.
+    /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually there are few packs at all, which a listing shows quickly.
+        // Usually there are few packs in total, which a listing shows quickly.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
 
-    /// Merges small packs with all their objects, and writes an index over all packs. A pack is
-    /// rewritten only when the smaller ones together have grown to its size, so this is cheap.
+    /// Merges small packs with all their objects, and writes a multi-pack index over all packs.
+    /// This is cheap, because a pack is rewritten only when the smaller ones together have grown to
+    /// its size.
     pub fn merge(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;
@@ -164,8 +166,8 @@ impl Store {
         Ok(make_outcome(before, after, needed.objects.len(), 0))
     }
 
-    /// Finds the packs to merge: each of the others is larger than all smaller ones together, so
-    /// that few packs are left.
+    /// Finds the packs to merge. Each pack that stays is larger than all smaller ones together, so
+    /// that few packs remain.
     fn find_small_packs(&self) -> Result<Vec<String>, StoreError> {
         let directory = self.pack_directory();
         let mut packs = Vec::new();
@@ -185,13 +187,13 @@ impl Store {
         Ok(packs.into_iter().take(merged).map(|(_, name)| name).collect())
     }
 
-    /// Opens packs to take objects from.
+    /// Opens the packs that objects are taken from.
     fn open_sources(&self, names: &[String]) -> Result<SourcePacks, GcError> {
         let mut sources = SourcePacks::default();
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // An index alone has no objects. If one of them is needed, that will show.
+                // An index without a pack has no objects. If one of them is needed, the walk fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }
@@ -199,7 +201,7 @@ impl Store {
         Ok(sources)
     }
 
-    /// Measures the size of everything in the directory of packs, and counts the packs.
+    /// Measures the size of all files in the pack directory, and counts the packs.
     fn usage(&self) -> Result<(u64, usize), StoreError> {
         let directory = self.pack_directory();
         let bytes = fs::read_dir(&directory).and_then(|entries| {
@@ -214,14 +216,14 @@ impl Store {
         Ok((bytes, list_pack_names(&directory).len()))
     }
 
-    /// Writes the multi-pack index over all packs but some. The caller holds the store's lock
-    /// exclusively.
+    /// Writes the multi-pack index over all packs except those in `without`. The caller must hold
+    /// the store's exclusive lock.
     pub(crate) fn index_packs(&self, without: &HashSet<String>) -> Result<(), StoreError> {
         let directory = self.pack_directory();
         let path = directory.join(midx::NAME);
         let mut packs = Vec::new();
         for name in list_pack_names(&directory).into_iter().filter(|name| !without.contains(name)) {
-            // A pack that cannot be opened is skipped, here as everywhere.
+            // A pack that cannot be opened is skipped, as it is everywhere.
             let Ok(pack) = Pack::open(&directory.join(format!("{name}.idx"))) else { continue };
             let objects = pack.index.entries().map_err(StoreError::io("read", &directory))?;
             packs.push((name, objects));
@@ -239,8 +241,9 @@ impl Store {
             .map_err(StoreError::io("write", &path))
     }
 
-    /// Removes packs without an index and indexes without a pack, which a killed process leaves. The
-    /// caller holds the store's lock exclusively and has made sure that no object is missing.
+    /// Removes packs without an index and indexes without a pack, which a killed process leaves
+    /// behind. The caller must hold the store's exclusive lock, and have made sure that no object
+    /// is missing.
     fn remove_half_packs(&self) -> Result<(), StoreError> {
         let directory = self.pack_directory();
         let failed = || StoreError::io("clean up", &directory);
@@ -264,7 +267,7 @@ impl Store {
         Ok(())
     }
 
-    /// The directory for temporary files of the process that holds `gc.lock`.
+    /// Returns the directory for temporary files of the process that holds `gc.lock`.
     pub(crate) fn gc_temporary(&self) -> PathBuf {
         self.directory().join("tmp-gc")
     }
@@ -291,7 +294,7 @@ fn make_outcome(
     }
 }
 
-/// Adds the objects that refs need. The refs come directory by directory, oldest first.
+/// Adds the objects that refs need. The refs must be grouped by directory, oldest first.
 fn add_histories(
     needed: &mut NeededObjects,
     sources: &SourcePacks,

@@ -1,4 +1,4 @@
-//! The lock that all work on a workspace goes through: captures, pins and restores.
+//! The lock that all work on a workspace requires: captures, pins and restores.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -23,8 +23,8 @@ use crate::restore::Recovery;
 use crate::store::{ObjectError, Store, StoreError};
 use crate::workspace::{Workspace, WorkspaceInfo};
 
-/// The right to capture and restore a workspace. Ends with [`Lock::finish`]. A lock that is only
-/// dropped keeps the pins that were made and forgets everything else.
+/// The right to capture and restore a workspace. [`Lock::finish`] ends it. If it is dropped
+/// instead, the pins that were made are kept, and everything else is lost.
 pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
@@ -33,7 +33,7 @@ pub struct Lock<'w> {
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
-    /// The packs that existed when the latest capture began, as a note describes them.
+    /// The descriptions of the packs that existed when the latest capture began.
     seen_packs: HashSet<String>,
     pub(crate) recovery: Option<Recovery>,
     /// The safety pin of the restore that was cut off before this lock was taken.
@@ -44,7 +44,7 @@ pub struct Lock<'w> {
 }
 
 impl Workspace<'_> {
-    /// Waits until no other process works on this workspace, and locks it. Finishes or reverts a
+    /// Locks this workspace. Waits while another process holds its lock. Finishes or reverts a
     /// restore that was cut off: see [`Lock::recovery`].
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
         let workspace_lock = self.store.lock_directory(&self.id)?;
@@ -74,7 +74,7 @@ pub enum PinError {
     /// The message contains NUL.
     #[error("the message of a pin must not contain NUL")]
     Message,
-    /// An attachment is larger than an object may be.
+    /// An attachment exceeds the maximum size of an object.
     #[error("an attachment of {0} bytes is too large")]
     TooLarge(u64),
     #[error("cannot write to the store {}", path.display())]
@@ -84,7 +84,7 @@ pub enum PinError {
 }
 
 impl<'w> Lock<'w> {
-    /// The workspace that is locked.
+    /// Returns the locked workspace.
     pub fn workspace(&self) -> &'w Workspace<'w> {
         self.workspace
     }
@@ -93,19 +93,19 @@ impl<'w> Lock<'w> {
         self.workspace.store
     }
 
-    /// Captures the present state of the workspace.
+    /// Captures the current state of the workspace.
     pub fn capture(&mut self, options: &CaptureOptions<'_>) -> Result<Capture, CaptureError> {
         self.capture_with(options, None)
     }
 
-    /// Forgets that the workspace had too many files, so that the next capture tries again at once
-    /// and not only after an hour.
+    /// Forgets that the workspace had too many files, so that the next capture tries again now
+    /// rather than in an hour.
     pub fn forget_limit(&mut self) {
         capture::limit::forget(&self.directory);
     }
 
-    /// Captures the present state of the workspace before a way back. Limits on the number of files
-    /// do not apply.
+    /// Captures the current state of the workspace, as [`Lock::plan`] does. The limit on the number
+    /// of files does not apply.
     pub fn capture_present(
         &mut self,
         options: &CaptureOptions<'_>,
@@ -113,8 +113,9 @@ impl<'w> Lock<'w> {
         self.capture_for_restore(options, &[])
     }
 
-    /// Captures the present state of the workspace before a restore, with everything at these paths
-    /// that it will replace, and writes it so that its trees can be read at once.
+    /// Captures the current state of the workspace before a restore, including everything at the
+    /// paths that the restore will replace. Writes the capture, so that its trees can be read
+    /// immediately.
     pub(crate) fn capture_for_restore(
         &mut self,
         options: &CaptureOptions<'_>,
@@ -176,8 +177,8 @@ impl<'w> Lock<'w> {
         Ok(capture)
     }
 
-    /// Captures the present state of the workspace, and writes it so that its trees can be read at
-    /// once.
+    /// Captures the current state of the workspace and writes it, so that its trees can be read
+    /// immediately.
     pub fn capture_readable(
         &mut self,
         options: &CaptureOptions<'_>,
@@ -192,12 +193,12 @@ impl<'w> Lock<'w> {
         self.seal().map_err(|source| CaptureError::Write { path, source })
     }
 
-    /// The stat of a path when the last capture read it.
+    /// Returns the stat that a path had when the last capture read it.
     pub(crate) fn captured_stat(&self, path: &RelPath) -> Option<Stat> {
         self.state.as_ref()?.cache().find_entry(path.as_bytes()).map(|entry| entry.stat)
     }
 
-    /// Finds the number that the next pin will have.
+    /// Returns the number that the next pin will have.
     pub fn next_seq(&mut self) -> Result<u64, StoreError> {
         if let Some(seq) = self.next_seq {
             return Ok(seq);
@@ -207,7 +208,7 @@ impl<'w> Lock<'w> {
             let name = PinName { workspace: self.workspace.id.clone(), seq };
             self.store().directory().join(name.to_string()).exists()
         };
-        // If the note is right, as it mostly is, the pins need not be listed.
+        // If the note is right, as it usually is, the pins need not be listed.
         if is_pin(noted - 1) && !is_pin(noted) {
             return Ok(*self.next_seq.insert(noted));
         }
@@ -216,12 +217,12 @@ impl<'w> Lock<'w> {
         Ok(*self.next_seq.insert(after_pins.max(noted)))
     }
 
-    /// Keeps a captured tree: writes its new objects durably, then creates its ref.
+    /// Pins a captured tree: writes its new objects durably, then creates its ref.
     pub fn pin(&mut self, tree: Oid, time: SystemTime, message: &str) -> Result<Pin, PinError> {
         self.pin_with_attachment(tree, time, message, None)
     }
 
-    /// Keeps a captured tree with an attachment, whose id comes from [`Lock::add_attachment`] or
+    /// Pins a captured tree with an attachment, whose id comes from [`Lock::add_attachment`] or
     /// from an earlier pin.
     pub fn pin_with_attachment(
         &mut self,
@@ -235,7 +236,7 @@ impl<'w> Lock<'w> {
         }
         let seq = self.next_seq()?;
         let time = to_milliseconds(time).div_euclid(1000);
-        // The caller may have the id of a tree or an attachment from anywhere. Only what was just
+        // The ids of the tree and the attachment may come from anywhere. Only a tree that was just
         // captured under this lock is certain to be written with the pin.
         let unsure_tree = (self.captured != Some(tree)).then_some(tree);
         let needed = unsure_tree.into_iter().chain(attachment);
@@ -257,12 +258,12 @@ impl<'w> Lock<'w> {
         let name = PinName { workspace: self.workspace.id.clone(), seq };
         self.store().place_ref(&name, reference).map_err(self.write_error())?;
         self.next_seq = Some(seq + 1);
-        // The note matters only if the newest pin is deleted, so it need not survive a power cut.
+        // The note only matters if the newest pin is deleted, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }
 
-    /// Writes the commit that a pin has with another message, durably. Returns its id.
+    /// Durably writes the commit that a pin would have with another message. Returns its id.
     pub(crate) fn prepare_message(&mut self, pin: &Pin, message: &str) -> Result<Oid, PinError> {
         if message.contains('\0') {
             return Err(PinError::Message);
@@ -275,7 +276,8 @@ impl<'w> Lock<'w> {
         Ok(id)
     }
 
-    /// Gives a pin another message, and thereby another id. A pin that is gone stays gone.
+    /// Gives a pin another message, and thereby another id. Does nothing if the pin no longer
+    /// exists.
     pub(crate) fn change_message(&mut self, name: &PinName, message: &str) -> Result<(), PinError> {
         let Some(pin) = self.store().pin(name)? else { return Ok(()) };
         if pin.message == message {
@@ -332,12 +334,13 @@ impl<'w> Lock<'w> {
         Ok(())
     }
 
-    /// Forgets everything in memory, after captured objects could not be written.
+    /// Forgets everything in memory after captured objects could not be written.
     fn forget_unwritten(&mut self) {
         (self.writer, self.state, self.captured) = (None, None, None);
     }
 
-    /// Ends the work: writes the pending pack, and the stat cache for the next capture.
+    /// Ends the work under this lock: writes the pending pack, and the stat cache for the next
+    /// capture.
     pub fn finish(mut self, now: SystemTime) -> Result<(), PinError> {
         self.seal().map_err(self.write_error())?;
         let now = to_milliseconds(now);
@@ -390,15 +393,14 @@ impl<'w> Lock<'w> {
     }
 }
 
-/// Reads the noted number of the next pin. If the note is damaged, numbers just follow the existing
-/// pins.
+/// Reads the noted number of the next pin. Returns 1 if the note is missing or damaged.
 pub(crate) fn read_seq(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
 }
 
-/// Notes the number of the next pin. It always has twenty digits, so that it can be overwritten in
-/// place, which is cheaper than a new file.
+/// Notes the number of the next pin. The number always has twenty digits, so that it can be
+/// overwritten in place, which is cheaper than writing a new file.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
     use std::os::unix::fs::FileExt;
     let file = durable::open_file(path)?;

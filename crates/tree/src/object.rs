@@ -38,7 +38,7 @@ impl ObjectKind {
             .find(|kind| kind.name() == name)
     }
 
-    /// Returns the bytes that are hashed before the content.
+    /// Returns the header that is hashed before the content.
     pub(crate) fn header(self, size: u64) -> Vec<u8> {
         format!("{} {size}\0", self.name()).into_bytes()
     }
@@ -56,7 +56,7 @@ const DIRECTORY: u32 = 0o040_000;
 const SYMLINK: u32 = 0o120_000;
 
 impl Mode {
-    /// The mode of every symlink: permission bits of symlinks mean nothing and are not kept.
+    /// The mode of every symlink: the permission bits of symlinks are meaningless and not kept.
     pub const SYMLINK: Mode = Mode(SYMLINK);
 
     /// Returns the mode of a regular file with these permission bits.
@@ -84,7 +84,7 @@ impl Mode {
         self.0 & KIND_BITS == SYMLINK
     }
 
-    /// The permission bits, setuid, setgid and sticky included.
+    /// Returns the permission bits, including setuid, setgid and sticky.
     pub fn permissions(self) -> u32 {
         self.0 & 0o7777
     }
@@ -104,7 +104,7 @@ pub(crate) struct TreeEntry<'a> {
     pub(crate) oid: Oid,
 }
 
-/// One entry of a tree, without a borrow.
+/// One entry of a tree, owned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OwnedEntry {
     pub(crate) mode: Mode,
@@ -118,8 +118,8 @@ impl From<TreeEntry<'_>> for OwnedEntry {
     }
 }
 
-/// Compares two names, each with whether it is a directory, in git's order: a directory sorts as if
-/// its name ended in `/`.
+/// Compares two names in git's order: a directory sorts as if its name ended in `/`. Each name
+/// comes with true if it is a directory.
 pub(crate) fn compare_names(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     let common = a.0.len().min(b.0.len());
     let next = |(name, is_directory): (&[u8], bool)| {
@@ -128,7 +128,8 @@ pub(crate) fn compare_names(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     a.0[..common].cmp(&b.0[..common]).then_with(|| next(a).cmp(&next(b)))
 }
 
-/// Appends an entry to a tree under construction. Entries come in the order of [`compare_names`].
+/// Appends an entry to a tree under construction. Entries must be added in the order of
+/// [`compare_names`].
 pub(crate) fn push_entry(tree: &mut Vec<u8>, entry: TreeEntry<'_>) {
     tree.extend_from_slice(format!("{:o} ", entry.mode.0).as_bytes());
     tree.extend_from_slice(entry.name);
@@ -136,7 +137,7 @@ pub(crate) fn push_entry(tree: &mut Vec<u8>, entry: TreeEntry<'_>) {
     tree.extend_from_slice(&entry.oid.0);
 }
 
-/// An object does not have the form of its kind.
+/// The error for an object whose content is invalid for its kind.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("malformed {0}")]
 pub struct Malformed(pub &'static str);
@@ -158,18 +159,19 @@ fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     split_foreign_entry(tree).filter(|(entry, _)| is_valid_name(entry.name))
 }
 
-/// True if a tree of the store may have an entry of this name. A name that could lead out of the
+/// True if a tree of the store may have an entry with this name. A name that could lead out of the
 /// workspace must never become part of a path.
 pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !is_git_name(name) && !name.contains(&b'/')
 }
 
-/// True if the file system may take this name for `.git`.
+/// True if the file system may treat this name as `.git`.
 pub(crate) fn is_git_name(name: &[u8]) -> bool {
     if cfg!(target_os = "macos") { name.eq_ignore_ascii_case(b".git") } else { name == b".git" }
 }
 
-/// Splits the first entry off a tree that another program may have made, with any name.
+/// Splits the first entry off a tree that another program may have made. The entry may have any
+/// name.
 pub(crate) fn split_foreign_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     let space = tree.iter().take(8).position(|byte| *byte == b' ')?;
     let mode = u32::from_str_radix(std::str::from_utf8(&tree[..space]).ok()?, 8).ok()?;

@@ -8,12 +8,12 @@ use takeback_base::hex;
 
 use crate::object::ObjectKind;
 
-/// The name of an object: SHA-1 over its kind, its size and its content.
+/// The id of an object: the SHA-1 of its kind, size and content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Oid(pub [u8; 20]);
 
 impl Oid {
-    /// The tree without entries, which every empty directory has.
+    /// The tree without entries: the tree of every empty directory.
     pub const EMPTY_TREE: Oid = Oid([
         0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92,
         0x88, 0xfb, 0xee, 0x49, 0x04,
@@ -22,7 +22,7 @@ impl Oid {
     /// The id of no object.
     pub(crate) const ZERO: Oid = Oid([0; 20]);
 
-    /// Computes the id of an object of this kind and content.
+    /// Computes the id of an object with this kind and content.
     pub fn of(kind: ObjectKind, content: &[u8]) -> Oid {
         let mut hasher = Sha1::new();
         hasher.update(kind.header(content.len() as u64));

@@ -1,16 +1,16 @@
 //! Owners of files. The store does not keep them, so a restored file belongs to the user who restores
-//! it. A file that runs as its owner must not come back as one that runs as another user.
+//! it. A program that ran as its owner must not run as another user after it is restored.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Gid, getegid, geteuid, getgroups};
 
-/// The bits that make a program run as the owner of its file, and as its group.
+/// The bits that make a program run as the owner of its file, and as the group of its file.
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// Marks in a [`crate::beneath::Stat`] that a file is setuid or setgid and another user owns it, or
-/// another group. The kernel uses only the lower half of a mode.
+/// Bits that mark the mode in a [`crate::beneath::Stat`] if the file is setuid or setgid and
+/// belongs to another user, or to another group. The kernel uses only the lower half of a mode.
 const OTHER_USER: u32 = 1 << 31;
 const OTHER_GROUP: u32 = 1 << 30;
 
@@ -35,7 +35,7 @@ pub(crate) fn is_root() -> bool {
     identity().user == 0
 }
 
-/// True if the mode of a file makes it run as its owner or its group.
+/// True if a file with this mode runs as its owner or its group.
 pub(crate) fn is_privileged(mode: u32) -> bool {
     mode & (SETUID | SETGID) != 0
 }
@@ -57,7 +57,8 @@ pub(crate) fn mark_others(mode: u32, user: u32, group: u32) -> u32 {
     marked
 }
 
-/// Drops the bits from a marked mode that mean another user or group. Returns the mode without marks.
+/// Returns a mode without its marks, and without the setuid and setgid bits that are marked as
+/// another user's or group's.
 pub(crate) fn drop_others(mode: u32) -> u32 {
     let dropped = match (mode & OTHER_USER != 0, mode & OTHER_GROUP != 0) {
         (true, _) => SETUID | SETGID,
@@ -67,7 +68,7 @@ pub(crate) fn drop_others(mode: u32) -> u32 {
     mode & !(OTHER_USER | OTHER_GROUP | dropped)
 }
 
-/// True if [`drop_others`] drops something from a mode.
+/// True if [`drop_others`] drops setuid or setgid from a mode.
 pub(crate) fn has_dropped(mode: u32) -> bool {
     is_privileged(mode ^ drop_others(mode))
 }

@@ -1,4 +1,4 @@
-//! Replacing packs by others: the steps that gc, merge and repair have in common.
+//! Replacing packs with others: the steps that gc, merge and repair have in common.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,15 +16,15 @@ use crate::repack::{self, RepackError};
 use crate::source_packs::SourcePacks;
 use crate::store::{ObjectError, Store, StoreError};
 
-/// The right to replace packs by others. Only one process has it at a time.
+/// The right to replace packs with others. Only one process has it at a time.
 pub(crate) struct PackRewrite<'a> {
     store: &'a Store,
     _lock: FileLock,
 }
 
 impl<'a> PackRewrite<'a> {
-    /// Takes the right, and removes the files of a killed process. Returns `None` if another process
-    /// has it.
+    /// Acquires the right, and removes the files of a killed process. Returns `None` if another
+    /// process has the right.
     pub(crate) fn begin(store: &'a Store) -> Result<Option<PackRewrite<'a>>, StoreError> {
         let path = store.directory().join("gc.lock");
         let lock = match &store.lock_wait {
@@ -45,7 +45,7 @@ impl<'a> PackRewrite<'a> {
             .map_err(StoreError::io("clean up", &temporary))
     }
 
-    /// Takes the exclusive lock of the store, which keeps all processes from capturing.
+    /// Takes the store's exclusive lock, which prevents all processes from capturing.
     pub(crate) fn lock_store(&self) -> Result<FileLock, StoreError> {
         self.pass_fault_point("gc lock")?;
         let path = self.store.lock_path();
@@ -60,8 +60,8 @@ impl<'a> PackRewrite<'a> {
         PackWriter::new(&self.store.gc_temporary())
     }
 
-    /// Writes the needed objects from number `first` on into a pack that is durable but not yet
-    /// part of the store.
+    /// Writes the needed objects, starting with number `first`, into a pack that is durable but not
+    /// yet part of the store.
     pub(crate) fn write_pack(
         &self,
         sources: &SourcePacks,
@@ -90,13 +90,13 @@ impl<'a> PackRewrite<'a> {
         Ok(name)
     }
 
-    /// Completes a pack beside the store.
+    /// Completes a pack in the temporary directory, outside the store's packs.
     pub(crate) fn seal_pack(&self, writer: PackWriter) -> Result<Option<String>, StoreError> {
         let temporary = self.store.gc_temporary();
         writer.seal(&temporary).map_err(StoreError::io("write", &temporary))
     }
 
-    /// Moves packs that were completed beside the store into it, durably.
+    /// Moves completed packs into the store, durably.
     pub(crate) fn install_packs(&self, packs: &[String]) -> Result<(), StoreError> {
         let (from, to) = (self.store.gc_temporary(), self.store.pack_directory());
         for pack in packs {
@@ -112,7 +112,7 @@ impl<'a> PackRewrite<'a> {
         durable::sync_directory(&to).map_err(StoreError::io("write", &to))
     }
 
-    /// Replaces old packs by new ones. The caller holds the store's lock exclusively.
+    /// Replaces old packs with new ones. The caller must hold the store's exclusive lock.
     pub(crate) fn replace_packs(
         &self,
         old: &HashSet<String>,
@@ -136,13 +136,13 @@ impl<'a> PackRewrite<'a> {
 
 impl Drop for PackRewrite<'_> {
     fn drop(&mut self) {
-        // If a file stays, the next rewrite sweeps it.
+        // If a file cannot be removed, the next rewrite sweeps it.
         let _ = self.sweep_files();
     }
 }
 
-/// Removes all files of a pack. The index goes first: a pack without one is invisible. `rev` and
-/// `bitmap` are files of git.
+/// Removes all files of a pack. The index goes first: a pack without one is invisible. Git makes
+/// the files `rev` and `bitmap`.
 fn remove_pack(directory: &Path, name: &str) -> Result<(), StoreError> {
     for extension in ["idx", "rev", "bitmap", "pack"] {
         let path = directory.join(format!("{name}.{extension}"));

@@ -1,4 +1,4 @@
-//! The packs of a repository at one moment, and where to find an object in them.
+//! The packs of a repository at one moment, and the lookup of objects in them.
 
 use std::collections::HashSet;
 use std::fs;
@@ -27,7 +27,7 @@ pub(crate) struct Packs {
 impl Packs {
     pub(crate) fn load(directory: &Path) -> Packs {
         let midx_path = directory.join(midx::NAME);
-        // It only repeats the packs' own indexes, so a broken one is ignored.
+        // The multi-pack index only repeats the packs' own indexes, so a broken one is ignored.
         let midx = Midx::open(&midx_path).ok();
         let covered: HashSet<&str> =
             midx.iter().flat_map(|midx| midx.packs.iter().map(String::as_str)).collect();
@@ -38,7 +38,7 @@ impl Packs {
             }
             match Pack::open(&directory.join(&name).with_extension("idx")) {
                 Ok(pack) => loose.push(pack),
-                // A merge removed it between listing and opening.
+                // A merge removed the pack between listing and opening.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound
                         && !directory.join(&name).with_extension("idx").exists() => {}
@@ -70,7 +70,7 @@ impl Packs {
         (0..self.covered.len()).filter_map(|number| self.covered_pack(number)).chain(&self.loose)
     }
 
-    /// True if an index says that a pack has the object.
+    /// True if a pack has the object, according to an index.
     pub(crate) fn contains(&self, oid: &Oid) -> bool {
         self.find_object(oid).next().is_some()
     }
@@ -85,15 +85,15 @@ impl Packs {
         covered.into_iter().chain(loose)
     }
 
-    /// The names of all packs: covered, loose and broken ones.
+    /// Returns the names of all packs: covered, loose and broken ones.
     pub(crate) fn names(&self) -> (&[String], Vec<&str>, Vec<&str>) {
         let covered = self.midx.as_ref().map_or(&[][..], |midx| &midx.packs);
         let loose = self.loose.iter().map(|pack| pack.name.as_str()).collect();
         (covered, loose, self.broken.iter().map(|(name, _)| name.as_str()).collect())
     }
 
-    /// Searches all indexes from their beginning to their end, so that an object is found even if a
-    /// damaged index has lost its order.
+    /// Searches all indexes linearly, so that an object is found even if a damaged index is no
+    /// longer sorted.
     pub(crate) fn search_object(&self, oid: &Oid) -> Option<(ObjectKind, Vec<u8>)> {
         self.iter().find_map(|pack| {
             let entries = pack.index.entries().ok()?;
@@ -124,8 +124,8 @@ impl Packs {
     }
 }
 
-/// True if a pack could not be opened because of its content, not because of a passing problem of
-/// the system.
+/// True if a pack could not be opened because it is damaged or missing, not because of a temporary
+/// system problem.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)

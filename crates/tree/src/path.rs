@@ -12,14 +12,15 @@ use serde::{Deserialize, Serialize};
 use takeback_base::paths;
 use takeback_base::text::is_armed;
 
-/// A path relative to the workspace's root: names joined by `/`, any bytes the kernel allows.
+/// A path relative to the workspace's root: names joined by `/`, with any bytes that the kernel
+/// allows.
 ///
 /// The empty path is the root itself. In JSON a path is a string, or `{"bytes": "<base64>"}` if
 /// it is not UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RelPath(Vec<u8>);
 
-/// The error for bytes that are no path inside a workspace.
+/// The error for bytes that are not a path inside a workspace.
 #[derive(Debug, thiserror::Error)]
 #[error("{} is not a path inside the workspace", String::from_utf8_lossy(.0).escape_debug())]
 pub struct InvalidPath(pub Vec<u8>);
@@ -46,12 +47,12 @@ impl RelPath {
         RelPath::new(paths::as_bytes(path))
     }
 
-    /// The path in the form of the standard library, relative to the workspace's root.
+    /// Returns the path as a [`Path`], relative to the workspace's root.
     pub fn as_path(&self) -> &Path {
         paths::from_bytes(&self.0)
     }
 
-    /// The bytes of the path.
+    /// Returns the bytes of the path.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -66,12 +67,12 @@ impl RelPath {
         RelPath(join(&self.0, name))
     }
 
-    /// The directory that the path is in; `None` for the root.
+    /// Returns the directory that contains the path, or `None` for the root.
     pub fn parent(&self) -> Option<RelPath> {
         (!self.is_root()).then(|| RelPath(split(&self.0).0.to_vec()))
     }
 
-    /// The last name; empty for the root.
+    /// Returns the last name, which is empty for the root.
     pub fn name(&self) -> &[u8] {
         split(&self.0).1
     }
@@ -82,7 +83,7 @@ impl RelPath {
     }
 }
 
-/// Joins to `directory/name`, or to `name` in the root.
+/// Returns `directory/name`, or `name` in the root.
 pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
     if !directory.is_empty() {

@@ -1,5 +1,5 @@
-//! Pins: refs that keep trees alive, one per checkpoint. Each names a commit, whose only parent, if
-//! it has one, is the pin's attachment.
+//! Pins: refs that keep trees alive, one per checkpoint. Each refers to a commit, whose only
+//! parent, if it has one, is the pin's attachment.
 
 use std::fmt;
 use std::fs;
@@ -44,7 +44,7 @@ impl FromStr for WorkspaceId {
 pub struct PinName {
     /// The workspace that the tree belongs to.
     pub workspace: WorkspaceId,
-    /// The number of the pin. Numbers are given out in order and never twice.
+    /// The number of the pin. Numbers are assigned in order and never reused.
     pub seq: u64,
 }
 
@@ -64,11 +64,11 @@ impl FromStr for PinName {
     }
 }
 
-/// The limit below which all numbers of pins are.
+/// The upper limit of pin numbers: all of them are smaller.
 pub(crate) const SEQ_END: u64 = 1 << 62;
 
-/// The number of a pin, parsed from the name of its ref. Other forms of the number are refused, and
-/// so are numbers so large that there would be no next one.
+/// The number of a pin, parsed from the name of its ref. Any other form of the number is refused,
+/// and so is a number that is not below [`SEQ_END`].
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PinSeq(u64);
 
@@ -81,7 +81,7 @@ impl FromStr for PinSeq {
     }
 }
 
-/// A tree that is kept, with a message.
+/// A tree that is kept alive, with a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Pin {
@@ -92,7 +92,7 @@ pub struct Pin {
     pub tree: Oid,
     /// The attachment that lives as long as the pin, for [`Store::attachment`].
     pub attachment: Option<Oid>,
-    /// The time at which it was made, in seconds since 1970.
+    /// The time at which the pin was made, in seconds since 1970.
     pub time: i64,
     /// The caller's text, which this crate does not interpret.
     pub message: String,
@@ -119,8 +119,8 @@ impl Store {
         Ok(seqs.into_iter().map(name).collect())
     }
 
-    /// Parses the names in a directory, and skips those that have another form. A missing directory
-    /// has none.
+    /// Parses the names in a directory and skips those that do not parse. A missing directory
+    /// counts as empty.
     pub(crate) fn parse_names_in<T: FromStr>(
         &self,
         directory: &PathBuf,
@@ -135,7 +135,7 @@ impl Store {
         Ok(names)
     }
 
-    /// Reads the id of a pin's commit; `None` if there is no such pin.
+    /// Reads the id of a pin's commit. Returns `None` if there is no such pin.
     pub fn pin_id(&self, name: &PinName) -> Result<Option<Oid>, StoreError> {
         let path = self.directory().join(name.to_string());
         let text = durable::if_exists(fs::read_to_string(&path));
@@ -144,7 +144,7 @@ impl Store {
         text.trim_end().parse().map(Some).map_err(damaged)
     }
 
-    /// Reads a pin; `None` if there is no such pin.
+    /// Reads a pin. Returns `None` if there is no such pin.
     pub fn pin(&self, name: &PinName) -> Result<Option<Pin>, StoreError> {
         let Some(id) = self.pin_id(name)? else { return Ok(None) };
         let commit = self.commit(&id)?;
@@ -164,23 +164,23 @@ impl Store {
         durable::ignore_missing(fs::remove_file(&path)).map_err(StoreError::io("remove", &path))
     }
 
-    /// Writes the content of a ref to a temporary file. The caller makes it durable, and holds the
-    /// store's lock.
+    /// Writes the content of a ref to a temporary file. The caller must make it durable and hold
+    /// the store's lock.
     pub(crate) fn write_ref(&self, id: Oid) -> io::Result<Temporary> {
         let mut file = Temporary::create_in(&self.temporary())?;
         file.write_all(format!("{id}\n").as_bytes())?;
         Ok(file)
     }
 
-    /// Gives a ref its name, durably. Fails if the name exists. The caller has made the commit
-    /// durable.
+    /// Gives a ref its name, durably. Fails if the name exists. The caller must have made the
+    /// commit durable.
     pub(crate) fn place_ref(&self, name: &PinName, written: Temporary) -> io::Result<()> {
         let directory = self.link_ref(name, written)?;
         durable::sync_directory(&directory)
     }
 
-    /// Gives a ref its name, durably, in place of the ref that has it. The caller has made the commit
-    /// durable, and holds the locks of the workspace and of the store.
+    /// Makes an existing ref refer to another commit, durably. The caller must have made the commit
+    /// durable, and hold the locks of the workspace and the store.
     pub(crate) fn replace_ref(&self, name: &PinName, id: Oid) -> io::Result<()> {
         let path = self.directory().join(name.to_string());
         fault::point("replace ref")?;
@@ -193,7 +193,7 @@ impl Store {
         )
     }
 
-    /// Gives a ref its name, not yet durably: the caller syncs the directory that is returned.
+    /// Gives a ref its name, but not durably: the caller must sync the returned directory.
     pub(crate) fn link_ref(&self, name: &PinName, written: Temporary) -> io::Result<PathBuf> {
         let path = self.directory().join(name.to_string());
         let directory = path.parent().expect("a ref is in a directory");
@@ -206,9 +206,9 @@ impl Store {
         Ok(directory.to_owned())
     }
 
-    /// Gives pins other numbers, durably. The pairs (old, new) are sorted, and no number becomes
-    /// smaller. The highest is renamed first, so that no other pin is replaced. The caller holds the
-    /// workspace's lock and the store's.
+    /// Renumbers pins, durably. The pairs (old, new) are sorted, and no number becomes smaller. The
+    /// highest number is renamed first, so that no other pin is replaced. The caller must hold the
+    /// locks of the workspace and the store.
     pub(crate) fn renumber_pins(
         &self,
         workspace: &WorkspaceId,

@@ -1,11 +1,11 @@
-//! Reachability: the objects that refs need, and which of them probably resemble each other.
+//! Reachability: the objects that refs need, and for each the object that it probably resembles.
 //!
-//! A history is walked from its newest tree to its oldest. Each tree is compared with the next newer
-//! one, and only what differs is walked. An object that is met for the first time is needed. The
-//! object at the same path in the newer tree is the best base for its delta, because most edits are
-//! small. A base is always met before the objects that are stored as deltas from it, so there are no
-//! cycles, and the newest state, which is read most often, is stored whole. Attachments are compared
-//! in the same way, each with the one that was met before it.
+//! A history is walked from its newest tree to its oldest. Each tree is compared with the next
+//! newer one, and only the entries that differ are walked. An object that is met for the first time
+//! is added. The object at the same path in the newer tree is the best base for its delta, because
+//! most edits are small. A base is always met before the objects that are stored as deltas from it,
+//! so there are no cycles, and the newest state, which is read most often, is stored whole.
+//! Attachments are compared in the same way, each with the previous one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ pub(crate) struct NeededObjects {
     accepted: HashSet<Oid>,
 }
 
-/// The meaning of an object that is in none of the packs.
+/// The meaning of an object that none of the packs has.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AbsentObject {
     Lost,
@@ -39,13 +39,13 @@ pub(crate) enum AbsentObject {
 #[derive(Clone, Copy)]
 pub(crate) struct NeededObject {
     pub(crate) place: ObjectPlace,
-    /// The kind; `None` if the object would have to be read for it.
+    /// The kind; `None` if only reading the object would reveal it.
     pub(crate) kind: Option<ObjectKind>,
     /// The number of the object that it probably resembles.
     pub(crate) resembles: Option<u32>,
 }
 
-/// The number of every object whose pack stays, so that it is not rewritten.
+/// The number that stands for an object whose pack stays, so that the object is not rewritten.
 const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {
@@ -59,20 +59,20 @@ impl NeededObjects {
         NeededObjects { accepted, ..self }
     }
 
-    /// The number of an object that was met.
+    /// Returns the number of an object that was met.
     pub(crate) fn number(&self, oid: &Oid) -> Option<u32> {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
 
-    /// Adds all objects of the packs that were not met.
+    /// Adds all objects of the packs that have not been met.
     pub(crate) fn add_rest(&mut self, sources: &SourcePacks) {
         for (oid, place) in sources.objects() {
             self.add_object(oid, place, sources.stays(place), None, None);
         }
     }
 
-    /// Adds the objects that the refs of one history need. If something is lost, the error names the
-    /// ref that needs it.
+    /// Adds the objects that the refs of one history need. If an object is lost, the error names
+    /// the ref that needs it.
     pub(crate) fn add_history(
         &mut self,
         sources: &SourcePacks,
@@ -86,7 +86,8 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Adds the objects that a ref needs, compared with `newer`, which it then replaces.
+    /// Adds the objects that a ref needs, found by comparison with `newer`. The ref then takes the
+    /// place of `newer`.
     pub(crate) fn add_ref(
         &mut self,
         sources: &SourcePacks,
@@ -100,7 +101,7 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Forgets the objects from number `first` on.
+    /// Forgets the objects, starting with number `first`.
     pub(crate) fn forget_from(&mut self, sources: &SourcePacks, first: usize) {
         for object in self.objects.drain(first..) {
             self.numbers.remove(&sources.object(object.place).oid);
@@ -139,7 +140,6 @@ pub(crate) struct NewerRef {
 }
 
 /// The walk from one ref.
-/// The walk from one ref.
 struct HistoryWalk<'a> {
     needed: &'a mut NeededObjects,
     sources: &'a SourcePacks,
@@ -149,7 +149,7 @@ struct HistoryWalk<'a> {
 }
 
 impl HistoryWalk<'_> {
-    /// Walks from a ref. Returns the commit that the next older ref is compared with.
+    /// Walks from a ref. Returns the commit to compare the next older ref with.
     fn walk_ref(
         &mut self,
         newer: Option<CommitTree>,
@@ -166,8 +166,8 @@ impl HistoryWalk<'_> {
         }
     }
 
-    /// Walks a commit and its parents. The parent of a pin is its attachment; commits that git made
-    /// may have others.
+    /// Walks a commit and its parents. The parent of a pin's commit is its attachment; a commit
+    /// that git made may have other parents.
     fn walk_commits(
         &mut self,
         newer: Option<CommitTree>,
@@ -198,7 +198,7 @@ impl HistoryWalk<'_> {
         Ok(compared)
     }
 
-    /// Walks a tree where it differs from the newer one.
+    /// Walks the parts of a tree that differ from the newer one.
     fn walk_trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
         let mut waiting = Vec::new();
         if self.meet_object(older, ObjectKind::Tree, newer)? {
@@ -206,7 +206,7 @@ impl HistoryWalk<'_> {
         }
         while let Some((newer, older)) = waiting.pop() {
             let Some(content) = self.read_kind(older, ObjectKind::Tree)? else { continue };
-            // The newer tree only gives hints, so it may be missing.
+            // The newer tree only provides hints, so it may be missing.
             let newer = newer.filter(|newer| self.sources.find(newer).is_some());
             let newer = newer.map_or(Ok(None), |newer| self.read_kind(newer, ObjectKind::Tree))?;
             let newer = newer.unwrap_or_default();
@@ -235,7 +235,7 @@ impl HistoryWalk<'_> {
         kind: ObjectKind,
         resembles: Option<Oid>,
     ) -> Result<bool, ObjectError> {
-        // An object that is the same in the newer tree is known.
+        // An object that is unchanged in the newer tree was already met.
         if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
             return Ok(false);
         }
@@ -272,8 +272,8 @@ impl HistoryWalk<'_> {
     }
 }
 
-/// The kind of the object that an entry of a tree names; `None` for a submodule, whose commit is not
-/// in this store.
+/// Returns the kind of the object that an entry of a tree refers to, or `None` for a submodule,
+/// whose commit is not in this store.
 pub(crate) fn kind_of_entry(entry: &TreeEntry<'_>) -> Option<ObjectKind> {
     match entry.mode {
         mode if mode.is_directory() => Some(ObjectKind::Tree),

@@ -1,4 +1,4 @@
-//! Rewriting objects of some packs into a new one, as deltas where that is smaller.
+//! Rewriting objects from existing packs into a new one, as deltas where these are smaller.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use crate::reachability::{NeededObject, NeededObjects};
 use crate::source_packs::{ObjectPlace, SourcePacks};
 use crate::store::ObjectError;
 
-/// The largest number of deltas that have to be applied to read an object.
+/// The maximum number of deltas that must be applied to read an object.
 const MAX_DEPTH: u32 = 50;
-/// The size above which objects are stored whole: making a delta takes several times their size in
-/// memory.
+/// The maximum size of an object that is stored as a delta. Making a delta takes several times that
+/// size in memory.
 const MAX_DELTA: u64 = 16 << 20;
-/// The size below which objects are not worth a delta.
+/// The minimum size of an object that is worth a delta.
 const MIN_DELTA: u64 = 50;
 
 /// The reason why an object could not be rewritten.
@@ -33,7 +33,7 @@ impl From<ObjectError> for RepackError {
     }
 }
 
-/// Writes the needed objects from number `first` on.
+/// Writes the needed objects, starting with number `first`.
 pub(crate) fn write_objects(
     sources: &SourcePacks,
     recent: &mut RecentObjects,
@@ -43,7 +43,7 @@ pub(crate) fn write_objects(
 ) -> Result<(), RepackError> {
     let written = vec![None; needed.objects.len()];
     let mut repack = Repack { sources, recent, needed, writer, written };
-    // Objects of one kind are read together, so they are written together.
+    // Objects of one kind are often read together, so they are written next to each other.
     let kinds = [Some(ObjectKind::Commit), Some(ObjectKind::Tree), Some(ObjectKind::Blob), None];
     for kind in kinds {
         for (number, object) in needed.objects.iter().enumerate().skip(first) {
@@ -55,13 +55,13 @@ pub(crate) fn write_objects(
     Ok(())
 }
 
-/// A rewrite under way.
+/// A rewrite in progress.
 struct Repack<'a> {
     sources: &'a SourcePacks,
     recent: &'a mut RecentObjects,
     needed: &'a NeededObjects,
     writer: &'a PackWriter,
-    /// The objects that were written, by their numbers.
+    /// The objects that were written, by number.
     written: Vec<Option<WrittenObject>>,
 }
 
@@ -71,7 +71,7 @@ struct WrittenObject {
     offset: u64,
     /// The number of its base.
     base: Option<u32>,
-    /// The number of deltas that have to be applied to read it.
+    /// The number of deltas that must be applied to read it.
     depth: u32,
     /// True if it may be the base of a delta.
     is_base: bool,
@@ -92,7 +92,7 @@ impl Repack<'_> {
         self.write_whole(place, &head)
     }
 
-    /// Copies a delta whose base is in the new pack already.
+    /// Copies a delta if its base is already in the new pack.
     fn copy_delta(
         &self,
         place: ObjectPlace,
@@ -117,7 +117,7 @@ impl Repack<'_> {
         Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// Writes a delta from the object that this one probably resembles, if that is small.
+    /// Writes a delta from the object that this one probably resembles, if the delta is small.
     fn write_new_delta(
         &mut self,
         object: &NeededObject,
@@ -133,7 +133,8 @@ impl Repack<'_> {
         let base_place = self.needed.objects[base as usize].place;
         let (_, base_content) = self.sources.read(base_place, self.recent)?;
         let (_, content) = self.sources.read(object.place, self.recent)?;
-        // A delta must save half of the object, and must not be larger than the present entry.
+        // A delta must be at most half as large as the object, and no larger than its existing
+        // entry.
         let mut limit = content.len() / 2;
         if is_whole {
             limit = limit.min(self.sources.entry_length(object.place) as usize);
@@ -141,7 +142,7 @@ impl Repack<'_> {
         let Some(delta) = delta::encode_delta(&base_content, &content, limit) else {
             return Ok(None);
         };
-        // The old entry will be deleted, so the new one is checked first.
+        // The old entry will be deleted, so the new one is verified first.
         if delta::apply_delta(&base_content, &delta).as_ref() != Some(&*content) {
             return Ok(None);
         }
@@ -150,7 +151,8 @@ impl Repack<'_> {
         Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// Finds the base for a delta: the object itself, or the start of its chain if that is full.
+    /// Finds the base for a delta: the object itself, or the start of its chain if the chain has
+    /// the maximum length.
     fn find_base(&self, mut number: u32) -> Option<(u32, WrittenObject)> {
         let mut on = self.written[number as usize]?;
         if on.depth >= MAX_DEPTH {

@@ -1,10 +1,10 @@
-//! Repairing a store: saves the intact objects of damaged packs. Nothing is deleted: damaged packs
-//! are set aside.
+//! Repairing a store: saves the intact objects of damaged packs. Damaged packs are not deleted but
+//! set aside.
 //!
-//! The intact objects of a damaged pack go into a new one, which is durable before the damaged one
-//! moves to `quarantine/`. Objects that pins still lack are looked for in all packs that were ever
-//! set aside. If this is killed anywhere, the store has all its objects, and the next repair
-//! continues.
+//! The intact objects of a damaged pack are written to a new pack, which is durable before the
+//! damaged one moves to `quarantine/`. Objects that pins still lack are looked for in all packs
+//! that were ever set aside. If a repair is killed at any point, no object is lost, and the next
+//! repair completes it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -76,13 +76,14 @@ impl Store {
 
         let lock = rewrite.lock_store()?;
         rewrite.install_packs(packed.as_slice())?;
-        // A pack is named after its content. A damaged one that was salvaged completely is replaced
-        // by the new one.
+        // A pack is named after its content, so the new pack has replaced a damaged one that was
+        // salvaged completely.
         damaged.retain(|name| packed.as_ref() != Some(name));
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
-        // Captures must not rely on objects that are gone: they store what is still on disk again.
+        // Captures must not rely on lost objects: in a new generation, they store the files that
+        // still exist again.
         if !examination.lost.is_empty() {
             self.bump_generation()?;
         }
@@ -128,8 +129,8 @@ impl Store {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Writes the intact objects of damaged packs, and the objects that pins lack from packs that
-    /// were set aside.
+    /// Writes the intact objects of damaged packs, and objects that pins lack if packs that were
+    /// set aside have them.
     fn salvage_objects(
         &self,
         examination: &Examination,
@@ -140,7 +141,7 @@ impl Store {
         let failed = || StoreError::io("write", &directory);
         let mut intact = SourcePacks::default();
         for name in list_pack_names(&directory).iter().filter(|name| !damaged.contains(*name)) {
-            // A pack that cannot be opened for another reason just cannot help.
+            // A pack that cannot be opened for another reason is skipped.
             let _ = intact.open(&directory, name, false);
         }
         let mut packs = Vec::new();
@@ -160,7 +161,7 @@ impl Store {
             packs.extend(unused.iter().filter_map(|path| DamagedPack::open(path, &intact)));
         }
 
-        // A lost object may need other objects that are lost, too.
+        // A lost object may need other lost objects.
         let mut lost: Vec<Oid> = examination.lost.iter().copied().collect();
         let mut met: HashSet<Oid> = examination.lost.clone();
         while let Some(oid) = lost.pop() {
@@ -173,7 +174,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lists packs that were set aside, and packs that have lost their index.
+    /// Lists the packs that were set aside and the packs without an index.
     fn list_unused_packs(&self) -> Vec<PathBuf> {
         let directory = self.pack_directory();
         let mut without_index = list_packs_in(&directory);
@@ -195,7 +196,7 @@ fn list_packs_in(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_pack).collect()
 }
 
-/// Parses the ids of the objects that an object needs, as far as it is well-formed.
+/// Parses the ids of the objects that an object needs, up to the first malformed part.
 fn parse_parts((kind, content): &ObjectContent) -> Vec<Oid> {
     match kind {
         ObjectKind::Blob => Vec::new(),

@@ -1,4 +1,4 @@
-//! The rules that decide what is captured. Each of these overrides those before it: built-in
+//! The rules that determine what is captured. Each of these overrides those before it: built-in
 //! excludes, `.gitignore` files, configured excludes, configured includes, and paths that the
 //! caller names or that the workspace's git index tracks.
 
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::{RelPath, is_within, split};
 
-// The built-in excludes. This is version 1; a filter that was stored with it keeps it.
+// The built-in excludes. This is version 1; stored filters keep referring to it.
 
-/// Directories that a tool makes again on demand: dependencies, caches, environments.
+/// Directories that a tool recreates on demand: dependencies, caches, environments.
 const REMADE: [&str; 19] = [
     "node_modules",
     "bower_components",
@@ -34,13 +34,13 @@ const REMADE: [&str; 19] = [
     ".parcel-cache",
     ".terraform",
 ];
-/// Directories that hold build output as a rule, but sometimes files that no tool makes.
+/// Directories that usually hold build output, but sometimes files that no tool can recreate.
 const OUTPUT: [&str; 2] = ["dist", "build"];
-/// Files that are noise.
+/// Files that are not worth capturing.
 const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 
-/// True if a directory of this name can be made again, so that it is not copied even if a call names
-/// it. If the call only sweeps over it, the usual names of build output count, too.
+/// True if a directory with this name can be regenerated, so that it is not captured even if a call
+/// names it. If the call only sweeps it, the usual names of build output also count.
 pub fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
     is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
@@ -52,14 +52,14 @@ const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 /// The default of [`CaptureRules::max_named_size`].
 const DEFAULT_BUDGET: u64 = 512 << 20;
 
-/// True if the budget is the default one. It is left out of records then, which versions without
-/// it can still read.
+/// True if the budget is the default. Records then omit it, so that versions that do not know it
+/// can still read them.
 fn is_default_budget(budget: &u64) -> bool {
     *budget == DEFAULT_BUDGET
 }
 
 /// The configured rules of a capture. They are stored with every checkpoint, so that a restore uses
-/// the rules of its capture.
+/// the same rules as its capture.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureRules {
@@ -71,14 +71,16 @@ pub struct CaptureRules {
     pub private: Vec<String>,
     /// True if ignored private files are not captured at all.
     pub skip_private: bool,
-    /// The size in bytes above which a file is uncovered.
+    /// The maximum size in bytes of a captured file. A larger one is uncovered, unless git tracks
+    /// it or the caller names or sweeps it.
     pub max_file_size: u64,
-    /// The size in bytes above which an ignored file is not guarded.
+    /// The maximum size in bytes of a guarded file. A larger ignored file is uncovered.
     pub max_guarded_size: u64,
-    /// The number of bytes that a capture takes only because paths are named or swept.
+    /// The maximum total size in bytes of the files that are captured only because they are named
+    /// or swept.
     #[serde(skip_serializing_if = "is_default_budget")]
     pub max_named_size: u64,
-    /// The number of files above which a workspace is refused.
+    /// The maximum number of files. A workspace with more is refused.
     pub max_files: u64,
 }
 
@@ -102,12 +104,12 @@ impl Default for CaptureRules {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Filter {
     pub rules: CaptureRules,
-    /// Ignored files that git tracked and that were therefore captured like any others.
+    /// Ignored files that were captured like any others because git tracked them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracked: Vec<RelPath>,
 }
 
-/// The decision of the rules alone about a path.
+/// The decision about a path by the rules alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Capture,
@@ -119,9 +121,9 @@ pub(crate) enum Verdict {
     Exclude,
 }
 
-/// One pattern, parsed and matched step by step as git does it (`dir.c`). gix-ignore differs: it
-/// skips a byte order mark of UTF-16 and lines of tabs, keeps a carriage return at the end of the
-/// text and everything behind a NUL, and does not match `a**` as `a` followed by a separate `**`.
+/// One pattern, parsed and matched step by step as in git's `dir.c`. gix-ignore differs: it skips a
+/// UTF-16 byte order mark and lines of tabs, keeps a carriage return at the end of the text and
+/// everything after a NUL, and does not match `a**` as `a` followed by a separate `**`.
 #[derive(Debug)]
 struct Pattern {
     /// The pattern without its `!` and without slashes at both ends.
@@ -151,7 +153,7 @@ impl Pattern {
             return false;
         }
         let subject = if self.is_name { split(path).1 } else { path };
-        // The rest is matched separately from the literal, as in git, so that `a**/b` matches
+        // As in git, the rest is matched separately from the literal, so that `a**/b` matches
         // `a/x/b`.
         let (literal, special) = self.text.split_at(self.literal);
         let Some(rest) = subject.strip_prefix(literal) else { return false };
@@ -172,7 +174,7 @@ impl Patterns {
         Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
     }
 
-    /// Parses a text of at most `limit` patterns; `None` if it has more.
+    /// Parses a text of at most `limit` patterns. Returns `None` if it has more.
     fn parse_some(text: &[u8], limit: usize) -> Option<Patterns> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');
@@ -181,14 +183,14 @@ impl Patterns {
         (patterns.len() <= limit).then_some(Patterns(patterns))
     }
 
-    /// Returns the answer of the last pattern that matches: true, or false if it is negated.
+    /// Returns the answer of the last matching pattern: true, or false if the pattern is negated.
     fn last_match(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let last = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
         last.map(|pattern| !pattern.is_negative)
     }
 }
 
-/// Removes the line end and trailing spaces that are not escaped. Returns `None` for a comment.
+/// Removes the line ending and unescaped trailing spaces. Returns `None` for a comment.
 fn strip_line(line: &[u8]) -> Option<&[u8]> {
     if line.starts_with(b"#") {
         return None;
@@ -205,15 +207,15 @@ fn strip_line(line: &[u8]) -> Option<&[u8]> {
     Some(&line[..end])
 }
 
-/// The largest number of patterns in the `.gitignore` files that apply in a directory. Every path is
-/// compared with all of them.
+/// The maximum number of patterns in the `.gitignore` files that apply in a directory. Every path
+/// may be compared with all of them.
 pub const MAX_PATTERNS: usize = 10_000;
 
 /// The `.gitignore` files that apply in a directory: its own and those above it.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     parent: Option<Arc<Scope>>,
-    /// The number of patterns, here and above.
+    /// The number of patterns in this scope and those above it.
     count: usize,
     /// True if the directory's own file has too many patterns and is not applied.
     pub(crate) is_over_limit: bool,
@@ -246,7 +248,7 @@ impl Scope {
         })
     }
 
-    /// Returns the answer of the nearest `.gitignore` in which a pattern matches.
+    /// Returns the answer of the nearest `.gitignore` with a matching pattern.
     fn last_match(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let mut scope = Some(self);
         while let Some(current) = scope {
@@ -282,7 +284,7 @@ impl Matcher {
         }
     }
 
-    /// Applies the rules to a path whose directories are all captured.
+    /// Applies the rules to a path, all of whose directories are captured.
     pub(crate) fn judge(&self, scope: &Scope, path: &[u8], is_directory: bool) -> Verdict {
         if self.include.last_match(path, is_directory) == Some(true) {
             return Verdict::Include;
@@ -298,7 +300,7 @@ impl Matcher {
         }
     }
 
-    /// True if a configured include may match something in this excluded directory.
+    /// True if a configured include may match a path in this excluded directory.
     pub(crate) fn has_include_under(&self, directory: &[u8]) -> bool {
         self.include.0.iter().any(|pattern| {
             let literal = &pattern.text[..pattern.literal];

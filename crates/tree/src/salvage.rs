@@ -13,27 +13,27 @@ use crate::pack::index::PackIndex;
 use crate::pack::read::{DeltaBases, MAX_HEAD, ObjectContent, PackFile, RecentObjects, parse_head};
 use crate::source_packs::SourcePacks;
 
-/// The number of bytes of objects that each thread keeps in memory.
+/// The maximum size in bytes of the objects that each thread keeps in memory.
 const RECENT_BYTES: usize = 8 << 20;
 
-/// The offset of the first entry, behind the head of the pack.
+/// The offset of the first entry, after the head of the pack.
 const FIRST_ENTRY: u64 = 12;
 
-/// A pack of which any part may be damaged. An object in it is intact if it can be read: its
+/// A pack in which any part may be damaged. An object in it is intact if it can be read: its
 /// compressed bytes have a checksum, and its id is computed from its content.
 pub(crate) struct DamagedPack {
     file: PackFile,
-    /// The objects by their offsets, if the index is intact.
+    /// The objects by offset. Empty if the index is damaged.
     indexed: HashMap<u64, Oid>,
     /// The offsets of the intact objects, sorted.
     offsets: Vec<u64>,
-    /// The offsets of the intact objects by their ids.
+    /// The offsets of the intact objects by id.
     places: HashMap<Oid, u64>,
 }
 
 impl DamagedPack {
-    /// Opens a pack and reads all its objects. Returns `None` if the pack cannot be read at all.
-    /// Bases of deltas that are damaged here are taken from the intact packs.
+    /// Opens a pack and reads all its objects. If the base of a delta is damaged in this pack, it
+    /// is read from the intact packs. Returns `None` if the pack cannot be read at all.
     pub(crate) fn open(path: &Path, intact: &SourcePacks) -> Option<DamagedPack> {
         let file = PackFile::open(path).ok()?;
         let index = PackIndex::open(&path.with_extension("idx"));
@@ -62,14 +62,15 @@ impl DamagedPack {
         self.read_intact(&self.offsets, intact, |_, oid, content| take(oid, content)).map(drop)
     }
 
-    /// Reads an object. Returns `None` if the pack does not have it, or not intact.
+    /// Reads an object. Returns `None` if the pack has no intact copy of it.
     pub(crate) fn read_object(&self, oid: &Oid, intact: &SourcePacks) -> Option<ObjectContent> {
         let recent = RecentObjects::new(0);
         let bases = DamagedPackBases { pack: self, intact, recent: &recent };
         self.file.read_object(*self.places.get(oid)?, &bases).ok()
     }
 
-    /// Reads the intact objects at some offsets, in order.
+    /// Reads the intact objects at the given offsets. Returns the results of `take` in the same
+    /// order.
     fn read_intact<T: Send>(
         &self,
         offsets: &[u64],
@@ -91,7 +92,7 @@ impl DamagedPack {
     }
 }
 
-/// Finds bases in the damaged pack, or in the intact ones if they are damaged.
+/// Finds bases in the damaged pack, or in the intact packs if a base is damaged.
 struct DamagedPackBases<'a> {
     pack: &'a DamagedPack,
     intact: &'a SourcePacks,
@@ -114,8 +115,8 @@ impl DeltaBases for DamagedPackBases<'_> {
     }
 }
 
-/// Finds the entries of a pack without its index. Behind damage, the next entry is the first
-/// position that inflates to the size in its own head.
+/// Finds the entries of a pack without its index. After damage, the next entry begins at the first
+/// position whose data inflates to the size in its own head.
 fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);
@@ -145,7 +146,7 @@ struct Window<'a> {
 impl Window<'_> {
     const SIZE: u64 = 1 << 18;
 
-    /// Reads at least `least` bytes at an offset, unless the pack ends before.
+    /// Reads at least `least` bytes at an offset, unless the pack ends before that.
     fn read_at(&mut self, offset: u64, least: u64) -> io::Result<&[u8]> {
         let end = (offset + least).min(self.file.end());
         if offset < self.start || end > self.start + self.bytes.len() as u64 {
@@ -160,11 +161,12 @@ impl Window<'_> {
         Ok(&self.bytes[(offset - self.start) as usize..])
     }
 
-    /// Measures the length of the entry at an offset. Returns `None` if there is no intact one.
+    /// Measures the length of the entry at an offset. Returns `None` if there is no intact entry.
     fn entry_length(&mut self, offset: u64, inflater: &mut Decompress) -> io::Result<Option<u64>> {
         let bytes = self.read_at(offset, MAX_HEAD as u64 + 2)?;
         let Ok(head) = parse_head(bytes, offset) else { return Ok(None) };
-        // A zlib stream begins with a valid method and window, and with check bits for these.
+        // A zlib stream begins with a valid method and window size, followed by check bits for
+        // these.
         let is_zlib = |bytes: &[u8]| match bytes {
             [method, flags, ..] => {
                 method & 0x8f == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31)

@@ -1,8 +1,10 @@
-//! Noticing lost and damaged packs early, while the files that they hold are still on disk.
+//! Early detection of lost and damaged packs, while the captured files still exist in the
+//! workspace.
 //!
-//! Each workspace notes the packs that existed when its stat cache was saved. A pack that is gone or
-//! has another size since makes the next capture look for all of its objects. Bytes that flipped
-//! inside a pack are found by [`Store::scrub`], a part of the store at a time.
+//! Each workspace notes the packs that existed when its stat cache was saved. If one of them has
+//! disappeared or changed its size, the next capture checks the store for every object that it
+//! relies on. [`Store::scrub`] finds damaged bytes inside packs, checking a part of the store at a
+//! time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,10 +22,10 @@ use crate::verify::BrokenPack;
 
 /// The name of the note in a workspace's directory.
 const NOTE: &str = "packs";
-/// The name of the file in the store that says how far a scrub came.
+/// The name of the file in the store that records how far the last scrub got.
 const BOOKMARK: &str = "scrubbed";
 
-/// The place at which a scrub goes on.
+/// The place at which the next scrub continues.
 #[derive(Default, Serialize, Deserialize)]
 struct Bookmark {
     pack: String,
@@ -33,8 +35,8 @@ struct Bookmark {
 impl Store {
     /// Notes all packs for [`Store::find_suspects`].
     ///
-    /// Those that existed when the capture began are noted even if they are gone since: the capture
-    /// relied on them.
+    /// Packs that existed when the capture began are noted even if they no longer exist, because
+    /// the capture relied on them.
     pub(crate) fn note_packs(&self, directory: &Path, seen: &HashSet<String>) -> io::Result<()> {
         let mut lines: Vec<String> = self.describe_packs().union(seen).cloned().collect();
         lines.sort();
@@ -46,8 +48,8 @@ impl Store {
         durable::replace_file_through(&self.temporary(), &path, text.as_bytes(), Durability::Cached)
     }
 
-    /// Finds the packs that are gone or have another size since they were noted. Returns `None` if
-    /// there are none. A merge replaces packs, so that a pack may be gone and its objects are not.
+    /// Finds the packs that disappeared or changed their size since they were noted. Returns `None`
+    /// if there are none. Their objects need not be lost: a merge moves objects to another pack.
     pub(crate) fn find_suspects(
         directory: &Path,
         present: &HashSet<String>,
@@ -61,7 +63,7 @@ impl Store {
         (!suspects.is_empty()).then_some(suspects)
     }
 
-    /// Describes all packs as a note does.
+    /// Describes all packs, each by its line in a note.
     pub(crate) fn describe_packs(&self) -> HashSet<String> {
         self.list_pack_sizes().iter().map(describe_pack).collect()
     }
@@ -80,8 +82,8 @@ impl Store {
         sizes
     }
 
-    /// Compares the next `max_bytes` of the packs with their checksums, from where the last scrub
-    /// ended. All packs have their turn over time. Returns the first one that is damaged. Later scrubs
+    /// Compares the next `max_bytes` of the packs with their checksums, starting where the last
+    /// scrub ended. Repeated scrubs cover all packs. Returns the first damaged pack. Later scrubs
     /// return it again until [`Store::repair`] has set it aside.
     pub fn scrub(&self, max_bytes: u64) -> Result<Option<BrokenPack>, StoreError> {
         let _lock = self.lock_shared()?;
@@ -109,7 +111,7 @@ impl Store {
                     at = Bookmark { pack: name.clone(), offset: 0 };
                     break;
                 }
-                // Another process may have removed it, or it cannot be read just now.
+                // Another process may have removed the pack, or it is temporarily unreadable.
                 Err(_) => {}
             }
         }
@@ -120,13 +122,13 @@ impl Store {
     }
 }
 
-/// Returns the line of a note about a pack.
+/// Returns the line for a pack in a note.
 fn describe_pack((name, [pack, index]): (&String, &[u64; 2])) -> String {
     format!("{name} {pack} {index}\n")
 }
 
-/// Compares the entries of a pack with the checksums in its index, from an offset on. Returns the
-/// offset at which the bytes that may be read ran out.
+/// Compares the entries of a pack with the checksums in its index, starting at offset `from`.
+/// Returns the offset at which `left` was used up, or `None` at the end of the pack.
 fn check_entries(pack: &Pack, from: u64, left: &mut u64) -> io::Result<Option<u64>> {
     if from == 0 && !pack.index.is_intact()? {
         return Err(corrupt("the index does not match its checksum"));

@@ -1,4 +1,4 @@
-//! The packs that objects are taken from when they are rewritten, verified or salvaged.
+//! The packs from which objects are rewritten, verified or salvaged.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +17,7 @@ use crate::store::ObjectError;
 pub(crate) struct SourcePacks {
     packs: Vec<SourcePack>,
     places: HashMap<Oid, ObjectPlace>,
-    /// The further places of objects that several packs have.
+    /// The other places of objects that several packs have.
     copies: HashMap<Oid, Vec<ObjectPlace>>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct SourcePack {
     /// The objects, sorted by offset.
     pub(crate) objects: Vec<IndexedObject>,
     index_is_intact: bool,
-    /// True if the pack is not rewritten, so that its objects need no other place.
+    /// True if the pack is not rewritten, so that its objects need not be copied.
     stays: bool,
 }
 
-/// The place of an object: the numbers of its pack and of the object in it.
+/// The place of an object: the number of its pack, and its number in that pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectPlace {
     pack: u32,
@@ -40,7 +40,7 @@ pub(crate) struct ObjectPlace {
 }
 
 impl SourcePack {
-    /// Opens a pack, even if its index does not match its checksum.
+    /// Opens a pack, even if its index does not match the index's checksum.
     pub(crate) fn open(directory: &Path, name: &str) -> io::Result<SourcePack> {
         let pack = Pack::open(&directory.join(format!("{name}.idx")))?;
         let index_is_intact = pack.index.is_intact()?;
@@ -111,7 +111,7 @@ impl SourcePacks {
         self.packs.push(source);
     }
 
-    /// Counts the different objects.
+    /// Returns the number of distinct objects.
     pub(crate) fn count_objects(&self) -> usize {
         self.places.len()
     }
@@ -141,7 +141,7 @@ impl SourcePacks {
         })
     }
 
-    /// Returns the key by which objects are sorted to be read quickly.
+    /// Returns a sort key: reading objects in the order of their keys is fastest.
     pub(crate) fn read_order(&self, place: ObjectPlace) -> (u32, u32) {
         (place.pack, place.object)
     }
@@ -158,7 +158,7 @@ impl SourcePacks {
         &self.pack(place).objects[place.object as usize]
     }
 
-    /// Returns the number of bytes that the entry of an object takes.
+    /// Returns the length in bytes of the entry of an object.
     pub(crate) fn entry_length(&self, place: ObjectPlace) -> u64 {
         let source = self.pack(place);
         let next = source.objects.get(place.object as usize + 1);
@@ -194,7 +194,7 @@ impl SourcePacks {
     }
 }
 
-/// Finds bases in the same pack, some of which were read before.
+/// Finds bases in the same pack, and among objects that were read recently.
 struct SourceBases<'a> {
     source: &'a SourcePack,
     pack: u32,
@@ -203,7 +203,8 @@ struct SourceBases<'a> {
 
 impl DeltaBases for SourceBases<'_> {
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
-        // Only packs that git made for sending have such deltas, so a linear search is enough.
+        // Only packs that git made for transfer have such deltas, so a linear search is good
+        // enough.
         let object = self.source.objects.iter().find(|object| object.oid == *oid);
         Ok(object.map(|object| object.offset))
     }

@@ -20,8 +20,8 @@ use crate::packs::{Packs, is_damage};
 /// The version of the layout that this code reads and writes.
 const VERSION: u32 = 1;
 
-/// The configuration of the store. With it, `git fsck --strict` judges the store and not the files
-/// that people keep in it.
+/// The configuration of the store. With it, `git fsck --strict` checks the store, but not the
+/// content of the files that users keep in it.
 const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
@@ -60,13 +60,13 @@ struct StoreIdentity {
     uuid: String,
 }
 
-/// The shared object store. Cheap to open; packs are opened when an object is asked for.
+/// The shared object store. It is cheap to open: packs are opened when an object is first read.
 pub struct Store {
     directory: PathBuf,
     uuid: String,
     packs: Mutex<Option<Arc<Packs>>>,
-    /// The patience with other processes. `None`: workspaces are waited for until they are free, and
-    /// maintenance of the store is not waited for.
+    /// The time to wait for other processes. If it is `None`, this process waits for a workspace
+    /// until it is free, and does not wait for maintenance of the store.
     pub(crate) lock_wait: Option<LockWait>,
 }
 
@@ -88,7 +88,7 @@ pub enum StoreError {
     /// An object is missing or damaged.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// Another process used the workspace for longer than [`Store::set_lock_wait`] allows.
+    /// Another process had the workspace locked for longer than [`Store::set_lock_wait`] allows.
     #[error("another takeback process{} is using this workspace", describe_process(*holder))]
     Busy {
         /// The id of that process, if it is known.
@@ -114,19 +114,19 @@ impl StoreError {
 pub enum ObjectError {
     #[error("object {0} is missing from the store")]
     Missing(Oid),
-    /// All copies of the object are damaged; this is the last one that was tried.
+    /// All copies of the object are damaged. `pack` has the last one that was tried.
     #[error("object {oid} in {pack} is damaged: {reason}")]
     Damaged { oid: Oid, pack: String, reason: String },
     /// The object is intact, but not of the expected kind.
     #[error("object {0} is not a {1}")]
     WrongKind(Oid, &'static str),
-    /// The object is intact, but its content does not have the form of its kind.
+    /// The object is intact, but its content is invalid for its kind.
     #[error("object {0}: {1}")]
     Malformed(Oid, Malformed),
 }
 
 impl Store {
-    /// Opens the store in this directory, and creates it if there is none.
+    /// Opens the store in this directory, and creates it if it does not exist.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Store, StoreError> {
         let directory = directory.into();
         let identity_path = directory.join("store.json");
@@ -146,18 +146,18 @@ impl Store {
         Ok(store)
     }
 
-    /// Limits how long this process waits for others, and has it say so.
+    /// Limits how long this process waits for others, and sets how it reports the wait.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.lock_wait = Some(wait);
     }
 
-    /// The directory of the store.
+    /// Returns the directory of the store.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The random id of the store. Ids of workspaces depend on it, so that those of different stores
-    /// differ.
+    /// Returns the random id of the store. Workspace ids depend on it, so that they differ between
+    /// stores.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }
@@ -166,18 +166,20 @@ impl Store {
         self.directory.join("objects/pack")
     }
 
-    /// The directory for temporary files of captures. A process that uses it holds the store's lock.
+    /// Returns the directory for the temporary files of captures. A process that uses it must hold
+    /// the store's lock.
     pub(crate) fn temporary(&self) -> PathBuf {
         self.directory.join("tmp")
     }
 
-    /// The path of the store's lock: held shared while objects are written and pinned, exclusively
-    /// while packs are deleted.
+    /// Returns the path of the store's lock. It is held shared while objects are written and
+    /// pinned, and exclusively while packs are deleted.
     pub(crate) fn lock_path(&self) -> PathBuf {
         self.directory.join("lock")
     }
 
-    /// Removes the temporary files of killed processes, unless another process is at work.
+    /// Removes the temporary files of killed processes, unless another process holds the store's
+    /// lock.
     fn sweep_temporary_files(&self) -> Result<(), StoreError> {
         let temporary = self.temporary();
         let failed = || StoreError::io("clean up", &temporary);
@@ -191,7 +193,7 @@ impl Store {
         }
     }
 
-    /// Takes the shared lock of the store, which keeps packs from being deleted meanwhile.
+    /// Takes the store's shared lock, which prevents packs from being deleted meanwhile.
     pub(crate) fn lock_shared(&self) -> Result<FileLock, StoreError> {
         let path = self.lock_path();
         let lock = FileLock::shared(&path).map_err(StoreError::io("lock", &path))?;
@@ -208,8 +210,8 @@ impl Store {
         PackWriter::new(&self.temporary())
     }
 
-    /// Reads the number of times that packs were deleted. A stat cache is valid within one
-    /// generation.
+    /// Reads the generation: the number of times that objects were deleted or packs set aside. A
+    /// stat cache is valid within one generation.
     pub(crate) fn generation(&self) -> u64 {
         fs::read_to_string(self.directory.join("generation"))
             .ok()
@@ -237,7 +239,7 @@ impl Store {
                 Ok(object) => return Ok(object),
                 Err(failure) => failure,
             };
-            // Other processes add packs and merge them.
+            // Another process may have added or merged packs.
             self.forget_packs();
             let present = self.packs();
             if present.names() == packs.names() {
@@ -281,8 +283,8 @@ impl Store {
         Commit::parse(&content).map_err(|error| ObjectError::Malformed(*oid, error))
     }
 
-    /// Moves packs out of the way that cannot be opened because they are damaged. Returns their
-    /// names. The caller holds the store's lock.
+    /// Sets aside the packs that cannot be opened because they are damaged. Returns their names.
+    /// The caller must hold the store's lock.
     pub(crate) fn set_aside_broken(&self) -> Result<Vec<String>, StoreError> {
         let packs = self.packs();
         let covered = packs.find_broken_covered();
@@ -290,22 +292,23 @@ impl Store {
         damaged.map(|(name, _)| self.quarantine_pack(name).map(|()| name.clone())).collect()
     }
 
-    /// Moves a damaged pack out of the way and keeps its files.
+    /// Moves a damaged pack to `quarantine/`.
     pub(crate) fn quarantine_pack(&self, name: &str) -> Result<(), StoreError> {
         let quarantine = self.directory.join("quarantine");
         durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
-        // Once before, in case this process is killed, and once after, because other processes may
-        // be capturing meanwhile and still see the pack.
+        // The generation is raised once before, in case this process is killed, and once after,
+        // because other processes may be capturing meanwhile and still see the pack.
         fault::point("quarantine generation").map_err(failed("write"))?;
         self.bump_generation()?;
-        // The multi-pack index goes first: it must never name a pack that is gone.
+        // The multi-pack index is removed first: it must never name a pack that no longer exists.
         let midx = directory.join(midx::NAME);
         fault::point("quarantine midx")
             .and_then(|()| durable::ignore_missing(fs::remove_file(&midx)))
             .map_err(StoreError::io("remove", &midx))?;
-        // The pack goes before its index, so that it is still found broken if this is cut off.
+        // The pack is moved before its index, so that it is still found to be broken if this
+        // process is killed.
         for extension in ["pack", "idx"] {
             let file = format!("{name}.{extension}");
             let from = directory.join(&file);
@@ -323,7 +326,7 @@ impl Store {
     }
 }
 
-/// Makes an empty store. Several processes may do so at once. `store.json` comes last.
+/// Creates an empty store. Several processes may do so at once. `store.json` is written last.
 fn create_store(directory: &Path) -> Result<(), StoreError> {
     for sub in ["objects/pack", "objects/info", "refs/takeback", "workspaces", "tmp", "tmp-gc"] {
         let path = directory.join(sub);
@@ -333,7 +336,7 @@ fn create_store(directory: &Path) -> Result<(), StoreError> {
     let identity = serde_json::to_string(&StoreIdentity { version: VERSION, uuid })
         .expect("plain data becomes JSON");
     let temporary = directory.join("tmp");
-    // The lock keeps other processes from sweeping the temporary files away.
+    // The lock prevents other processes from sweeping the temporary files.
     let lock = directory.join("lock");
     let _lock = FileLock::shared(&lock).map_err(StoreError::io("lock", &lock))?;
     for (name, content) in

@@ -1,4 +1,4 @@
-//! Stores for tests, made without a workspace. Git checks them.
+//! Stores for tests, created without a workspace and checked by git.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ pub(crate) fn file(content: impl Into<Vec<u8>>) -> (Mode, Vec<u8>) {
     (Mode::file(0o644), content.into())
 }
 
-/// Makes `size` bytes of text that compresses little and differs with `seed`.
+/// Makes `size` bytes of text that hardly compresses and depends on `seed`.
 pub(crate) fn text(seed: u64, size: usize) -> Vec<u8> {
     let mut random = Random(seed + 1);
     let mut text = Vec::with_capacity(size + 16);
@@ -36,7 +36,7 @@ pub(crate) fn text(seed: u64, size: usize) -> Vec<u8> {
     text
 }
 
-/// A source of numbers that are the same in every run.
+/// A source of random numbers that are the same in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -78,7 +78,7 @@ impl Bench {
         Bench { directory, store }
     }
 
-    /// Opens the store again, as another process would.
+    /// Reopens the store, as another process would.
     pub(crate) fn reopen(&mut self) {
         self.store = Store::open(self.store.directory()).expect("the store opens");
     }
@@ -88,7 +88,7 @@ impl Bench {
         capture(&self.store, number, files)
     }
 
-    /// Finds out what cannot be read of a pin, in the plainest way.
+    /// Determines which parts of a pin cannot be read, in the simplest way.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
         let store = Store::open(self.store.directory()).expect("the store opens");
         let pin = store.pin(pin).map(|pin| pin.expect("the pin is there"));
@@ -120,8 +120,8 @@ impl Bench {
         }
     }
 
-    /// Checks that the report gives the actual state of each pin.
-    pub(crate) fn assert_told(&self, report: &VerifyReport, pins: &BTreeMap<PinName, Files>) {
+    /// Checks that the report states the actual state of each pin.
+    pub(crate) fn assert_reported(&self, report: &VerifyReport, pins: &BTreeMap<PinName, Files>) {
         for pin in &report.pins {
             let mut told = pin.state.clone();
             match &mut told {
@@ -141,7 +141,7 @@ impl Bench {
         }
     }
 
-    /// Makes a workspace of some directories, with a history of small edits.
+    /// Makes a workspace with some directories and a history of small edits.
     pub(crate) fn edited(&self, number: u8, captures: usize) -> BTreeMap<PinName, Files> {
         let mut random = Random(u64::from(number));
         let mut files = Files::new();
@@ -200,13 +200,13 @@ impl Bench {
         listing
     }
 
-    /// Measures the size of all files in the directory of packs.
+    /// Measures the size of all files in the pack directory.
     pub(crate) fn bytes(&self) -> u64 {
         let packs = self.listing().into_iter().filter(|(name, _)| name.starts_with("objects"));
         packs.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Runs git on the store, without any configuration of this machine.
+    /// Runs git on the store, without this machine's configuration.
     pub(crate) fn try_git(&self, arguments: &[&str]) -> Output {
         Command::new("git")
             .args([OsStr::new("-C"), self.store.directory().as_os_str()])
@@ -271,7 +271,7 @@ pub(crate) fn put(store: &Store, writer: &PackWriter, kind: ObjectKind, content:
     oid
 }
 
-/// Writes files as a tree, with all trees in it.
+/// Writes files as a tree, with all its subtrees.
 pub(crate) fn write_tree(store: &Store, writer: &PackWriter, files: &Files) -> Oid {
     let mut entries: Vec<(Mode, Vec<u8>, Oid)> = Vec::new();
     let mut directories: BTreeMap<&[u8], Files> = BTreeMap::new();
@@ -330,19 +330,19 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// The end of a process that was to be killed at a fault point.
+/// The outcome of a process that was to be killed at a fault point.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ending {
     Killed,
-    /// The process passed fewer points than that.
+    /// The process ended before it reached that point.
     Completed,
 }
 
 const CHILD_STORE: &str = "TAKEBACK_TEST_STORE";
 const CHILD_POINT: &str = "TAKEBACK_TEST_POINT";
 
-/// Runs the calling test again in a process of its own, which is killed at its `nth` fault point.
-/// That process must call [`child`].
+/// Reruns the calling test in a separate process, which is killed at its `nth` fault point. That
+/// process must call [`child`].
 pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", test, "--nocapture"])
@@ -357,7 +357,8 @@ pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
     }
 }
 
-/// Does the work and returns true in a process that [`kill_at`] started; returns false in others.
+/// Does the work and returns true in a process that [`kill_at`] started. Returns false in any other
+/// process.
 pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
     let Some(directory) = std::env::var_os(CHILD_STORE) else { return false };
     let nth = std::env::var(CHILD_POINT).expect("the point").parse().expect("a number");
@@ -370,7 +371,7 @@ pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
 
 const ALONE: &str = "TAKEBACK_TEST_ALONE";
 
-/// Runs a test in a process of its own, because faults concern all threads of a process.
+/// Runs a test in a separate process, because faults affect all threads of a process.
 pub(crate) fn alone(test: &str, work: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return work();

@@ -1,4 +1,4 @@
-//! Threads for parallel work, on machines that refuse to start them, too.
+//! Threads for parallel work, even on machines that refuse to start them.
 
 use std::error::Error;
 use std::sync::OnceLock;
@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 use rayon::ThreadPoolBuilder;
 
 /// Prepares this thread for parallel work. If no thread can be started, for example because of
-/// `RLIMIT_NPROC`, this thread does all of the work alone; rayon would panic.
+/// `RLIMIT_NPROC`, this thread does all of the work alone. Otherwise rayon would panic.
 pub(crate) fn prepare_threads() {
     static HAS_POOL: OnceLock<bool> = OnceLock::new();
     let has_pool = *HAS_POOL.get_or_init(|| match ThreadPoolBuilder::new().build_global() {
         Ok(()) => true,
-        // Without a source, the error is that there is a pool already.
+        // An error without a source means that a pool already exists.
         Err(error) => error.source().is_none(),
     });
     if !has_pool && rayon::current_thread_index().is_none() {
         let alone = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
-        // The pool lives as long as this thread, which is a part of it.
+        // The pool must live as long as this thread, which is a part of it.
         std::mem::forget(alone);
     }
 }

@@ -1,4 +1,4 @@
-//! Verifying a store: reads everything that refs need, and reports the pins that are not whole.
+//! Verifying a store: reads all objects that refs need, and reports the pins that are not whole.
 
 mod graph;
 mod losses;
@@ -19,20 +19,20 @@ use crate::store::{Store, StoreError};
 use graph::ObjectGraph;
 use losses::LossReport;
 
-/// The number of lost paths of a pin that are named. The others are only counted.
+/// The maximum number of lost paths of a pin that are listed. The others are only counted.
 const MAX_NAMED: usize = 1000;
 
-/// The number of bytes of objects that each thread keeps in memory.
+/// The maximum size in bytes of the objects that each thread keeps in memory.
 const RECENT_BYTES: usize = 8 << 20;
 
-/// A function that is told the numbers of objects that are done and that are known so far. Both
-/// grow.
+/// A function that receives the number of objects that are done and the number that are known so
+/// far. Both grow.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// All pins and other refs, those of a workspace together, oldest first.
+    /// All pins and other refs, grouped by workspace, oldest first.
     pub pins: Vec<PinReport>,
     /// The damaged packs and indexes, whether or not a pin needs the lost objects.
     pub packs: Vec<BrokenPack>,
@@ -58,7 +58,7 @@ pub struct PinReport {
     pub state: PinState,
 }
 
-/// The part of a pin that is left.
+/// The extent to which a pin is intact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinState {
@@ -88,13 +88,14 @@ pub struct BrokenPack {
 }
 
 impl Store {
-    /// Reads all objects that refs need and compares them with their ids, and all packs and indexes
-    /// with their checksums. Captures go on meanwhile; a gc waits.
+    /// Reads all objects that refs need and compares them with their ids. Compares all packs and
+    /// indexes with their checksums. Captures can run meanwhile; a gc waits.
     pub fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport, StoreError> {
         self.examine(progress).map(|examination| examination.report)
     }
 
-    /// Verifies the store, and returns more than [`Store::verify`]: the lost objects.
+    /// Verifies the store as [`Store::verify`] does, and also returns the errors of broken packs
+    /// and the lost objects.
     pub(crate) fn examine(&self, progress: Progress<'_>) -> Result<Examination, StoreError> {
         let _lock = self.lock_shared()?;
         let refs = self.all_refs()?;
@@ -119,7 +120,8 @@ impl Store {
         Ok(Examination { report, broken, lost })
     }
 
-    /// Opens all packs and compares them with their checksums. Returns them and the broken ones.
+    /// Opens all packs and compares them with their checksums. Returns the packs that could be
+    /// opened, and an error for each broken one.
     fn check_packs(&self) -> (SourcePacks, BTreeMap<String, io::Error>) {
         let directory = self.pack_directory();
         let opened: Vec<(String, io::Result<SourcePack>)> = list_pack_names(&directory)
@@ -166,7 +168,7 @@ impl Store {
     }
 }
 
-/// A report, with everything else that a repair needs.
+/// A report, with the details that a repair needs.
 pub(crate) struct Examination {
     pub(crate) report: VerifyReport,
     /// The broken packs, each with its error.

@@ -15,17 +15,18 @@ use crate::reachability::{AbsentObject, NeededObjects, NewerRef};
 use crate::source_packs::SourcePacks;
 use crate::store::{Store, StoreError};
 
-/// The number of bytes of objects that are kept in memory.
+/// The maximum size in bytes of the objects that are kept in memory.
 const RECENT_BYTES: usize = 24 << 20;
 
 impl Store {
-    /// Measures, for each pin, the bytes on disk that it needs and no pin before it in the list
-    /// does: about as much as a gc would free without this pin and all behind it. A pin that is
-    /// missing or damaged weighs nothing, and its objects count for the pins behind it.
+    /// Measures, for each pin, the bytes on disk that it needs and that no pin before it in the
+    /// list needs. The sum from a pin to the end of the list is about what a gc would free without
+    /// these pins. A pin that is missing or damaged weighs nothing, and its objects count towards
+    /// the pins after it.
     ///
-    /// The result is right for any order. It is quick if the pins of a workspace come newest first.
+    /// Any order gives correct results. Listing the pins of a workspace newest first is fastest.
     pub fn weigh_pins(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {
-        // The lock keeps other processes from rewriting packs meanwhile.
+        // The lock prevents other processes from rewriting packs meanwhile.
         let _lock = self.lock_shared()?;
         let sources = self.open_intact_packs()?;
         let mut weighing = Weighing {
@@ -45,7 +46,7 @@ impl Store {
         Ok(weights)
     }
 
-    /// Opens all intact packs. Objects of the others count as lost.
+    /// Opens all intact packs. Objects in the others count as lost.
     fn open_intact_packs(&self) -> Result<SourcePacks, StoreError> {
         let directory = self.pack_directory();
         let mut sources = SourcePacks::default();
@@ -88,7 +89,7 @@ fn measure_directory(directory: &Path) -> Result<u64, StoreError> {
     Ok(bytes)
 }
 
-/// Calls `action` with all entries of a directory. Other processes may remove some meanwhile.
+/// Calls `action` with each entry of a directory. Other processes may remove entries meanwhile.
 fn for_each_entry(
     directory: &Path,
     action: &mut dyn FnMut(fs::DirEntry) -> io::Result<()>,
@@ -101,12 +102,12 @@ fn for_each_entry(
     }))
 }
 
-/// A measurement under way, with the objects of the pins that were weighed so far.
+/// A measurement in progress, with the objects of the pins that were weighed so far.
 struct Weighing<'a> {
     needed: NeededObjects,
     sources: &'a SourcePacks,
     recent: RecentObjects,
-    /// The pin of each workspace that its next one is compared with.
+    /// The last pin of each workspace, which its next pin is compared with.
     newer: HashMap<WorkspaceId, NewerRef>,
 }
 

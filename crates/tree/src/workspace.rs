@@ -43,14 +43,16 @@ pub enum WorkspaceError {
     Store(#[from] StoreError),
 }
 
-/// The content of `workspace.json`: the facts about a workspace that outlive its directory.
+/// The content of `workspace.json`: facts about a workspace that are kept even after its directory
+/// is deleted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkspaceInfo {
     /// The canonical path.
     pub path: AnyPath,
-    /// The time of its first lock, in milliseconds since 1970.
+    /// The time at which it was first locked, in milliseconds since 1970.
     pub created_at: i64,
-    /// The time of its latest capture or restore, in milliseconds since 1970.
+    /// The time at which it was last locked, in milliseconds since 1970. Updated at most once an
+    /// hour.
     pub last_seen: i64,
     /// True if it is a single file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -77,9 +79,9 @@ impl Store {
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
-    /// Opens a single file as a workspace, for a file outside of all workspaces such as `~/.zshrc`.
-    /// The file need not exist. Nothing beside it is captured, so it may be anywhere but in
-    /// takeback's own directory.
+    /// Opens a single file as a workspace. This is for a file outside all workspaces, such as
+    /// `~/.zshrc`. The file need not exist. No other file is captured, so it may be anywhere except
+    /// in takeback's own directory.
     pub fn single_file(
         &self,
         file: &Path,
@@ -114,7 +116,7 @@ impl Store {
         WorkspaceId::new(hex::encode(&digest[..8]))
     }
 
-    /// Reads the facts about a workspace; `None` if it was never locked.
+    /// Reads the facts about a workspace. Returns `None` if it was never locked.
     pub fn workspace_info(&self, id: &WorkspaceId) -> Result<Option<WorkspaceInfo>, StoreError> {
         let path = self.workspace_directory(id).join("workspace.json");
         let text = durable::if_exists(fs::read(&path)).map_err(StoreError::io("read", &path))?;
@@ -128,17 +130,18 @@ impl Store {
 }
 
 impl<'s> Workspace<'s> {
-    /// The id of the workspace in the store.
+    /// Returns the id of the workspace in the store.
     pub fn id(&self) -> &WorkspaceId {
         &self.id
     }
 
-    /// The canonical path of the directory; of a single file, that of the directory it is in.
+    /// Returns the canonical path of the directory. For a single file, this is the directory that
+    /// contains it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The canonical path of the directory or of the single file.
+    /// Returns the canonical path of the directory or of the single file.
     pub fn subject(&self) -> PathBuf {
         match &self.only {
             Some(name) => self.path.join(paths::from_bytes(name)),
@@ -146,24 +149,25 @@ impl<'s> Workspace<'s> {
         }
     }
 
-    /// The store that keeps the workspace's states.
+    /// Returns the store that keeps the workspace's states.
     pub fn store(&self) -> &'s Store {
         self.store
     }
 
-    /// Returns device and inode of the directory, which stay the same when it is renamed.
+    /// Returns the device and inode of the directory, which do not change when it is renamed.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         self.root.identity()
     }
 
-    /// Removes a directory inside, if it is empty. Returns false if it stays.
+    /// Removes a directory inside the workspace if it is empty. Returns false if it was not
+    /// removed.
     pub fn remove_if_empty(&self, path: &RelPath) -> bool {
         let (parent, name) = split(path.as_bytes());
         let removed = self.root.open_directory(parent).and_then(|parent| remove_at(parent, name));
         removed.is_ok()
     }
 
-    /// Removes the directory of the workspace itself, if it is empty.
+    /// Removes the directory of the workspace itself. Fails if it is not empty.
     pub fn remove_root_if_empty(&self) -> io::Result<()> {
         let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Ok(());
@@ -175,18 +179,19 @@ impl<'s> Workspace<'s> {
         &self.root
     }
 
-    /// The directory of the store that belongs to this workspace alone.
+    /// Returns the directory in the store that belongs to this workspace alone.
     pub(crate) fn directory(&self) -> PathBuf {
         self.store.workspace_directory(&self.id)
     }
 
-    /// True if a capture has gone through this workspace before, so that the next one is fast.
+    /// True if this workspace was captured before, so that the next capture is fast.
     pub fn was_scanned(&self) -> bool {
         ["state", "limit"].iter().any(|name| self.directory().join(name).exists())
     }
 
-    /// The directory for the caller's own notes about this workspace. The caller creates it. It
-    /// vanishes when the store forgets the workspace, so nothing indispensable belongs in it.
+    /// Returns the directory for the caller's own notes about this workspace. The caller creates
+    /// it. It is deleted when the store forgets the workspace, so it must not hold anything
+    /// indispensable.
     pub fn notes(&self) -> PathBuf {
         self.directory().join("notes")
     }

@@ -1,4 +1,4 @@
-//! All workspaces of a store: listing them, moving the pins of one to another, forgetting one. The
+//! All workspaces of a store: lists them, moves pins from one to another, and forgets them. The
 //! directories of the workspaces need not exist.
 
 use std::fs;
@@ -17,8 +17,8 @@ use crate::restore;
 use crate::store::{Store, StoreError};
 use crate::workspace::Workspace;
 
-/// The right to change a workspace's pins, whether its directory exists or not. No other process
-/// captures or restores it meanwhile.
+/// The right to change a workspace's pins, even if its directory does not exist. Meanwhile, no
+/// other process can capture or restore the workspace.
 #[derive(Debug)]
 pub struct WorkspaceGuard {
     directory: PathBuf,
@@ -33,17 +33,16 @@ impl WorkspaceGuard {
     }
 }
 
-/// The reason why the pins of a workspace were not moved, or not all of them. Trying again
-/// continues.
+/// The reason why some or all pins of a workspace were not moved. Another attempt moves the rest.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MoveError {
-    /// A restore was cut off, and its journal knows only the old directory.
+    /// A restore was cut off, and its journal refers to the old directory.
     #[error("a restore of workspace {0} was cut off and must be finished first")]
     Unfinished(WorkspaceId),
     #[error("the workspaces belong to different stores")]
     OtherStore,
-    /// There are no numbers left for the pins.
+    /// No numbers are left for the pins.
     #[error("the pins of workspace {0} have numbers that are too large")]
     Numbers(WorkspaceId),
     #[error(transparent)]
@@ -67,13 +66,14 @@ impl Store {
         Ok(workspaces)
     }
 
-    /// The directory for the caller's own notes about a workspace: see [`Workspace::notes`].
+    /// Returns the directory for the caller's own notes about a workspace: see
+    /// [`Workspace::notes`].
     pub fn notes(&self, id: &WorkspaceId) -> PathBuf {
         self.workspace_directory(id).join("notes")
     }
 
-    /// Locks a workspace that need not exist any more. Returns `None` if another process works on
-    /// it.
+    /// Locks a workspace whose directory need not exist. Returns `None` if another process has
+    /// locked it.
     pub fn try_lock_workspace(
         &self,
         id: &WorkspaceId,
@@ -82,8 +82,9 @@ impl Store {
         Ok(lock.map(|lock| WorkspaceGuard { directory: self.workspace_directory(id), _lock: lock }))
     }
 
-    /// Locks a workspace that need not exist any more. Waits for other processes, a second unless
-    /// [`Store::set_lock_wait`] says otherwise; `None` if one still uses the workspace then.
+    /// Locks a workspace whose directory need not exist. Waits for other processes: one second,
+    /// unless [`Store::set_lock_wait`] sets another time. Returns `None` if the workspace is still
+    /// locked then.
     pub fn wait_for_workspace(
         &self,
         id: &WorkspaceId,
@@ -93,7 +94,7 @@ impl Store {
         Ok(lock.map(|lock| WorkspaceGuard { directory: self.workspace_directory(id), _lock: lock }))
     }
 
-    /// Waits until no other process has this workspace locked.
+    /// Locks the directory of a workspace. Waits while another process has it locked.
     pub(crate) fn lock_directory(&self, id: &WorkspaceId) -> Result<FileLock, StoreError> {
         let lock = self.lock_directory_with(id, |path| match &self.lock_wait {
             Some(wait) => FileLock::exclusive_within(path, wait),
@@ -117,18 +118,18 @@ impl Store {
                 false => durable::create_directory(&directory),
             };
             match made.and_then(|()| lock(&path)) {
-                // The workspace was forgotten between two of these steps.
+                // The workspace was forgotten between these two steps.
                 Err(error) if is_gone(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
-                // The workspace was forgotten while this waited. The lock is on a file that is gone,
-                // so it excludes no other process.
+                // The workspace was forgotten during the wait. The locked file no longer exists, so
+                // the lock excludes no other process.
                 Ok(Some(lock)) if !lock.is_at(&path) => {}
                 result => return result.map_err(StoreError::io("lock", &path)),
             }
         }
     }
 
-    /// Removes everything that the store has of a workspace. Returns false, with nothing removed, if
-    /// the workspace has pins or an unfinished restore, or if another process works on it.
+    /// Removes everything that the store has about a workspace. Returns false and removes nothing
+    /// if the workspace has pins or an unfinished restore, or if another process has locked it.
     pub fn forget_workspace(&self, id: &WorkspaceId) -> Result<bool, StoreError> {
         if !self.workspace_directory(id).exists() && !self.refs_of(id).exists() {
             return Ok(false);
@@ -142,15 +143,15 @@ impl Store {
         Ok(true)
     }
 
-    /// Removes everything that the store has of a workspace without pins. The caller holds the
-    /// workspace's lock and the store's.
+    /// Removes everything that the store has about a workspace without pins. The caller must hold
+    /// the locks of the workspace and the store.
     fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), StoreError> {
-        // If the directory is not empty, another program put something into it.
+        // If the directory is not empty, another program put files into it.
         let _ = fs::remove_dir(self.refs_of(id));
         let directory = self.workspace_directory(id);
         let aside = self.temporary().join(hex::random_digits(16));
-        // A rename removes it at once, so that no process meets half of it. If this process ends,
-        // the rest is swept.
+        // A rename removes the directory in one step, so that no process finds half of it. If this
+        // process is killed, the temporary files are swept later.
         fault::point("forget")
             .and_then(|()| fs::rename(&directory, &aside))
             .map_err(StoreError::io("remove", &directory))?;
@@ -158,13 +159,14 @@ impl Store {
         Ok(())
     }
 
-    /// Moves the pins of one workspace to another, before the pins that it has, and forgets the
-    /// first one: for a directory that was renamed. Returns the number of pins that were moved.
+    /// Moves the pins of one workspace to another, before the pins that the other one has, and
+    /// forgets the first workspace. This is for a directory that was renamed. Returns the number of
+    /// moved pins.
     ///
-    /// The moved pins keep their numbers. Pins of the other workspace get larger numbers where that
-    /// is needed to stay behind them, in order. Waits until no other process works on either
-    /// workspace; the caller must hold neither lock. If this is cut off anywhere, no pin is lost,
-    /// and another call completes it.
+    /// The moved pins keep their numbers. Pins of the other workspace get larger numbers where
+    /// needed, so that they come after the moved pins, in order. Waits until no other process has
+    /// locked either workspace; the caller must hold neither lock. If the move is cut off at any
+    /// point, no pin is lost, and another call completes it.
     pub fn move_workspace(&self, from: &WorkspaceId, to: &Workspace<'_>) -> Result<u64, MoveError> {
         if to.store().uuid() != self.uuid() {
             return Err(MoveError::OtherStore);
@@ -186,7 +188,8 @@ impl Store {
         if let Some(last) = pins.last() {
             self.raise_numbers(to, last.seq)?;
         }
-        // The newest first, so that the pins that are left are always older than those that moved.
+        // The newest pins are moved first, so that the remaining pins are always older than the
+        // moved ones.
         for pin in pins.iter().rev() {
             self.rename_pin(pin, &PinName { workspace: to.clone(), seq: pin.seq })?;
         }
@@ -196,7 +199,7 @@ impl Store {
         Ok(pins.len() as u64)
     }
 
-    /// Raises the numbers of pins so that all are larger than `last`.
+    /// Raises the numbers of a workspace's pins so that all are larger than `last`.
     fn raise_numbers(&self, workspace: &WorkspaceId, last: u64) -> Result<(), MoveError> {
         let refs = self.refs_of(workspace);
         if !refs.exists() {
@@ -210,14 +213,14 @@ impl Store {
         if raised.last().is_some_and(|pin| pin.seq + last >= SEQ_END) {
             return Err(MoveError::Numbers(workspace.clone()));
         }
-        // The newest first, so that each number is free when it is given.
+        // The newest pins are raised first, so that each new number is free.
         for pin in raised.iter().rev() {
             self.rename_pin(pin, &PinName { workspace: workspace.clone(), seq: pin.seq + last })?;
         }
         Ok(self.sync_refs(&[workspace])?)
     }
 
-    /// Gives a pin another name, which must be free. The caller holds both workspaces' locks.
+    /// Renames a pin. The new name must be free. The caller must hold the locks of both workspaces.
     fn rename_pin(&self, from: &PinName, to: &PinName) -> Result<(), StoreError> {
         let [from, to] = [from, to].map(|name| self.directory().join(name.to_string()));
         fault::point("pin rename")
@@ -240,7 +243,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes sure that no number is given out again that one of the two workspaces has given out.
+    /// Makes sure that no pin number that either workspace has assigned is ever assigned again.
     fn carry_next_seq(&self, from: &WorkspaceId, to: &WorkspaceId) -> Result<(), StoreError> {
         let [from, path] = [from, to].map(|id| self.workspace_directory(id).join("seq"));
         let last = self.pin_names(to)?.last().map_or(0, |pin| pin.seq);
@@ -255,17 +258,17 @@ impl Store {
     }
 }
 
-/// The number of times that a directory may vanish before it is locked. If it happens more often,
-/// something else is wrong.
+/// The maximum number of times that a directory may vanish before it is locked. If it vanishes more
+/// often, something else is wrong.
 const MAX_ATTEMPTS: u32 = 1000;
 
-/// True for the errors that occur if a directory vanishes while it is made or used.
+/// True for the errors that occur if a directory vanishes while it is being created or used.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
-/// Counts the numbers, from the first on, that have to grow by `room` so that all are larger than
-/// `room` and still in order. If an earlier call raised some of them, these are the others.
+/// Counts the leading numbers that must grow by `room`, so that all numbers are larger than `room`
+/// and still in order. Numbers that an earlier call already raised are not counted.
 fn count_raised(seqs: &[u64], room: u64) -> usize {
     let fits = |count: &usize| {
         let before = count.checked_sub(1).map_or(0, |last| seqs[last] + room);

@@ -1,4 +1,4 @@
-//! Pinning adopted states among the pins that a workspace has.
+//! Pinning adopted states among the existing pins of a workspace.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::pins::{Pin, PinName, WorkspaceId};
 use crate::store::{Store, StoreError};
 use crate::workspace::WorkspaceInfo;
 
-/// The number of refs that are written and synced together. Each is an open file meanwhile.
+/// The maximum number of refs that are written and synced together. Each is an open file meanwhile.
 const REFS_AT_ONCE: usize = 64;
 
 /// The right to pin the adopted states.
@@ -40,21 +40,21 @@ impl<'s> AdoptLock<'s> {
         AdoptLock { store, path: path.to_owned(), workspace, directory, _locks: locks }
     }
 
-    /// The id of the workspace.
+    /// Returns the id of the workspace.
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace
     }
 
-    /// Reads the pins that the workspace has, oldest first. Skips those that cannot be read.
+    /// Reads the pins of the workspace, oldest first. Skips those that cannot be read.
     pub fn pins(&self) -> Result<Vec<Pin>, StoreError> {
         let names = self.store.pin_names(&self.workspace)?;
         Ok(names.iter().filter_map(|name| self.store.pin(name).ok().flatten()).collect())
     }
 
-    /// Pins the adopted states, each directly after the pin that it names. Existing pins get higher
-    /// numbers where that is needed to stay in order. `older` is in the order of the pins to be made.
+    /// Pins the adopted states, each directly after its pin [`OlderPin::after`]. Existing pins get
+    /// higher numbers where needed to stay in order. `older` must be in the order of the new pins.
     ///
-    /// `message` returns the text of a pin, given its index in `older` and its number.
+    /// `message` returns the message of a pin, given its index in `older` and its number.
     pub fn finish(
         self,
         older: &[OlderPin],
@@ -78,7 +78,7 @@ impl<'s> AdoptLock<'s> {
         // The path of the workspace must be known before it has pins.
         self.write_info(to_milliseconds(now)).map_err(&failed)?;
         // This comes before any number changes: the next pin must come after all of these, even if
-        // this process ends half way.
+        // this process is killed in between.
         self.reserve_numbers(numbers.last() + 1).map_err(&failed)?;
         self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;
         self.create_refs(&pins).map_err(&failed)?;
@@ -109,7 +109,7 @@ impl<'s> AdoptLock<'s> {
         Ok(())
     }
 
-    /// Notes durably that numbers below this one are given out.
+    /// Notes durably that all numbers below this one are taken.
     fn reserve_numbers(&self, next: u64) -> io::Result<()> {
         let path = self.directory.join("seq");
         fault::point("seq")?;
@@ -133,7 +133,7 @@ impl<'s> AdoptLock<'s> {
         Ok(())
     }
 
-    /// Writes `workspace.json`, unless there is one.
+    /// Writes `workspace.json`, unless it exists.
     fn write_info(&self, now: i64) -> io::Result<()> {
         let path = self.directory.join("workspace.json");
         if path.exists() {
@@ -150,7 +150,7 @@ impl<'s> AdoptLock<'s> {
     }
 }
 
-/// The numbers of old and new pins after some were inserted.
+/// The numbers of the existing and inserted pins after an insertion.
 pub(super) struct PinNumbers {
     /// The numbers of the inserted pins, in order.
     pub(super) older: Vec<u64>,
@@ -159,7 +159,7 @@ pub(super) struct PinNumbers {
 }
 
 impl PinNumbers {
-    /// Assigns numbers. No number becomes smaller, and no pin moves further than it must, so that
+    /// Assigns numbers. No number becomes smaller, and no pin moves further than necessary, so that
     /// another call completes an interrupted renumbering instead of repeating it.
     pub(super) fn assign(existing: &[u64], older: &[OlderPin]) -> PinNumbers {
         let mut numbers = PinNumbers { older: Vec::new(), moves: Vec::new() };

@@ -1,4 +1,4 @@
-//! Git makes the repositories that are adopted, and checks the result.
+//! Tests of adoptions. Git makes the repositories that are adopted, and checks the result.
 
 #![allow(clippy::unwrap_used)]
 
@@ -114,7 +114,7 @@ fn adopt_trees(bench: &Bench, foreign: &ForeignRepository, trees: &[Oid]) -> Vec
     taken
 }
 
-/// Parses git's listing of a tree, without links to other repositories.
+/// Parses git's listing of a tree. Skips links to other repositories.
 fn listing(text: &[u8]) -> Vec<Vec<u8>> {
     let lines = text.split(|byte| *byte == 0).filter(|line| !line.starts_with(b"160000"));
     lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
@@ -199,7 +199,7 @@ fn packs_deltas_packed_refs_and_alternates_are_read() {
     repository.git(&["repack", "-adfq", "--depth=10", "--window=10"]);
     repository.git(&["pack-refs", "--all"]);
     assert!(repository.git(&["verify-pack", "-v", &pack(&repository)]).contains("chain length = "));
-    // A second repository borrows all of it, and has packs of its own and loose objects.
+    // A second repository borrows all objects, and has packs and loose objects of its own.
     let borrower = Repository { directory: repository.directory.with_file_name("borrower") };
     repository.git(&["clone", "-qs", ".", "../borrower"]);
     for round in 0..3 {
@@ -398,7 +398,7 @@ fn existing_numbers_change_only_where_they_must() {
     check(&[5], &[0, 0], &[1, 2], &[5]);
 }
 
-/// Adopts the states that are missing, as an import does: it knows them by their messages.
+/// Adopts the missing states, as an import does. It recognises states by their messages.
 fn adopt_missing_states(store: &Store) {
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let mut trees = Vec::new();
@@ -460,7 +460,7 @@ fn an_adoption_killed_anywhere_is_completed_by_the_next() {
         let own: Vec<&str> =
             seen.iter().map(|(_, said)| &**said).filter(|said| said.starts_with("own")).collect();
         assert_eq!(own, ["own 0", "own 1"], "killed at {nth}: {seen:?}");
-        // A state that is captured before the adoption is completed is the newest.
+        // A state that is captured before the adoption is completed becomes the newest one.
         pin_newest(&bench.store, project);
         adopt_missing_states(&bench.store);
         adopt_missing_states(&bench.store);

@@ -10,7 +10,8 @@ use super::scan::{ContentSource, Scanner};
 use crate::beneath;
 use crate::path::split;
 
-/// The size above which files are read one after the other, because each is in memory as a whole.
+/// The maximum size of a file that is read in parallel with others. Larger files are read one at a
+/// time, because each is held in memory as a whole.
 const MAX_PARALLEL: u64 = 32 << 20;
 
 /// A file that is captured if it fits into the budget.
@@ -40,8 +41,8 @@ impl Scanner<'_> {
         self.budgeted.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     }
 
-    /// Reads the files that fit into the budget. What a call names comes before what it sweeps, and
-    /// small files come before large ones, so that most of them are kept.
+    /// Reads the files that fit into the budget. Named files come before swept ones, and small
+    /// files come before large ones, so that as many files as possible are captured.
     pub(crate) fn read_budgeted_files(&self) {
         let mut files =
             std::mem::take(&mut *self.budgeted.lock().unwrap_or_else(PoisonError::into_inner));
@@ -88,7 +89,7 @@ impl Scanner<'_> {
                 use std::os::fd::AsFd;
                 self.read_entry(fd.as_fd(), &file.path, name, stat, FileClass::Named)
             }
-            // It went since its directory was listed, which the next capture lists again.
+            // The file disappeared after its directory was listed. The next capture tries again.
             Err(error) => super::scan::unknown_entry(&error),
         }
     }

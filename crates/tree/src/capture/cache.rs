@@ -1,8 +1,8 @@
 //! The stat cache: the state that the last capture saw, so that an unchanged file costs one
 //! `lstat`.
 //!
-//! It is a file of fixed records with a checksum. Small changes are appended to a log beside it. The
-//! cache is disposable: without it, the next capture reads everything.
+//! It is a file of fixed-size records with a checksum. Small changes are appended to a log beside
+//! it. The cache is disposable: without it, the next capture reads everything.
 
 mod format;
 
@@ -20,9 +20,10 @@ use format::{
     split_checksum,
 };
 
-/// The number of bytes that are read at a time.
+/// The maximum number of bytes that are read at a time.
 const PIECE: usize = 4096 * RECORD;
-/// The size of the log above which a new cache is cheaper, unless an eighth of the cache is more.
+/// The maximum size of the log, or an eighth of the cache if that is more. Beyond it, writing a new
+/// cache is cheaper.
 const MAX_LOG: usize = 64 << 10;
 
 /// The kind of an entry.
@@ -32,18 +33,18 @@ pub(crate) enum EntryKind {
     Directory = 0,
     File = 1,
     Symlink = 2,
-    /// Not captured, for the entry's cause.
+    /// Not captured, for the reason in the entry's `cause`.
     Uncovered = 3,
 }
 
-/// The reason why a file is captured, which decides about its size limit.
+/// The reason why a file is captured. It determines the size limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum FileClass {
     Plain = 0,
     /// A single ignored file beside captured ones.
     Guarded = 1,
-    /// Captured against the rules because git tracks it.
+    /// Captured despite the rules, because git tracks it.
     Tracked = 2,
     /// Captured only because the caller names or sweeps it.
     Named = 3,
@@ -53,19 +54,19 @@ pub(crate) enum FileClass {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Reach {
-    /// The rules decide about each path.
+    /// The rules are applied to each path.
     Normal = 0,
-    /// The directory is excluded. Only paths in it that are tracked, named or included by the
+    /// The directory is excluded. In it, only paths that are tracked, named or included by the
     /// configuration are captured.
     Partial = 1,
     /// The configuration includes the directory with everything in it.
     Included = 2,
-    /// The rules leave the directory out, but the caller names or sweeps it with everything in it
-    /// that cannot be made again.
+    /// The rules exclude the directory, but the caller names or sweeps it: everything in it that
+    /// cannot be regenerated is captured.
     Named = 3,
 }
 
-/// The cause for which an entry is not captured.
+/// The reason why an entry is not captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Cause {
@@ -90,7 +91,7 @@ pub(crate) struct CachedEntry {
     /// The offset and the length of its name in the table of names.
     pub(crate) name: (u32, u16),
     pub(crate) stat: Stat,
-    /// The object of its content, link target or tree. If it is unreadable, the error number.
+    /// The id of its content, link target or tree. For an unreadable entry, the error number.
     pub(crate) oid: Oid,
     /// The index of a directory's first entry, and the number of its entries.
     pub(crate) children: (u32, u32),
@@ -110,7 +111,7 @@ impl CachedEntry {
         }
     }
 
-    /// The mode of its entry in a tree; `None` if it is not captured.
+    /// Returns the mode of its entry in a tree, or `None` if it is not captured.
     pub(crate) fn mode(&self) -> Option<Mode> {
         (self.kind != EntryKind::Uncovered).then(|| self.stat.entry_mode()).flatten()
     }
@@ -126,14 +127,14 @@ impl CachedEntry {
         }
     }
 
-    /// True if it may be out of date even if its `lstat` is the same.
+    /// True if it may be out of date even if its `lstat` is unchanged.
     pub(crate) fn is_doubtful(&self) -> bool {
         matches!(self.cause, Cause::Unreadable | Cause::Changing)
     }
 }
 
-/// The time from which on file times are too new to be trusted: a later write could leave the same
-/// times.
+/// The time after which file times are too recent to be trusted: another write could leave them
+/// unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cutoff {
     /// The time at which the scan began, in nanoseconds since 1970.
@@ -143,16 +144,16 @@ pub(crate) struct Cutoff {
 impl Cutoff {
     /// The tick of the kernel's clock for file times, with a margin.
     const TICK: i64 = 20_000_000;
-    /// The tick on file systems that keep only whole seconds, or every other second.
+    /// The tick of file systems that store times in units of one or two seconds.
     const COARSE_TICK: i64 = 2_000_000_000;
 
-    /// True if a file with this stat may have changed since without a change of its stat.
+    /// True if a file with this stat may have changed since without changing its stat.
     pub(crate) fn is_racy(self, stat: &Stat) -> bool {
         let is_recent = |time: i64| {
             let is_coarse = time % 1_000_000_000 == 0;
             time >= self.scan - if is_coarse { Self::COARSE_TICK } else { Self::TICK }
         };
-        // Programs can set any modification time, so one from the future says nothing.
+        // Programs can set any modification time, so one in the future means nothing.
         let is_mtime_credible = stat.mtime <= self.scan + Self::COARSE_TICK;
         is_recent(stat.ctime) || (is_recent(stat.mtime) && is_mtime_credible)
     }
@@ -163,12 +164,12 @@ impl Cutoff {
 pub(crate) struct CacheHead {
     /// The fingerprint of the rules.
     pub(crate) rules: u64,
-    /// The generation of the store. In a later generation, objects may be gone.
+    /// The generation of the store. In a later generation, objects may be missing.
     pub(crate) generation: u64,
     pub(crate) cutoff: Cutoff,
     /// The stat of the workspace's git index; zeros if there is none.
     pub(crate) index: Stat,
-    /// True if the caller asked for paths that the rules leave out.
+    /// True if the caller asked for paths regardless of the rules.
     pub(crate) named: bool,
 }
 
@@ -210,8 +211,8 @@ impl StatCache {
         Some(entry)
     }
 
-    /// Lists all directories, each after its parent. Returns `None` if the records contradict each
-    /// other.
+    /// Lists all directories, each after its parent. Returns `None` if the records are
+    /// inconsistent.
     pub(crate) fn directories(&self) -> Option<Vec<CachedDirectory>> {
         let mut directories = vec![CachedDirectory { entry: 0, parent: 0, path: Vec::new() }];
         let mut next = 1;
@@ -253,7 +254,8 @@ impl StatCache {
         if length != (HEAD + count as usize * RECORD + names as usize + 4) as u64 {
             return None;
         }
-        // Reading piece by piece touches less new memory, which costs more than the reading.
+        // Reading piece by piece touches less new memory, which would cost more than the reading
+        // itself.
         let mut entries = Vec::with_capacity(count as usize);
         let mut piece = vec![0; PIECE.min(count as usize * RECORD)];
         while entries.len() < count as usize {
@@ -281,7 +283,7 @@ impl StatCache {
         Some(cache)
     }
 
-    /// Applies the log, as far as it is intact and belongs to this cache.
+    /// Applies the part of the log that is intact and belongs to this cache.
     fn replay_log(&mut self, mut log: &[u8], base: u32) {
         while let Some((head, count, belongs_to)) = decode_head(log) {
             let length = HEAD + count as usize * (4 + RECORD);
@@ -309,11 +311,13 @@ impl StatCache {
         self.entries.iter().for_each(|entry| encode_entry(&mut bytes, entry));
         bytes.extend_from_slice(&self.names);
         push_checksum(&mut bytes);
-        // Some file systems flush a file that replaces another one. Removing it first avoids that.
+        // Some file systems flush a file that replaces another one. Removing the old file first
+        // avoids that.
         let path = directory.join("state");
         durable::ignore_missing(fs::remove_file(&path))?;
         durable::replace_file_through(temporary, &path, &bytes, Durability::Cached)?;
-        // The log belongs to the previous cache. If it stays, its checksum says so.
+        // The log belongs to the previous cache. If it cannot be removed, its checksum reveals
+        // that.
         durable::ignore_missing(fs::remove_file(directory.join("state.log")))
     }
 

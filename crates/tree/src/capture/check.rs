@@ -1,4 +1,5 @@
-//! The first look of a capture: which known directories and files changed, by one `lstat` each.
+//! The first pass of a capture: finds the known directories and files that changed, by one `lstat`
+//! each.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +11,7 @@ use super::gitignore::has_other_gitignore;
 use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
 
-/// The number of known entries below which all are checked in one thread.
+/// The minimum number of known entries to check in parallel. Fewer are checked in one thread.
 const MIN_ENTRIES_FOR_THREADS: usize = 400;
 
 /// The work that a scan has to do in a known directory.
@@ -21,7 +22,7 @@ pub(crate) struct DirectoryTask {
     pub(crate) list: bool,
     /// True if its `.gitignore` changed.
     pub(crate) rules_changed: bool,
-    /// If it need not be listed: the positions of the children that changed.
+    /// The positions of the children that changed, if the directory need not be listed.
     pub(crate) changed: Vec<u32>,
 }
 
@@ -32,7 +33,7 @@ impl DirectoryTask {
     }
 }
 
-/// Checks everything that is known, and returns the directories that need another look.
+/// Checks all known entries and returns tasks for the directories that must be scanned.
 pub(crate) fn find_changes(root: &Root, known: &KnownState, cutoff: Cutoff) -> Vec<DirectoryTask> {
     let check = |number: usize| check_directory(root, known, cutoff, number as u32);
     let all = 0..known.directories.len();
@@ -91,16 +92,16 @@ fn check_directory(
     (!task.changed.is_empty()).then_some(task)
 }
 
-/// True if a changed file can be read again without listing its directory. Something that became a
-/// directory, or was one, needs a listing. So does a file that was captured because git tracks it
-/// or the caller named it: its size may be the reason.
+/// True if a changed file can be reread without listing its directory. A path that became a
+/// directory, or was one, requires a listing. So does a file that was captured because git tracks
+/// it or the caller named it, because that decision may depend on its size.
 fn can_be_refreshed(known: &CachedEntry, stat: &Stat) -> bool {
     stat.mode >> 12 == known.stat.mode >> 12
         && !stat.is_directory()
         && !matches!(known.class, FileClass::Tracked | FileClass::Named)
 }
 
-/// Stats a directory. Its size means nothing and is left out.
+/// Stats a directory. Its size is meaningless and set to zero.
 pub(super) fn stat_directory(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     Ok(Stat { size: 0, ..beneath::stat_fd(fd)? })
 }

@@ -12,13 +12,14 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, is_within, split};
 use crate::rules::{self, CaptureRules, Matcher, Scope, Verdict};
 
-/// Everything besides the `.gitignore` files that decides what a capture covers.
+/// Everything that determines what a capture covers, except the `.gitignore` files.
 pub(crate) struct Coverage {
     pub(crate) rules: CaptureRules,
     pub(crate) matcher: Matcher,
-    /// The number of files above which the workspace is refused.
+    /// The maximum number of files. A workspace with more is refused.
     pub(crate) max_files: u64,
-    /// The paths that a restore will replace. They are captured regardless of everything.
+    /// The paths that a restore will replace. They are captured regardless of the rules and the
+    /// budget.
     in_the_way: PathSet,
     /// The paths that the caller names.
     named: PathSet,
@@ -32,7 +33,7 @@ pub(crate) struct Coverage {
     tracked: OnceLock<TrackedPaths>,
 }
 
-/// The reason why a path is captured although the rules leave it out.
+/// The reason why a path is captured although the rules exclude it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     InTheWay,
@@ -62,7 +63,7 @@ impl PathSet {
         self.paths.binary_search_by(|other| other.as_bytes().cmp(path)).is_ok()
     }
 
-    /// True if the set has this path or a directory that it is in.
+    /// True if the set has this path or a directory above it.
     fn covers(&self, path: &[u8]) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         self.has_root
@@ -70,7 +71,7 @@ impl PathSet {
                 && (self.contains(path) || ends.into_iter().any(|end| self.contains(&path[..end]))))
     }
 
-    /// True if the set has something below this path.
+    /// True if the set has a path below this one.
     fn has_any_below(&self, path: &[u8]) -> bool {
         if self.paths.is_empty() {
             return false;
@@ -84,16 +85,16 @@ impl PathSet {
 /// The decision about a file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// A file is captured, if it is not larger than its class allows.
+    /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If the rules exclude it, the cause says why.
+    /// A directory is entered. If the rules exclude it, the cause is the reason.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
-    /// A directory that the caller asks for is left out, because it can be made again.
+    /// A directory that the caller asks for is left out, because it can be regenerated.
     LeaveRemade,
-    /// A file or directory is left out without a report: git's own data, or something inside a
-    /// directory that is reported itself.
+    /// A file or directory is left out without a report: git's own data, or a path inside a
+    /// directory that is itself reported.
     Pass,
 }
 
@@ -103,7 +104,7 @@ impl Coverage {
         context: &CaptureContext<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
-        // A call that names the whole workspace says nothing about what it does there.
+        // A call that names the whole workspace does not say which files it changes.
         let named: Vec<RelPath> =
             options.named.iter().filter(|path| !path.is_root()).cloned().collect();
         Coverage {
@@ -120,7 +121,7 @@ impl Coverage {
         }
     }
 
-    /// True if paths are captured that the rules leave out, because the caller asks for them.
+    /// True if the caller asks for paths regardless of the rules.
     pub(crate) fn has_requests(&self) -> bool {
         self.sets().iter().any(|(_, set)| !set.is_empty())
     }
@@ -136,7 +137,7 @@ impl Coverage {
         sets.find(|(_, set)| set.covers(path)).map(|(request, _)| request)
     }
 
-    /// True if the caller asks for something below this path.
+    /// True if the caller asks for a path below this one.
     pub(crate) fn has_requests_below(&self, path: &[u8]) -> bool {
         self.sets().iter().any(|(_, set)| set.has_any_below(path))
     }
@@ -146,13 +147,13 @@ impl Coverage {
         self.in_the_way.contains(path) || self.named.contains(path)
     }
 
-    /// The paths that git tracks in the workspace, read on first use.
+    /// Returns the paths that git tracks in the workspace. They are read on first use.
     pub(crate) fn tracked(&self) -> &TrackedPaths {
         self.tracked
             .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())
     }
 
-    /// Decides about `path`, which is in a directory of this reach and scope.
+    /// Decides about `path`, which is in a directory with this reach and scope.
     pub(crate) fn decide(
         &self,
         reach: Reach,
@@ -221,12 +222,13 @@ impl Coverage {
     fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict, stat: &Stat) -> Decision {
         let is_left_out = matches!(verdict, Verdict::Ignore | Verdict::Exclude);
         let is_tracked = || self.tracked().contains(path);
-        // A directory that is entered only for some paths may be named and yet not be copied.
+        // A directory that is entered only for some paths may be named itself, but can be
+        // regenerated, so the files in it are not captured.
         let is_requested = match reach {
             Reach::Partial => self.is_asked_for_itself(path),
             _ => self.has_requests() && self.request(path).is_some(),
         };
-        // Secrets that the user wants left out stay out even if a tool call names them.
+        // Secrets that the user excludes are left out even if a tool call names them.
         let is_skipped = self.rules.skip_private
             && (verdict == Verdict::Ignore || (is_left_out && is_requested))
             && self.matcher.is_private(path);
@@ -244,7 +246,7 @@ impl Coverage {
             Some(class) if stat.is_symlink() || stat.size <= self.size_limit(class, path) => {
                 Decision::Capture(class)
             }
-            // The scan finds that it is too large, and that git tracks it.
+            // The scan then finds that the file is too large and that git tracks it.
             Some(class) if is_tracked() => Decision::Capture(class),
             _ if is_requested => Decision::Capture(FileClass::Named),
             _ if reach == Reach::Partial => Decision::Pass,
@@ -252,7 +254,7 @@ impl Coverage {
         }
     }
 
-    /// True if the workspace is a single file, beside which nothing is captured.
+    /// True if the workspace is a single file, so that no other file is captured.
     pub(crate) fn is_single_file(&self) -> bool {
         self.only.is_some()
     }
@@ -262,11 +264,12 @@ impl Coverage {
         class == FileClass::Named && self.request(path) != Some(Request::InTheWay)
     }
 
-    /// Returns the largest size of a file of this class that is captured.
+    /// Returns the maximum size of a captured file of this class.
     pub(crate) fn size_limit(&self, class: FileClass, path: &[u8]) -> u64 {
         let limit = match class {
             FileClass::Plain => self.rules.max_file_size,
-            // A restore needs every `.gitignore` to decide what is guarded, even an ignored one.
+            // To determine which files are guarded, a restore needs every `.gitignore`, even an
+            // ignored one.
             FileClass::Guarded if split(path).1 == b".gitignore" => self.rules.max_file_size,
             FileClass::Guarded => self.rules.max_guarded_size,
             FileClass::Tracked | FileClass::Named => MAX_OBJECT,
@@ -275,7 +278,7 @@ impl Coverage {
     }
 }
 
-/// True if a directory that is asked for can be made again, or is in one that can be.
+/// True if a requested directory can be regenerated, or is inside one that can be.
 fn can_be_made_again(request: Request, reach: Reach, path: &[u8]) -> bool {
     let is_swept = request == Request::Swept;
     match (request, reach) {

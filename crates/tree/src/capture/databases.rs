@@ -1,9 +1,10 @@
 //! SQLite databases: a database and the files beside it (`-wal`, `-journal`) are captured as they
-//! were at one moment, because they are worth nothing otherwise.
+//! were at one moment, because otherwise they are useless.
 //!
-//! All of them are read, the write-ahead log last. They fit together if neither the database nor its
-//! journal changed meanwhile and the log only grew: SQLite ignores the end of a log that is not
-//! complete. The shared memory (`-shm`) is made anew by the first process that opens the database.
+//! All of these files are read, the write-ahead log last. They are consistent if neither the
+//! database nor its journal changed meanwhile and the log only grew: SQLite ignores an incomplete
+//! end of the log. The shared memory (`-shm`) is recreated by the first process that opens the
+//! database.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,11 +25,13 @@ use crate::path::{RelPath, join, split};
 const HEADER: &[u8] = b"SQLite format 3\0";
 /// The length of the header of a write-ahead log, which changes when the log starts over.
 const WAL_HEADER: usize = 32;
-/// The number of times that the files of a database are read, and the number of bytes that suffice.
+/// The maximum number of times that the files of a database are read to get a consistent state.
 const MAX_ATTEMPTS: usize = 20;
+/// The number of bytes after which the files of a database are not read again, once they were read
+/// twice.
 const ENOUGH_BYTES: usize = 256 << 20;
 
-/// The change time of a file that the next capture reads again.
+/// A change time that makes the next capture reread the file.
 const UNRELIABLE: i64 = i64::MIN;
 
 /// The suffixes of the files beside a database.
@@ -54,7 +57,8 @@ impl Collected {
         self.database.content.len() + beside
     }
 
-    /// True if these files belong to one moment, because reading them again gave the same.
+    /// True if these files belong to one moment, because rereading them gave the same content and a
+    /// log that only grew.
     fn is_confirmed_by(&self, again: &Collected) -> bool {
         let content = |read: &Option<ReadOnce>| read.as_ref().map(|read| read.content.clone());
         let wal = |read: &Collected| read.wal.as_ref().map(|wal| header_of(&wal.content).to_vec());
@@ -86,7 +90,7 @@ impl Scanner<'_> {
         self.note_database(path, header);
     }
 
-    /// Makes sure that the files of each database belong together. Returns the databases for which
+    /// Makes sure that the files of each database are consistent. Returns the databases for which
     /// that was impossible.
     pub(crate) fn settle_databases(&self) -> Vec<RelPath> {
         let bases =
@@ -99,7 +103,7 @@ impl Scanner<'_> {
         unsettled.filter_map(|base| RelPath::new(base).ok()).collect()
     }
 
-    /// Settles one database. Returns false if its files may not fit together.
+    /// Settles one database. Returns false if its files may be inconsistent with each other.
     fn settle_database(&self, base: &[u8], live: &HashSet<ContentSource>) -> bool {
         let (directory, name) = split(base);
         let Ok(fd) = self.root.open_directory(directory) else { return true };
@@ -135,7 +139,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// True if the files of a database are as they were when they were read, one after the other.
+    /// True if no file of a database changed since it was read, so that all of them belong to one
+    /// moment.
     fn is_quiet(&self, fd: BorrowedFd<'_>, listing: &DirectoryListing, name: &[u8]) -> bool {
         let is_same = |suffix: &[u8]| {
             let name = [name, suffix].concat();
@@ -153,7 +158,7 @@ impl Scanner<'_> {
         is_same(b"") && is_same(b"-journal") && is_same(b"-wal")
     }
 
-    /// Reads the files of a database until they fit together. Returns false if they do not.
+    /// Reads the files of a database until they are consistent. Returns false if they never were.
     fn read_group(
         &self,
         fd: BorrowedFd<'_>,
@@ -175,7 +180,7 @@ impl Scanner<'_> {
             is_settled = is_one_moment;
             if !is_settled && let Some(last) = &last {
                 is_settled = last.is_confirmed_by(&collected);
-                // The log of the last time was read between two equal states of the database.
+                // The log in `last` was read between two equal states of the database.
                 if is_settled {
                     break;
                 }
@@ -202,7 +207,7 @@ impl Scanner<'_> {
         is_settled
     }
 
-    /// Reads the files of a database once. Returns true with them if they belong to one moment.
+    /// Reads the files of a database once. Also returns true if they belong to one moment.
     fn collect(
         &self,
         fd: BorrowedFd<'_>,
@@ -232,7 +237,8 @@ impl Scanner<'_> {
         Ok((Collected { database, journal, wal }, is_one_moment))
     }
 
-    /// Puts a file that was read into a listing, or removes it if it does not exist.
+    /// Updates a listing with a file that was read, or removes the file from it if it does not
+    /// exist.
     fn replace_child(
         &self,
         listing: &mut DirectoryListing,
@@ -251,7 +257,7 @@ impl Scanner<'_> {
         let oid = Oid::of(ObjectKind::Blob, &content);
         self.sink.add_known_object(oid, ObjectKind::Blob, &content);
         if !is_settled {
-            // The next capture must not rely on it.
+            // The next capture must reread it.
             stat.ctime = UNRELIABLE;
         }
         let entry = CachedEntry { oid, class, ..CachedEntry::new(EntryKind::File, stat) };
@@ -275,8 +281,8 @@ fn find_child(listing: &DirectoryListing, name: &[u8]) -> Option<usize> {
     listing.children.binary_search_by(|child| child.name[..].cmp(name)).ok()
 }
 
-/// Leaves the files beside a database out, because it is left out itself: a log that returns beside
-/// another state of its database would destroy it.
+/// Leaves out the files beside a database that is left out itself. Restoring a log beside another
+/// state of its database would destroy the database.
 fn leave_beside(listing: &mut DirectoryListing, name: &[u8], database: &CachedEntry) {
     for suffix in SUFFIXES {
         let Some(at) = find_child(listing, &[name, suffix].concat()) else { continue };

@@ -19,12 +19,12 @@ const MAX_GITIGNORE: u64 = 16 << 20;
 /// The patterns in force in a directory, and the id of its own `.gitignore`.
 pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
 
-/// The `.gitignore` files that a scan has applied, by the paths of their directories.
+/// The `.gitignore` files that a scan has applied, by directory path.
 #[derive(Default)]
 pub(super) struct AppliedGitignores {
     applied: Mutex<HashMap<Vec<u8>, AppliedRules>>,
     has_unsettled: AtomicBool,
-    /// The files that are not applied, because they have too many patterns.
+    /// The files that are not applied because they have too many patterns.
     over_limit: Mutex<Vec<RelPath>>,
 }
 
@@ -33,8 +33,7 @@ impl AppliedGitignores {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a file was applied that is not the one that is captured, because it changed
-    /// meanwhile.
+    /// True if a file changed between being applied and being captured.
     pub(super) fn has_unsettled(&self) -> bool {
         self.has_unsettled.load(Ordering::Relaxed)
     }
@@ -49,12 +48,12 @@ impl AppliedGitignores {
         over_limit.push(path.expect("a directory that was opened has a path"));
     }
 
-    /// Lists the files that were not applied, because they have too many patterns.
+    /// Takes the list of files that were not applied because they have too many patterns.
     pub(super) fn take_over_limit(&self) -> Vec<RelPath> {
         std::mem::take(&mut *self.over_limit.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the `.gitignore` of a directory, unless this scan has read it already.
+    /// Reads the `.gitignore` of a directory, unless this scan has already read it.
     pub(super) fn apply(
         &self,
         above: Option<&Arc<Scope>>,
@@ -74,8 +73,8 @@ impl AppliedGitignores {
         })
     }
 
-    /// Applies all files on the way to a known directory. In the directories of `new_rules`,
-    /// everything is decided again.
+    /// Applies all files on the way to a known directory. In the directories in `new_rules`, every
+    /// path is decided again.
     pub(super) fn apply_up_to(
         &self,
         root: &Root,
@@ -98,7 +97,8 @@ impl AppliedGitignores {
             let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
-            // Paths that are not decided again were decided by the known file.
+            // The other directories were decided by the known file, so the applied one must be
+            // equal.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
@@ -108,7 +108,7 @@ impl AppliedGitignores {
         }
     }
 
-    /// Compares the file that was captured with the one that was applied.
+    /// Notes a file as unsettled if the captured one differs from the applied one.
     pub(super) fn check_captured(&self, captured: Option<&CachedEntry>, applied: Option<Oid>) {
         if captured_id(captured).is_some_and(|id| id != applied) {
             self.note_unsettled();
@@ -116,8 +116,8 @@ impl AppliedGitignores {
     }
 }
 
-/// Returns the id of the `.gitignore` that a directory was captured with; `Some(None)` if it has
-/// none that counts, `None` if that is unknown.
+/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if there was
+/// none that applies, `None` if that is unknown.
 fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     match gitignore {
         Some(entry) if entry.kind == EntryKind::Uncovered => None,
@@ -126,16 +126,16 @@ fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     }
 }
 
-/// True if the `.gitignore` of a directory is not the known one.
+/// True if the `.gitignore` of a directory differs from the known one.
 pub(super) fn has_other_gitignore(fd: BorrowedFd<'_>, known: Option<&CachedEntry>) -> bool {
     let present = read_gitignore(fd).map(|text| Oid::of(object::ObjectKind::Blob, &text));
     let captured = known.filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.oid);
-    // One that exists but was not captured may still have been applied, so its content is unknown.
+    // A `.gitignore` that was not captured may still have been applied, with unknown content.
     present != captured || known.is_some_and(|entry| entry.kind == EntryKind::Uncovered)
 }
 
-/// Reads the `.gitignore` of a directory. Like git, does not follow a symlink; a file that cannot
-/// be read ignores nothing.
+/// Reads the `.gitignore` of a directory. As in git, symlinks are not followed, and a file that
+/// cannot be read ignores nothing.
 fn read_gitignore(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let file = beneath::open_file(fd, b".gitignore").ok()?;
     let stat = beneath::stat_fd(&file).ok()?;

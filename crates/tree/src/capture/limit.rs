@@ -1,4 +1,4 @@
-//! The note that a workspace has too many files, so that the next captures need not find that out
+//! The note that a workspace has too many files. It saves the next captures from counting them
 //! again.
 
 use std::fs;
@@ -15,21 +15,22 @@ const NAME: &str = "limit";
 /// The time after which a workspace is tried again, in nanoseconds.
 const RETRY_AFTER: i64 = 3_600_000_000_000;
 
-/// A workspace that has too many files, as far as a glance at it shows.
+/// A note that a workspace has too many files.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct LimitNote {
-    /// The time of the capture that found it out, in nanoseconds since 1970.
+    /// The time of the capture that found too many files, in nanoseconds since 1970.
     time: i64,
     #[serde(flatten)]
     glance: Glance,
 }
 
-/// The facts about a workspace that show cheaply that it is worth another try.
+/// The facts about a workspace that are cheap to check. If they change, a capture is worth another
+/// try.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Glance {
     /// The fingerprint of the rules.
     rules: u64,
-    /// The number of files that was allowed.
+    /// The maximum number of files at that time.
     max_files: u64,
     /// The modification time, change time and size of the topmost `.gitignore`.
     gitignore: Option<(i64, i64, u64)>,
@@ -49,7 +50,8 @@ impl Glance {
     }
 }
 
-/// True if a recent capture found too many files, and nothing suggests that another one would not.
+/// True if a recent capture found too many files, and nothing suggests that another one would
+/// succeed.
 pub(crate) fn is_known(
     directory: &Path,
     context: &CaptureContext<'_>,
@@ -60,7 +62,7 @@ pub(crate) fn is_known(
     let is_recent = (noted.time..noted.time.saturating_add(RETRY_AFTER)).contains(&now);
     is_recent
         && Glance::take(context, options).is_some_and(|glance| {
-            // A name that went may have been the directory with too many files.
+            // A name that disappeared may have been the directory with too many files.
             glance.names >= noted.glance.names
                 && Glance { names: noted.glance.names, ..glance } == noted.glance
         })
@@ -76,7 +78,7 @@ pub(crate) fn note(directory: &Path, context: &CaptureContext<'_>, options: &Cap
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
 }
 
-/// Forgets that a workspace has too many files by these rules, because it has not.
+/// Deletes the note that a workspace has too many files, if it was made under these rules.
 pub(crate) fn withdraw(directory: &Path, context: &CaptureContext<'_>, rules: &CaptureRules) {
     let Some(noted) = read_note(directory) else { return };
     if noted.glance.rules == fingerprint(rules, context.own.as_ref()) {
@@ -88,7 +90,7 @@ fn read_note(directory: &Path) -> Option<LimitNote> {
     serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()
 }
 
-/// Forgets that a workspace has too many files.
+/// Deletes the note that a workspace has too many files.
 pub(crate) fn forget(directory: &Path) {
     let _ = fs::remove_file(directory.join(NAME));
 }

@@ -46,38 +46,38 @@ use sink::ObjectSink;
 /// The options of a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions<'a> {
-    /// The rules that decide what is captured.
+    /// The rules that determine what is captured.
     pub rules: &'a CaptureRules,
     /// Files and directories that are captured regardless of the rules.
     pub named: &'a [RelPath],
-    /// Directories in which everything that is ignored is captured, too, except what the built-in
-    /// excludes say can be made again.
+    /// Directories whose ignored files are also captured, except directories that can be
+    /// regenerated according to the built-in excludes.
     pub swept: &'a [RelPath],
-    /// The time, taken before the capture begins. The next capture reads all files again that are
-    /// as new as this.
+    /// The time, taken before the capture begins. The next capture rereads all files that are as
+    /// new as this.
     pub now: SystemTime,
 }
 
 /// A captured state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
-    /// The tree of the state, which identifies it.
+    /// The tree of the state. Its id identifies the state.
     pub tree: Oid,
     /// The number of files and symlinks in the tree.
     pub files: u64,
     /// The topmost paths that are not in the tree, sorted.
     pub uncovered: Vec<Uncovered>,
-    /// The databases that were being written to each time they were read, so that what the tree has
-    /// of them may not fit together. Sorted.
+    /// The databases that were being written to each time they were read, so that their files in
+    /// the tree may be inconsistent with each other. Sorted.
     pub unsettled: Vec<RelPath>,
-    /// The files that are setuid or setgid for another user or group. The tree has them without these
-    /// bits, because they would come back as files of this user. Sorted.
+    /// The files that are setuid or setgid for another user or group. The tree omits these bits,
+    /// because a restored file would belong to this user. Sorted.
     pub unprivileged: Vec<RelPath>,
-    /// The `.gitignore` files that this capture read and did not apply, because they have more than
-    /// [`crate::MAX_PATTERNS`] patterns, together with those above them. Sorted.
+    /// The `.gitignore` files that this capture read and did not apply, because together with those
+    /// above them they have more than [`crate::MAX_PATTERNS`] patterns. Sorted.
     pub unapplied: Vec<RelPath>,
-    /// The packs that were found to be lost or damaged. Everything that this state needs of them was
-    /// stored again.
+    /// The packs that were found to be lost or damaged. All objects in them that this state needs
+    /// were stored again.
     pub damaged: Vec<String>,
     /// The filter that a restore needs.
     pub filter: Filter,
@@ -99,21 +99,21 @@ pub struct Uncovered {
 pub enum UncoveredReason {
     /// The file is larger than the limit for its class.
     TooLarge { size: u64 },
-    /// It is named or swept, and does not fit into the budget for such paths.
+    /// It is named or swept, but exceeds the budget for such paths.
     OverBudget { size: u64 },
     /// A configured or built-in rule excludes it.
     Excluded,
     /// A `.gitignore` ignores the directory.
     Ignored,
-    /// The system refuses to let it be read.
+    /// The system does not allow it to be read.
     Unreadable { error: String },
     /// It is a socket, pipe or device.
     Special,
     /// It changed each time it was read.
     Changing,
-    /// It holds secrets, and the rules leave those out.
+    /// It holds secrets, and the rules exclude secrets.
     Private,
-    /// It is a nested repository in a checkpoint of another program, which kept only a link to it.
+    /// It is a nested repository in another program's checkpoint, which stored only a link to it.
     Nested,
 }
 
@@ -142,11 +142,13 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) own: Option<RelPath>,
     /// The name of the single file, if the workspace is one.
     pub(crate) only: Option<&'a [u8]>,
-    /// The paths that a restore will replace; `None` if the capture is not for a restore. No limits
-    /// apply on the way back.
+    /// The paths that a restore will replace; `None` if the capture is not for a restore. These
+    /// paths are exempt from all configured limits, and the whole capture is exempt from the limit
+    /// on the number of files.
     pub(crate) in_the_way: Option<&'a [RelPath]>,
     pub(crate) writer: &'a PackWriter,
-    /// The packs that are gone or changed since the known state was saved; `None` if there are none.
+    /// The packs that were deleted or changed since the known state was saved; `None` if there are
+    /// none.
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,
@@ -196,7 +198,7 @@ impl Unsaved {
     }
 }
 
-/// Captures the workspace, starting from the state that is known of it.
+/// Captures the workspace, starting from its known state.
 pub(crate) fn capture_workspace(
     context: &CaptureContext<'_>,
     known: Option<WorkspaceState>,
@@ -231,7 +233,7 @@ pub(crate) fn capture_workspace(
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
-    // With no entries to save, the head is worth saving only if more changed than its cutoff.
+    // With no entries to save, the head is worth saving only if more than its cutoff changed.
     let saved = state.known.cache.head;
     if state.unsaved == Unsaved::Nothing && (CacheHead { cutoff: saved.cutoff, ..head }) != saved {
         state.unsaved = Unsaved::Entries(Vec::new());
@@ -242,7 +244,7 @@ pub(crate) fn capture_workspace(
     Ok((capture, state))
 }
 
-/// Makes the first state of a workspace, of which nothing is known.
+/// Makes the first state of a workspace, without a known state.
 fn make_first_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -257,7 +259,7 @@ fn make_first_state(
     Ok(WorkspaceState { known: assembled.known, unsaved: Unsaved::All })
 }
 
-/// Makes a state out of a known one, most of which usually still holds.
+/// Makes a new state from a known one, which is usually still mostly valid.
 fn update_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -273,7 +275,7 @@ fn update_state(
         if rebuild_trees && known_head.generation == head.generation {
             context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
         }
-        // The packs are noted with the state.
+        // The list of packs is saved along with the state.
         unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff);
@@ -289,8 +291,8 @@ fn update_state(
     let set_aside = context.store.set_aside_broken()?;
     if !set_aside.is_empty() {
         context.damaged.borrow_mut().extend(set_aside);
-        // Objects of the known state may have been in the broken packs. The store has a new
-        // generation now, so that the next round looks for them.
+        // Objects of the known state may have been in the broken packs. The store now has a new
+        // generation, so the recursive call checks for them.
         head.generation = context.store.generation();
         return update_state(context, coverage, head, WorkspaceState { known, unsaved });
     }
@@ -309,7 +311,7 @@ fn update_state(
     Ok(WorkspaceState { known: assembled.known, unsaved: unsaved.merge(assembled.unsaved) })
 }
 
-/// Does the tasks of a scan, or scans everything if nothing is known.
+/// Runs the tasks of a scan, or scans everything if no state is known.
 fn scan_changes(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -330,8 +332,8 @@ fn scan_changes(
     if scanner.has_too_many_files() {
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
-    // If a `.gitignore` changed while it was applied, the next capture must decide about everything
-    // again. Other rules in the head make it do so.
+    // If a `.gitignore` changed while it was applied, the next capture must decide about every path
+    // again. Different rules in the head make it do so.
     if scanner.has_unsettled_rules() {
         head.rules = !head.rules;
     }
@@ -342,8 +344,8 @@ fn list_all_directories(known: &KnownState) -> Vec<DirectoryTask> {
     (0..known.directories.len() as u32).map(|number| DirectoryTask::list(number, false)).collect()
 }
 
-/// Finds the directories with entries about which the decision may differ now, because other paths
-/// are tracked or named.
+/// Finds the directories with entries whose decision may have changed, because other paths are now
+/// tracked or named.
 fn find_redecided_directories(
     known: &KnownState,
     coverage: &Coverage,
@@ -384,7 +386,7 @@ fn find_redecided_directories(
     numbers
 }
 
-/// Hashes everything that coverage depends on besides files of the workspace.
+/// Hashes everything that coverage depends on, except the files of the workspace.
 fn fingerprint(rules: &CaptureRules, own: Option<&RelPath>) -> u64 {
     let text = serde_json::to_vec(&(rules, own)).expect("plain data becomes JSON");
     let hash = Oid::of(crate::object::ObjectKind::Blob, &text);
@@ -396,7 +398,7 @@ fn to_nanoseconds(time: SystemTime) -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Stats the git index, for later captures to see whether it changed.
+/// Stats the git index, so that later captures can tell if it changed.
 fn stat_index(path: &Path) -> Stat {
     let stat = crate::beneath::stat_at(rustix::fs::CWD, paths::as_bytes(path));
     let stat = stat.unwrap_or_default();

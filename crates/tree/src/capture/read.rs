@@ -12,10 +12,10 @@ use crate::beneath::{self, Stat};
 use crate::object;
 use crate::oid::Oid;
 
-/// The number of times that a file is read if it changes meanwhile.
+/// The maximum number of times that a changing file is read.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The size above which a thread gives its buffer back after a large file.
+/// The maximum size of the buffer that a thread keeps for its next file.
 const MAX_KEPT_BUFFER: usize = 8 << 20;
 
 thread_local! {
@@ -39,9 +39,9 @@ impl From<io::Error> for ReadFailure {
 /// Passes the content that a file had at one moment to `use_content`, and returns the stat and the
 /// id that belong to it.
 ///
-/// A file that was just written may be in the middle of another write that no stat shows, because
-/// its times are set when a write begins. Such a file counts once it was read twice with the same
-/// content.
+/// A file that was just written may be in the middle of another write that the stat does not show,
+/// because file times are set when a write begins. Such a file is accepted once two reads in a row
+/// return the same content.
 pub(super) fn read_stable_content(
     fd: BorrowedFd<'_>,
     name: &[u8],
@@ -64,7 +64,7 @@ pub(super) fn read_stable_content(
             if buffer.len() <= size {
                 buffer.resize(size + 1, 0);
             }
-            // With room for one byte more, the end of the file shows without another call.
+            // With room for one more byte, the end of the file is detected without another call.
             let read = fill_buffer(&file, &mut buffer[..=size])?;
             let after = beneath::stat_fd(&file)?;
             if read != size || before != after {
@@ -86,15 +86,15 @@ pub(super) fn read_stable_content(
     })
 }
 
-/// The content of a file, read once, and the stat that it had before.
+/// The content of a file, read once, and its stat before the read.
 pub(super) struct ReadOnce {
     pub(super) stat: Stat,
     pub(super) content: Vec<u8>,
-    /// True if the file did not look different after it was read.
+    /// True if the size and stat of the file were unchanged after the read.
     pub(super) is_same: bool,
 }
 
-/// Reads a file once, whether or not it changes meanwhile. Returns `None` if it does not exist.
+/// Reads a file once, even if it changes meanwhile. Returns `None` if it does not exist.
 pub(super) fn read_once(
     fd: BorrowedFd<'_>,
     name: &[u8],
@@ -118,7 +118,7 @@ pub(super) fn read_once(
     Ok(Some(ReadOnce { stat, content, is_same }))
 }
 
-/// Reads up to the end of the file or of the buffer, and returns the number of bytes.
+/// Reads until the file ends or the buffer is full, and returns the number of bytes read.
 fn fill_buffer(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     loop {
@@ -126,7 +126,8 @@ fn fill_buffer(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
             Ok(0) => return Ok(filled),
             Ok(read) => {
                 filled += read;
-                // A regular file gives less than asked for only at its end.
+                // The buffer has one byte more than the expected size. A short read of a regular
+                // file means its end, so no further call is needed.
                 if filled == buffer.len() || filled + 1 == buffer.len() {
                     return Ok(filled);
                 }

@@ -1,4 +1,4 @@
-//! The second look of a capture: lists directories and reads files, in parallel.
+//! The second pass of a capture: lists directories and reads files, in parallel.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -23,10 +23,10 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, join};
 use crate::rules::Scope;
 
-/// The number of files below which all are read in one thread.
+/// The minimum number of files to read in parallel. Fewer are read in one thread.
 const MIN_FILES_FOR_THREADS: usize = 16;
 
-/// The result of a look into a directory.
+/// The result of scanning a directory.
 pub(crate) enum ScannedDirectory {
     Listed(DirectoryListing),
     Unreadable(i32),
@@ -52,9 +52,9 @@ pub(crate) struct ListedChild {
 pub(crate) enum ContentSource {
     /// Not a directory.
     Nothing,
-    /// The known directory of this number, or its scan if there is one.
+    /// The known directory with this number, or its scan if it was scanned.
     Known(u32),
-    /// The scan of a new directory, by its index in [`ScanResults::new`].
+    /// The scan of a new directory, at this index in [`ScanResults::new`].
     New(usize),
 }
 
@@ -77,7 +77,7 @@ impl ScanResults {
     }
 }
 
-/// The directories that a scan looked into.
+/// The directories that were scanned.
 #[derive(Default)]
 pub(crate) struct ScanResults {
     /// Known directories by their numbers.
@@ -85,23 +85,23 @@ pub(crate) struct ScanResults {
     pub(crate) new: Vec<Option<ScannedDirectory>>,
 }
 
-/// A scan under way, shared by many threads.
+/// A scan in progress, shared by many threads.
 pub(crate) struct Scanner<'a> {
     pub(super) root: &'a Root,
     pub(super) coverage: &'a Coverage,
     pub(super) sink: &'a ObjectSink<'a>,
     known: Option<&'a KnownState>,
-    /// The cutoff of the known state: nothing that is newer is trusted.
+    /// The cutoff of the known state: a known entry that is newer is not trusted.
     known_cutoff: Cutoff,
-    /// The cutoff of this scan: anything newer may be in the middle of a write.
+    /// The cutoff of this scan: a file that is newer may be in the middle of a write.
     pub(super) present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
     gitignores: AppliedGitignores,
-    /// The number of files that were found and not known before.
+    /// The number of files that listings found, except those captured only because they are named.
     new_files: AtomicU64,
     /// The files that are captured only because the caller asks for them.
     pub(super) budgeted: Mutex<Vec<BudgetedFile>>,
-    /// The databases of which a file was read.
+    /// The databases that had at least one file read.
     pub(super) databases: Mutex<BTreeSet<Vec<u8>>>,
 }
 
@@ -128,13 +128,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Ends the scan.
+    /// Ends the scan and returns its results.
     pub(crate) fn into_results(self) -> ScanResults {
         self.results.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds the directories that are part of the new state. A known directory may have been scanned
-    /// twice, and only one of the results counts.
+    /// Finds the directories that are part of the new state. A known directory may have been
+    /// scanned twice; only one of the two results is part of the new state.
     pub(super) fn find_live_directories(&self) -> HashSet<ContentSource> {
         let results = self.lock_results();
         let mut below: HashMap<u32, Vec<ContentSource>> = HashMap::new();
@@ -172,7 +172,8 @@ impl<'a> Scanner<'a> {
         self.gitignores.has_unsettled()
     }
 
-    /// Lists the `.gitignore` files that were not applied, because they have too many patterns.
+    /// Takes the list of `.gitignore` files that were not applied because they have too many
+    /// patterns.
     pub(crate) fn take_unapplied(&self) -> Vec<RelPath> {
         self.gitignores.take_over_limit()
     }
@@ -182,7 +183,7 @@ impl<'a> Scanner<'a> {
         self.new_files.load(Ordering::Relaxed) > self.coverage.max_files
     }
 
-    /// True if there is no point in going on.
+    /// True if there is no point in continuing.
     pub(super) fn is_hopeless(&self) -> bool {
         self.has_too_many_files() || self.sink.has_failed()
     }
@@ -224,7 +225,7 @@ impl<'a> Scanner<'a> {
         let entry = self.known().directory_entry(task.number);
         let refreshed = || self.refresh_files(&directory.path, entry, &task.changed);
         let scanned = (!task.list).then(refreshed).flatten().unwrap_or_else(|| {
-            // The listing finds them in `gitignores`.
+            // The listing looks up its patterns in `gitignores`.
             self.gitignores.apply_up_to(self.root, self.known(), task.number, new_rules);
             let slot = ContentSource::Known(task.number);
             self.list_directory(scope, &directory.path, None, entry.reach, Some(entry), slot)
@@ -232,8 +233,8 @@ impl<'a> Scanner<'a> {
         self.lock_results().known.insert(task.number, scanned);
     }
 
-    /// Reads those files of a known directory again that changed. Returns `None` if the directory has
-    /// to be listed, because the decision about a file may differ.
+    /// Rereads the files of a known directory that changed. Returns `None` if the directory has to
+    /// be listed, because the decision about a file may have changed.
     fn refresh_files(
         &self,
         path: &[u8],
@@ -273,7 +274,8 @@ impl<'a> Scanner<'a> {
         Some(ScannedDirectory::Listed(DirectoryListing { path, stat: entry.stat, children }))
     }
 
-    /// Lists a directory in another thread. Returns the index at which its result will be.
+    /// Lists a directory in another thread. Returns the index of its result in
+    /// [`ScanResults::new`].
     fn spawn_listing<'s>(
         &'s self,
         scope: &rayon::Scope<'s>,
@@ -351,8 +353,8 @@ impl<'a> Scanner<'a> {
         self.read_children(fd, path, &mut children, &to_read);
         let gitignore = children.binary_search_by(|child| child.name[..].cmp(b".gitignore"));
         self.gitignores.check_captured(gitignore.ok().map(|at| &children[at].entry), applied);
-        // If names came or went meanwhile, the listing shows no single moment, and the next capture
-        // lists again.
+        // If names appeared or disappeared meanwhile, the listing does not show a single moment,
+        // and the next capture lists the directory again.
         let stat = match stat_directory(fd) {
             Ok(after) if after == stat => stat,
             _ => Stat { ctime: i64::MIN, ..stat },
@@ -361,8 +363,8 @@ impl<'a> Scanner<'a> {
         ScannedDirectory::Listed(DirectoryListing { path, stat, children })
     }
 
-    /// Decides about a name in a listing. Returns its entry and whether it still has to be read, or
-    /// `None` if it is left out without a report.
+    /// Decides about a name in a listing. Returns its entry, and true if the file still has to be
+    /// read. Returns `None` if the name is left out without a report.
     #[allow(clippy::too_many_arguments, reason = "all of it is about one name")]
     fn decide_child<'s>(
         &'s self,
@@ -380,7 +382,7 @@ impl<'a> Scanner<'a> {
         match self.coverage.decide(reach, patterns, &path, &stat) {
             Decision::Pass => return None,
             Decision::Leave(cause) => entry.cause = cause,
-            // The class says that the next capture has to decide again.
+            // The class makes the next capture decide again.
             Decision::LeaveRemade => {
                 (entry.cause, entry.class) = (Cause::Excluded, FileClass::Named);
             }
@@ -409,8 +411,8 @@ impl<'a> Scanner<'a> {
         Some((ListedChild { name, entry, source }, is_unread))
     }
 
-    /// Returns the entry of a name that cannot be looked at, or `None` if it is gone or would be
-    /// left out without a report anyway.
+    /// Returns the entry of a name that cannot be statted, or `None` if it no longer exists or
+    /// would be left out without a report anyway.
     fn unseen_child(
         &self,
         reach: Reach,
@@ -428,7 +430,7 @@ impl<'a> Scanner<'a> {
         Some((ListedChild { name, entry, source: ContentSource::Nothing }, false))
     }
 
-    /// True if the known entry of a file still holds.
+    /// True if the known entry of a file is still valid.
     fn is_still_valid(
         &self,
         known: &CachedEntry,
@@ -436,7 +438,7 @@ impl<'a> Scanner<'a> {
         class: FileClass,
         path: &[u8],
     ) -> bool {
-        // The size limit may have changed, with the class of the file or with the rules.
+        // The size limit may have changed because the class of the file or the rules changed.
         let is_covered = match known.kind {
             EntryKind::File => stat.size <= self.coverage.size_limit(class, path),
             EntryKind::Symlink => true,
@@ -445,7 +447,7 @@ impl<'a> Scanner<'a> {
         is_covered && known.stat == *stat && !self.known_cutoff.is_racy(stat)
     }
 
-    /// Finds the source of a directory's content: the known directory, or a new listing.
+    /// Determines the source of a directory's content: the known directory, or a new listing.
     fn enter_directory<'s>(
         &'s self,
         scope: &rayon::Scope<'s>,
@@ -584,13 +586,13 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Returns the entry of a name that cannot even be looked at.
+/// Returns the entry of a name that cannot even be statted.
 pub(super) fn unknown_entry(error: &io::Error) -> CachedEntry {
     let entry = CachedEntry::new(EntryKind::Uncovered, Stat::default());
     mark_unreadable(CachedEntry { cause: Cause::Unreadable, ..entry }, error)
 }
 
-/// Stores the error number in the place of the oid, which an unreadable entry does not have.
+/// Stores the error number in place of the oid, because an unreadable entry has none.
 pub(crate) fn mark_unreadable(mut entry: CachedEntry, error: &io::Error) -> CachedEntry {
     let number = error.raw_os_error().unwrap_or(0);
     if number == Errno::NOENT.raw_os_error() || number == Errno::LOOP.raw_os_error() {

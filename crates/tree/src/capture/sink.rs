@@ -1,4 +1,4 @@
-//! The destination of captured objects: one pack, for those that the store does not have yet.
+//! The destination of captured objects: one pack for the objects that the store lacks.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,12 +47,12 @@ impl<'a> ObjectSink<'a> {
         }
     }
 
-    /// True if an object could not be written, so that there is no point in going on.
+    /// True if an object could not be written, so that there is no point in continuing.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the first error of all additions.
+    /// Returns the first error that occurred when an object was added.
     pub(crate) fn check_written(&self, context: &CaptureContext<'_>) -> Result<(), CaptureError> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {

@@ -1,5 +1,5 @@
-//! The state of a workspace after a scan, assembled from the known state and the results, and its
-//! trees.
+//! The state of a workspace after a scan, with its trees. It is assembled from the known state and
+//! the results of the scan.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +20,7 @@ use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
 use crate::path::join;
 
-/// The number of trees of one depth below which all are made in one thread.
+/// The minimum number of trees at one depth to make in parallel. Fewer are made in one thread.
 const MIN_TREES_FOR_THREADS: usize = 64;
 
 /// A state whose changed directories still need their trees.
@@ -52,8 +52,8 @@ pub(crate) fn add_listings(known: &KnownState, tasks: &mut Vec<DirectoryTask>, n
     tasks.extend(by_number.into_values());
 }
 
-/// Makes the next check read all files again whose objects are gone, because packs were deleted.
-/// Returns true if any object is gone.
+/// Makes the next check reread all files whose objects are missing because packs were deleted.
+/// Returns true if any object is missing.
 pub(crate) fn distrust_missing_objects(
     cache: &mut StatCache,
     context: &CaptureContext<'_>,
@@ -72,7 +72,7 @@ pub(crate) fn distrust_missing_objects(
     is_any_missing
 }
 
-/// True if no name came or went, so that the results can replace known entries in place.
+/// True if no name appeared or disappeared, so that the results can replace known entries in place.
 pub(crate) fn has_same_names(known: &KnownState, results: &ScanResults) -> bool {
     let is_same = |(number, scanned): (&u32, &ScannedDirectory)| match scanned {
         ScannedDirectory::Listed(listing) => {
@@ -83,7 +83,7 @@ pub(crate) fn has_same_names(known: &KnownState, results: &ScanResults) -> bool 
     results.new.is_empty() && results.known.iter().all(is_same)
 }
 
-/// Replaces known entries by the results, in place.
+/// Replaces known entries with the results, in place.
 pub(crate) fn patch(mut known: KnownState, results: ScanResults) -> AssembledState {
     let mut changed = vec![false; known.directories.len()];
     let mut unsaved = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn patch(mut known: KnownState, results: ScanResults) -> AssembledSta
         for (at, child) in (start..).zip(listing.children) {
             let entry = &mut entries[at as usize];
             let new = CachedEntry { name: entry.name, ..child.entry };
-            // The entry of a directory is set from its own scan.
+            // The entry of a directory is updated from its own scan.
             if child.source == ContentSource::Nothing && *entry != new {
                 *entry = new;
                 unsaved.push(at);
@@ -128,7 +128,7 @@ fn lists_same_names(
         && (directory.children.0..).zip(children.iter().zip(&listing.children)).all(is_same)
 }
 
-/// Makes a new state of the results and, where there are none, of the known state.
+/// Makes a new state from the results and, where there are none, from the known state.
 pub(crate) fn assemble(
     known: Option<&KnownState>,
     head: CacheHead,
@@ -198,7 +198,7 @@ fn root_error(scanned: &ScannedDirectory) -> CaptureError {
 }
 
 /// Turns a directory that could not be listed into an uncovered entry. Returns false if the
-/// directory is gone.
+/// directory no longer exists.
 fn settle_child(child: &mut ListedChild, results: &ScanResults, changed: &mut bool) -> bool {
     let scanned = match child.source {
         ContentSource::Nothing => return true,
@@ -229,7 +229,7 @@ pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) 
     for number in 1..depths.len() {
         depths[number] = depths[directories[number].parent as usize] + 1;
     }
-    // Directories come level by level, so those of one depth stand together.
+    // Directories are ordered by depth, so those of one depth are adjacent.
     let mut end = depths.len();
     while end > 0 {
         let depth = depths[end - 1];
@@ -250,7 +250,7 @@ pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) 
                     entries.push(index);
                 }
             }
-            // The mode of a directory is in the tree above it.
+            // The tree above a directory holds its mode.
             changed[parent as usize] = true;
         }
         end = start;
@@ -261,7 +261,7 @@ fn make_tree(sink: &ObjectSink<'_>, cache: &StatCache, index: u32) -> Oid {
     let mut children: Vec<TreeEntry<'_>> = cache
         .children(&cache.entries[index as usize])
         .iter()
-        // An excluded directory is in the tree only for the files that are captured in it.
+        // An excluded directory is in the tree only if files in it are captured.
         .filter(|entry| entry.reach != Reach::Partial || entry.oid != Oid::EMPTY_TREE)
         .filter_map(|entry| {
             Some(TreeEntry { mode: entry.mode()?, name: cache.name(entry), oid: entry.oid })

@@ -9,8 +9,8 @@ use crate::owner;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 
-/// Summarises a state for the caller.
-/// Returns the number of files, too, that are captured only because the caller asked for them.
+/// Summarises a state for the caller. Also returns the number of files that are captured only
+/// because the caller asked for them.
 pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u64) {
     let mut extra = 0;
     let cache = &known.cache;
@@ -60,11 +60,12 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
     (capture, extra)
 }
 
-/// The number of files over the budget above which they are reported by their topmost directory.
+/// The maximum number of paths over the budget that are reported. If there are more, only their
+/// topmost directories are.
 const MAX_REPORTED: usize = 1000;
 
-/// Reports directories instead of the files in them that are over the budget, if none of their files
-/// is captured or there are too many to report.
+/// Replaces paths over the budget by their topmost directories, where nothing in a directory is
+/// captured. If too many paths remain, replaces them even where some files are captured.
 fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });
     if !uncovered.iter().any(is_over) {
@@ -82,21 +83,21 @@ fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     }
 }
 
-/// The content of a directory and of those below it.
+/// The content of a directory, including all directories below it.
 #[derive(Clone, Copy, Default)]
 struct Content {
     /// The number of captured files.
     captured: u64,
-    /// The number of bytes that are over the budget.
+    /// The total size of the files over the budget, in bytes.
     over_budget: u64,
 }
 
-/// Finds the topmost directories with files over the budget for which `is_collapsed` holds, among
-/// those that are captured only because the caller asked for them.
+/// Finds the topmost directories that have files over the budget and satisfy `is_collapsed`. Only
+/// directories that were entered because the caller asked for them count.
 fn find_over_budget(known: &KnownState, is_collapsed: &dyn Fn(&Content) -> bool) -> Vec<Uncovered> {
     let cache = &known.cache;
     let mut contents = vec![Content::default(); known.directories.len()];
-    // Each directory comes after its parent.
+    // Each directory comes after its parent, so the reverse order visits children first.
     for (number, directory) in known.directories.iter().enumerate().rev() {
         for child in cache.children(&cache.entries[directory.entry as usize]) {
             match child.kind {

@@ -1,4 +1,4 @@
-//! Comparing two contents by lines.
+//! Comparing two contents line by line.
 
 use std::collections::HashMap;
 use std::iter;
@@ -8,22 +8,21 @@ use imara_diff::{Algorithm, InternedInput};
 
 use super::LineCounts;
 
-/// A range of lines that was replaced by another range. Either may be empty.
+/// A range of lines that was replaced by another range. Either range may be empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hunk {
     pub(super) before: Range<usize>,
     pub(super) after: Range<usize>,
 }
 
-/// The number of lines on both sides together up to which the best algorithm takes milliseconds at
-/// worst.
+/// The maximum total number of lines on both sides for which the best algorithm takes milliseconds
+/// at worst.
 const SMALL: usize = 10_000;
 
-/// The number of occurrences from which on a line counts as frequent, in contents that are not
-/// small.
+/// The minimum number of occurrences of a frequent line, in contents that are not small.
 const FREQUENT: usize = 64;
 
-/// Splits a content into lines, each with its newline. The last line may have none.
+/// Splits content into lines, each with its newline. The last line may have no newline.
 pub(super) fn split_lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
@@ -37,15 +36,15 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
     })
 }
 
-/// Finds the hunks in which two contents differ, in order. Between two hunks there is at least one
-/// line that both sides have.
+/// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
+/// line that both sides share.
 pub(super) fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
     find_hunks_within(before, after, SMALL)
 }
 
-/// Finds hunks in bounded time. The histogram algorithm takes time with the square of the number of
-/// hunks, so contents of more than `small` lines are first cut at the lines that occur exactly once
-/// on each side.
+/// Finds hunks in bounded time. The time of the histogram algorithm grows with the square of the
+/// number of hunks, so contents of more than `small` lines are first cut at the lines that occur
+/// exactly once on each side.
 fn find_hunks_within(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     let is_small = before.len() + after.len() <= small;
     let cuts = if is_small { Vec::new() } else { common_unique_lines(before, after) };
@@ -62,8 +61,8 @@ fn find_hunks_within(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hun
     hunks
 }
 
-/// Finds lines that occur exactly once on each side, by their numbers there: the longest series
-/// that is in the same order on both sides.
+/// Finds lines that occur exactly once on each side. Returns the longest series that is in the same
+/// order on both sides, as pairs of line numbers.
 fn common_unique_lines(before: &[&[u8]], after: &[&[u8]]) -> Vec<(usize, usize)> {
     let mut unique_after = HashMap::new();
     for (number, line) in after.iter().enumerate() {
@@ -77,7 +76,7 @@ fn common_unique_lines(before: &[&[u8]], after: &[&[u8]]) -> Vec<(usize, usize)>
         .filter_map(|(number, line)| Some((number, (*unique_after.get(line)?)?)))
         .collect();
 
-    // The longest increasing subsequence of the numbers after, by patience sorting.
+    // Finds the longest increasing subsequence of the line numbers in `after`, by patience sorting.
     let mut piles: Vec<usize> = Vec::new();
     let mut previous: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (index, pair) in pairs.iter().enumerate() {
@@ -104,7 +103,7 @@ fn count_occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
     occurrences
 }
 
-/// Finds the hunks of two pieces. If these are not small, they have no unique line in common.
+/// Finds the hunks of two pieces. Pieces that are not small have no unique line in common.
 fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     if before == after {
         return Vec::new();
@@ -117,7 +116,8 @@ fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<H
     let algorithm = if old.len() + new.len() <= small {
         Algorithm::Histogram
     } else if has_frequent_lines(&before[old.clone()]) || has_frequent_lines(&after[new.clone()]) {
-        // The time would grow with the square of their number, for a result of little meaning.
+        // The time would grow with the square of the number of frequent lines, and the result would
+        // mean little.
         return vec![Hunk { before: old, after: new }];
     } else {
         Algorithm::Myers

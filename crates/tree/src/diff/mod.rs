@@ -1,4 +1,4 @@
-//! The differences between two trees, as people see them: changed paths, renames, lines.
+//! The differences between two trees, as shown to users: changed paths, renames, lines.
 
 mod hunks;
 mod renames;
@@ -25,9 +25,10 @@ pub use text::UnifiedDiff;
 /// The options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions<'a> {
-    /// The rules that say which files are private.
+    /// The rules that determine which files are private.
     pub rules: &'a CaptureRules,
-    /// The files and directories to compare, with everything below them; all if there are none.
+    /// The files and directories to compare, with everything below them. If empty, everything is
+    /// compared.
     pub paths: &'a [RelPath],
     /// True to look for files that were renamed.
     pub renames: bool,
@@ -45,7 +46,7 @@ impl<'a> DiffOptions<'a> {
 /// The reason why a workspace could not be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
-    /// The present could not be captured.
+    /// The current state could not be captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// One of the trees is damaged.
@@ -54,7 +55,7 @@ pub enum DiffError {
 }
 
 impl Lock<'_> {
-    /// Captures the workspace and compares a tree with it.
+    /// Captures the workspace and returns the differences from a tree to it.
     pub fn diff_to_present(
         &mut self,
         from: &Oid,
@@ -73,18 +74,18 @@ pub struct Diff {
     pub from: Oid,
     /// The tree after.
     pub to: Oid,
-    /// The changes in the order of their paths. Each path has one change at most.
+    /// The changes, sorted by path. Each path has at most one change.
     pub changes: Vec<TreeChange>,
 }
 
 /// The change of one path.
 ///
-/// A directory that only one tree has is a change only if it is empty. Otherwise the changes of its
-/// content show it.
+/// A directory that only one tree has is a change of its own only if it is empty. Otherwise its
+/// content has changes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeChange {
-    /// The path; of a renamed file, its new path.
+    /// The path. For a renamed file, this is the new path.
     pub path: RelPath,
     #[serde(flatten)]
     pub kind: ChangeKind,
@@ -92,8 +93,8 @@ pub struct TreeChange {
     pub from: Option<ChangeSide>,
     /// The file, symlink or directory after.
     pub to: Option<ChangeSide>,
-    /// The number of lines that differ. `None` if there is nothing to count (a directory, a binary
-    /// or private file) or if the options do not ask for it.
+    /// The number of lines that differ. `None` if there are no lines to count (a directory, a
+    /// binary or private file) or if the options do not ask for counts.
     pub lines: Option<LineCounts>,
     /// True if a side is not text, or too large to be compared by lines.
     pub binary: bool,
@@ -108,13 +109,13 @@ pub struct TreeChange {
 pub enum ChangeKind {
     Added,
     Deleted,
-    /// The content differs, and perhaps the permission bits.
+    /// The content differs; the permission bits may also differ.
     Modified,
     /// Only the permission bits differ.
     ModeChanged,
-    /// A file, directory or symlink became another of these.
+    /// A file, directory or symlink was replaced by another kind.
     KindChanged,
-    /// The file has another path, with the same content or much of it.
+    /// The file moved to another path with the same or similar content.
     Renamed {
         #[serde(rename = "renamed_from")]
         from: RelPath,
@@ -124,10 +125,10 @@ pub enum ChangeKind {
 /// One side of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ChangeSide {
-    /// Kind and permission bits; in JSON as git writes them (`"100644"`).
+    /// The kind and permission bits. JSON has them as git writes them (`"100644"`).
     #[serde(serialize_with = "serialize_octal")]
     pub mode: Mode,
-    /// The object of the content, the link target or the tree.
+    /// The id of the content, the link target or the tree.
     pub oid: Oid,
     /// The size in bytes of the content or the link target; 0 for a directory.
     pub size: u64,
@@ -140,15 +141,15 @@ fn serialize_octal<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S
 /// The numbers of lines that differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounts {
-    /// Lines that only the tree after has.
+    /// The number of lines that only the tree after has.
     pub insertions: u64,
-    /// Lines that only the tree before has.
+    /// The number of lines that only the tree before has.
     pub deletions: u64,
 }
 
 /// Compares two trees.
 ///
-/// Every changed file is read, for its size and to tell text from binary content.
+/// Every changed file is read, to determine its size and to tell text from binary content.
 pub fn diff_trees(
     store: &Store,
     from: &Oid,
@@ -165,8 +166,7 @@ pub fn diff_trees(
     Ok(Diff { from: *from, to: *to, changes })
 }
 
-/// Compares two files or symlinks, which need not be in any tree. Returns `None` if they are the
-/// same.
+/// Compares two files or symlinks, which need not be in any tree. Returns `None` if they are equal.
 pub fn compare_nodes(
     store: &Store,
     rules: &CaptureRules,
@@ -185,7 +185,7 @@ pub fn compare_nodes(
     Ok(Some(change))
 }
 
-/// A directory that still has to be compared. A missing side has the empty tree.
+/// A directory that still has to be compared. A missing side is represented by the empty tree.
 struct PendingDirectory {
     path: RelPath,
     from: Oid,
@@ -194,7 +194,7 @@ struct PendingDirectory {
     selected: bool,
 }
 
-/// Finds the changed paths, without reading contents. Uses a stack instead of recursion, because
+/// Finds the changed paths without reading contents. Uses a stack instead of recursion, because
 /// trees may be thousands of levels deep.
 fn find_changes(
     store: &Store,
@@ -239,7 +239,7 @@ fn differing_entries(
     from: &Oid,
     to: &Oid,
 ) -> Result<BTreeMap<Vec<u8>, Sides>, ObjectError> {
-    // Sorted by name: in the order of trees, a directory sorts differently from a file.
+    // Entries are matched by name: in git's order, a directory sorts differently from a file.
     let mut entries: BTreeMap<Vec<u8>, Sides> = BTreeMap::new();
     let side = |mode, oid| Some(ChangeSide { mode, oid, size: 0 });
     for entry in store.tree(from)? {
@@ -252,13 +252,13 @@ fn differing_entries(
     Ok(entries)
 }
 
-/// True if a path that was asked for is below this directory.
+/// True if a requested path is below this directory.
 fn leads_to(selection: &BTreeSet<&[u8]>, directory: &RelPath) -> bool {
     let first = join(directory.as_bytes(), b"");
     selection.range(&first[..]..).next().is_some_and(|path| path.starts_with(&first))
 }
 
-/// The tree of a directory; the empty tree for anything else.
+/// Returns the tree of a directory, or the empty tree for anything else.
 fn tree_of(side: Option<ChangeSide>) -> Oid {
     side.filter(|side| side.mode.is_directory()).map_or(Oid::EMPTY_TREE, |side| side.oid)
 }
@@ -278,7 +278,7 @@ fn kind_of_change(from: Option<ChangeSide>, to: Option<ChangeSide>) -> Option<Ch
 }
 
 impl TreeChange {
-    /// The path before.
+    /// Returns the path before the change.
     fn old_path(&self) -> &RelPath {
         match &self.kind {
             ChangeKind::Renamed { from } => from,
@@ -303,7 +303,7 @@ impl TreeChange {
         self.binary = text::is_binary(&old) || text::is_binary(&new);
         if counts && self.has_content() && !self.binary && !self.private {
             self.lines = Some(match self.kind {
-                // A file and the symlink in its place have no lines in common.
+                // A file and a symlink that replaces it have no lines in common.
                 ChangeKind::KindChanged => LineCounts {
                     insertions: hunks::count_lines(b"", &new).insertions,
                     deletions: hunks::count_lines(&old, b"").deletions,

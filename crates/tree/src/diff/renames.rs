@@ -9,20 +9,19 @@ use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::store::{ObjectError, Store};
 
-/// The number of pairs above which contents are not compared.
+/// The maximum number of pairs. If there are more, contents are not compared.
 const MAX_PAIRS: usize = 10_000;
 
-/// The size in bytes above which a file is not compared.
+/// The maximum size in bytes of a file whose content is compared.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The number of bytes after which no more files are compared.
+/// The total number of bytes after which no more files are compared.
 const MAX_TOTAL: usize = 64 << 20;
 
 /// Joins each deletion and addition that together are a rename into one change: first those with
-/// the same content, then those where both files share lines that make up at least half of the
-/// larger file.
+/// equal content, then those whose common lines make up at least half of the larger file.
 ///
-/// The content of private files is not compared with that of others.
+/// Private files are joined only if their content is equal.
 pub(super) fn join_renames(
     store: &Store,
     changes: Vec<TreeChange>,
@@ -56,8 +55,8 @@ pub(super) fn join_renames(
     Ok(joined)
 }
 
-/// Pairs changes with the same content, and if `with_name` also the same last name, by their
-/// indexes.
+/// Pairs changes with equal content. If `with_name` is true, their last names must also be equal.
+/// Returns pairs of indexes.
 fn pair_same_content(
     deleted: &[Option<TreeChange>],
     added: &[Option<TreeChange>],
@@ -67,7 +66,7 @@ fn pair_same_content(
     let key = |change: &TreeChange, side: Option<ChangeSide>| {
         let side = side?;
         let name = with_name.then(|| change.path.name().to_vec());
-        // All empty files have the same content, which means nothing without the name.
+        // All empty files have equal content, so without the name this means nothing.
         (with_name || side.oid != empty).then(|| (side.oid, side.mode.is_symlink(), name))
     };
     let mut sources: HashMap<_, VecDeque<usize>> = HashMap::new();
@@ -90,11 +89,11 @@ fn pair_same_content(
 struct Fingerprint {
     index: usize,
     size: usize,
-    /// The number of bytes that the lines of each hash have together, sorted by hash.
+    /// The total number of bytes of the lines with each hash, sorted by hash.
     lines: Vec<(u64, usize)>,
 }
 
-/// Pairs changes with similar content by their indexes, the most similar first.
+/// Pairs changes with similar content, the most similar first. Returns pairs of indexes.
 fn pair_similar_content(
     store: &Store,
     deleted: &[Option<TreeChange>],
@@ -169,7 +168,7 @@ fn make_fingerprints(
 }
 
 /// Computes the share of the larger file that consists of common lines, in thousandths. Returns
-/// `None` if it is less than half.
+/// `None` if the share is less than half.
 fn compute_similarity(a: &Fingerprint, b: &Fingerprint) -> Option<usize> {
     let (smaller, larger) = (a.size.min(b.size), a.size.max(b.size));
     if smaller * 2 < larger {

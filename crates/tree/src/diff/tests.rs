@@ -15,8 +15,7 @@ use super::*;
 use crate::object::{ObjectKind, TreeEntry, compare_names, push_entry};
 use crate::pack::write::PackWriter;
 
-/// An entry of a test's tree. Directories are implied, unless their mode matters or they are
-/// empty.
+/// An entry of a tree. Directories are implied, unless they are empty or their mode matters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Node {
     File(u32, Vec<u8>),

@@ -1,4 +1,4 @@
-//! Differences as text for people and for `git apply`.
+//! Differences as text, for users and for `git apply`.
 
 use super::hunks::{self, Hunk};
 use super::{ChangeKind, ChangeSide, Diff, TreeChange, read_content};
@@ -6,16 +6,16 @@ use crate::oid::Oid;
 use crate::path::RelPath;
 use crate::store::{ObjectError, Store};
 
-/// The number of equal lines that are shown around those that differ.
+/// The number of equal lines that are shown around lines that differ.
 const CONTEXT: usize = 3;
 
-/// The number of bytes at the start of a content in which a NUL makes it binary.
+/// The number of bytes at the start of content that are checked for a NUL, which makes it binary.
 const SNIFFED: usize = 8000;
 
-/// The size in bytes above which content is not compared by lines.
+/// The maximum size in bytes of content that is compared by lines.
 const MAX_TEXT: usize = 4 << 20;
 
-/// True if only the size of a content is shown.
+/// True if content is binary or too large, so that only its size is shown.
 pub(super) fn is_binary(content: &[u8]) -> bool {
     content.len() > MAX_TEXT || content[..content.len().min(SNIFFED)].contains(&0)
 }
@@ -23,16 +23,16 @@ pub(super) fn is_binary(content: &[u8]) -> bool {
 /// A difference in git's unified format.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UnifiedDiff {
-    /// Whole lines. Names are quoted as git does it, so that none can pass for something else;
-    /// contents are any bytes.
+    /// Complete lines. Names are quoted as in git, so that none can be mistaken for another part of
+    /// the diff. Contents may be any bytes.
     pub text: Vec<u8>,
     /// The number of lines that were left out.
     pub left_out: usize,
 }
 
 impl Diff {
-    /// Writes the difference in git's unified format, at most `max_lines` of it, without the content
-    /// of private and binary files.
+    /// Writes the difference in git's unified format, up to `max_lines`, without the content of
+    /// private and binary files.
     ///
     /// A section that `git apply` can apply begins with `diff --git`. The others (directories, most
     /// permission bits) begin with `diff --takeback`.
@@ -74,7 +74,7 @@ impl Page {
         self.unified.text.push(b'\n');
     }
 
-    /// Writes a line of a file, and a note if it has no newline.
+    /// Writes a line of a file, and a note if the line has no newline.
     fn write_content_line(&mut self, sign: &[u8], line: &[u8]) {
         let end = line.strip_suffix(b"\n");
         self.write_line(&[sign, end.unwrap_or(line)]);
@@ -99,8 +99,8 @@ impl Page {
         };
         let is_unknown_to_git = is_directory
             || change.kind == ChangeKind::ModeChanged && is_executable(from) == is_executable(to);
-        // Git knows no directories and only one permission bit. `git apply` skips a section that
-        // does not begin like its own.
+        // Git tracks no directories and only one permission bit. `git apply` skips a section that
+        // does not begin with `diff --git`.
         let format: &[u8] = if is_unknown_to_git { b"diff --takeback " } else { b"diff --git " };
         self.write_line(&[format, &old_name, b" ", &new_name]);
         self.write_modes(from, to, if is_directory { "directory" } else { "file" });
@@ -114,7 +114,7 @@ impl Page {
         let old_name = if from.is_some() { old_name } else { b"/dev/null".to_vec() };
         let new_name = if to.is_some() { new_name } else { b"/dev/null".to_vec() };
         if change.private {
-            // The ids stay out, too: they would confirm a guess of the content.
+            // The ids are also left out: they would confirm a guess at the content.
             self.write_names(&old_name, &new_name);
             self.write_line(&[b"(private: content not shown)"]);
             return Ok(());
@@ -167,7 +167,7 @@ impl Page {
         self.write_line(&[b"+++ ", new_name, tab_after(new_name)]);
     }
 
-    /// Writes hunks that are near enough to each other to share one head.
+    /// Writes hunks that are close enough to each other to share one head.
     fn write_hunks(&mut self, group: &[Hunk], old: &[&[u8]], new: &[&[u8]]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let before = first.before.start.min(CONTEXT);
@@ -191,7 +191,7 @@ impl Page {
     }
 }
 
-/// Formats a range of lines for the head of a hunk. Lines count from 1; an empty range is named by
+/// Formats a range of lines for the head of a hunk. Lines count from 1. An empty range is given by
 /// the line before it.
 fn format_range(start: usize, end: usize) -> String {
     match end - start {
@@ -201,7 +201,8 @@ fn format_range(start: usize, end: usize) -> String {
     }
 }
 
-/// Returns the tab that has to follow a name with spaces, so that `patch` finds its end.
+/// Returns the tab that must follow a name with spaces, so that `patch` can find the end of the
+/// name.
 fn tab_after(name: &[u8]) -> &'static [u8] {
     if name.contains(&b' ') { b"\t" } else { b"" }
 }

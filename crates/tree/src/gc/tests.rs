@@ -1,4 +1,4 @@
-//! Git checks the result of every gc.
+//! Tests of gc. Git checks the result of every gc.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use crate::testing::{
     text, workspace,
 };
 
-/// Lists the objects that git finds reachable, and all objects that it finds.
+/// Lists the objects that are reachable according to git, and all objects that git finds.
 fn reachable_and_all(bench: &Bench) -> (Vec<String>, Vec<String>) {
     let sorted = |text: String| {
         let ids = text.lines().map(|line| line.split(' ').next().unwrap_or("").to_owned());
@@ -321,7 +321,7 @@ fn half_packs_are_removed_when_nothing_is_missing() {
     bench.assert_whole(&pins);
 }
 
-/// Makes a store in which gc and merge have everything to do.
+/// Makes a store in which gc and merge have all kinds of work to do.
 fn untidy_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 4);
@@ -347,7 +347,7 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.reopen();
         bench.fsck();
         bench.assert_whole(&pins);
-        // A process that relies on an object must be able to tell that it may be gone.
+        // A process that relies on an object must be able to tell that it may have been deleted.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");
@@ -451,7 +451,7 @@ fn captures_during_gc_lose_nothing() {
                     let mut random = Random(u64::from(number));
                     let mut pins = BTreeMap::new();
                     for round in 0..25 {
-                        // States come back, so captures rely on objects that no pin needs.
+                        // States recur, so captures rely on objects that no pin needs.
                         let files: Files = (0..4)
                             .map(|index| {
                                 let seed = random.below(6);
@@ -470,7 +470,7 @@ fn captures_during_gc_lose_nothing() {
             })
             .collect();
         let reader = scope.spawn(|| {
-            // Reads without any lock, from packs that were opened long ago.
+            // This thread reads without a lock, from packs that were opened long ago.
             let store = Store::open(&directory).unwrap();
             let pin = PinName { workspace: workspace(9), seq: 1 };
             for _ in 0..300 {

@@ -1,8 +1,8 @@
-//! Git's configuration files, as far as git itself writes them.
+//! Git's configuration files, in the form in which git itself writes them.
 
 use bstr::ByteSlice;
 
-/// Returns the last value that a configuration gives to a name in a section without a subsection.
+/// Returns the last value of a setting in a section without a subsection.
 pub(super) fn find_setting(config: &[u8], section: &str, name: &str) -> Option<String> {
     let mut is_in_section = false;
     let mut value = None;

@@ -29,7 +29,7 @@ impl GitDirectory {
         }
     }
 
-    /// Finds the commit of a ref: as a file of its own, here or in the common directory, or packed.
+    /// Finds the commit of a ref, which is a file in this or the common directory, or packed.
     fn resolve_ref(&self, name: &str) -> Option<String> {
         let leaves_directory = name.split('/').any(|part| part == ".." || part.is_empty());
         if leaves_directory {
@@ -59,7 +59,7 @@ fn read_commit_id(path: &Path) -> Option<String> {
     parse_commit_id(&read_text(path)?)
 }
 
-/// Accepts the id of a commit: 40 digits of SHA-1 or 64 of SHA-256.
+/// Parses the id of a commit: 40 digits of SHA-1 or 64 of SHA-256.
 fn parse_commit_id(text: &str) -> Option<String> {
     let id = text.trim();
     let is_id = matches!(id.len(), 40 | 64) && hex::is_hex(id);

@@ -1,4 +1,4 @@
-//! The index of a work tree: the paths that git tracks, and a copy that git can take back.
+//! The index of a work tree: the paths that git tracks, and a copy from which it can be restored.
 
 use std::fs;
 use std::ops::Range;
@@ -11,29 +11,29 @@ use super::{GitDirectory, MAX_LARGE_FILE, read_regular_file};
 use crate::oid::Oid;
 use crate::path::is_within;
 
-/// The longest path of an index that is accepted.
+/// The maximum length of a path in an index.
 const MAX_PATH_LENGTH: usize = 16 << 10;
-/// The largest size of all paths of an index together, as a multiple of the size of the index.
+/// The maximum total size of all paths in an index, as a multiple of the size of the index.
 const MAX_EXPANSION: usize = 8;
 /// The length of the SHA-1 checksum at the end of an index.
 const CHECKSUM_LENGTH: usize = 20;
 
 impl GitDirectory {
-    /// The path of the index, whether it exists or not.
+    /// Returns the path of the index, which need not exist.
     pub fn index_path(&self) -> PathBuf {
         self.path.join("index")
     }
 
-    /// Returns numbers that differ after the index was written: its size, times and inode.
+    /// Returns numbers that change when the index is written: its size, times and inode.
     pub fn index_stamp(&self) -> Option<[i64; 5]> {
         let stat = fs::symlink_metadata(self.index_path()).ok().filter(fs::Metadata::is_file)?;
         let times = [stat.mtime(), stat.mtime_nsec(), stat.ctime() ^ stat.ctime_nsec()];
         Some([stat.size() as i64, times[0], times[1], times[2], stat.ino() as i64])
     }
 
-    /// Copies the staged state out of the index, without anything that only speeds git up. The same
-    /// staged state is always the same bytes. Returns `None` if there is no index or it is of a form
-    /// that cannot be copied: a split one, or one with SHA-256.
+    /// Copies the staged state from the index, without the parts that only make git faster. Equal
+    /// staged states give equal bytes. Returns `None` if there is no index, or if it has a form
+    /// that cannot be copied: a split index, or one with SHA-256.
     ///
     /// A copy followed by the SHA-1 of its bytes is an index that git accepts.
     pub fn copy_index(&self) -> Option<Vec<u8>> {
@@ -48,7 +48,7 @@ pub(crate) struct TrackedPaths {
 }
 
 impl TrackedPaths {
-    /// Reads an index. One that cannot be read tracks nothing: coverage then follows the other
+    /// Reads an index. An index that cannot be read tracks nothing: coverage then follows the other
     /// rules.
     pub(crate) fn read(index: &Path) -> TrackedPaths {
         let mut paths = read_paths(index).unwrap_or_default();
@@ -61,7 +61,7 @@ impl TrackedPaths {
         self.paths.binary_search_by(|tracked| tracked.as_slice().cmp(path)).is_ok()
     }
 
-    /// True if anything below this directory is tracked.
+    /// True if a path below this directory is tracked.
     pub(crate) fn has_any_under(&self, directory: &[u8]) -> bool {
         let first = [directory, b"/"].concat();
         let at = self.paths.partition_point(|path| *path < first);
@@ -74,7 +74,7 @@ fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
     let entries = parse_entries(&bytes)?;
     let mut paths = entries.paths(&bytes)?;
     // A split index shares most of its entries with another file. Entries that were removed since
-    // still count as tracked, which captures more and never less.
+    // still count as tracked, so a capture may cover more, but never less.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;
@@ -86,28 +86,29 @@ fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
     Some(paths)
 }
 
-/// Reads the paths of the shared part of a split index. Such a part is never split itself; one that
-/// says so is not followed, because it could lead in circles.
+/// Reads the paths of the shared part of a split index. Git never splits such a part again. If a
+/// shared part refers to another one, the reference is not followed, because it could lead in
+/// circles.
 fn read_shared_paths(path: &Path) -> Option<Vec<Vec<u8>>> {
     let bytes = read_regular_file(path, MAX_LARGE_FILE)?;
     parse_entries(&bytes)?.paths(&bytes)
 }
 
-/// The places of all entries in an index.
+/// The positions of all entries in an index.
 struct IndexEntries {
     entries: Vec<IndexEntry>,
-    /// The offset behind the last entry.
+    /// The offset after the last entry.
     end: usize,
 }
 
-/// The place of an entry in an index.
+/// The position of an entry in an index.
 struct IndexEntry {
-    /// The offset at which it begins, with the times of its file.
+    /// The offset at which it begins. The times of its file come first.
     start: usize,
-    /// The number of bytes at the end of the path before it that its own path does not share. `None`
-    /// in versions in which paths are written in full.
+    /// The number of bytes to remove from the end of the previous path before `name` is appended.
+    /// `None` in versions that write paths in full.
     strip: Option<u64>,
-    /// The place of its path, or of what follows the shared beginning.
+    /// The range of its path, or of the part after the shared beginning.
     name: Range<usize>,
 }
 
@@ -130,7 +131,7 @@ fn parse_entries(bytes: &[u8]) -> Option<IndexEntries> {
             at += length;
         }
         let name = at..at + bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
-        // Before version 4 entries are padded to multiples of eight bytes, with one NUL at least.
+        // Before version 4, entries are padded to a multiple of eight bytes, with at least one NUL.
         let length = name.end - start;
         at = if version == 4 { name.end + 1 } else { start + (length + 8) / 8 * 8 };
         entries.push(IndexEntry { start, strip, name });
@@ -139,8 +140,9 @@ fn parse_entries(bytes: &[u8]) -> Option<IndexEntries> {
 }
 
 impl IndexEntries {
-    /// Assembles the paths of all entries. Returns `None` for paths that git could not have made:
-    /// where an entry is only a few bytes, an index of megabytes could hold paths of gigabytes.
+    /// Assembles the paths of all entries. Returns `None` if they are larger than git would make
+    /// them: entries can share the previous path, so an index of megabytes could expand to paths of
+    /// gigabytes.
     fn paths(&self, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let mut room = MAX_EXPANSION * bytes.len();
         let mut paths = Vec::new();
@@ -157,7 +159,7 @@ impl IndexEntries {
             }
             room = room.checked_sub(path.len())?;
             previous.clone_from(&path);
-            // A sparse index names whole directories; a split one leaves replaced names empty.
+            // A sparse index names whole directories; a split index leaves replaced names empty.
             while path.last() == Some(&b'/') {
                 path.pop();
             }
@@ -169,11 +171,11 @@ impl IndexEntries {
     }
 }
 
-/// A piece of an index behind its entries.
+/// A part of an index after its entries.
 struct Extension<'a> {
     signature: &'a [u8],
     content: &'a [u8],
-    /// Signature, length and content.
+    /// The signature, the length and the content.
     whole: &'a [u8],
 }
 
@@ -215,8 +217,8 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Removes from an index its checksum, its optional extensions, and the times and numbers of files.
-/// Git fills all of it in again.
+/// Removes the checksum, the optional extensions and the file stats from an index. Git fills all of
+/// them in again.
 fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     let end = index.len().checked_sub(CHECKSUM_LENGTH)?;
     let (content, checksum) = index.split_at(end);
@@ -227,16 +229,17 @@ fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     let entries = parse_entries(content)?;
     let mut copy = content.get(..entries.end)?.to_vec();
     for entry in &entries.entries {
-        // Times, device, inode; owner, group, size. Between them is the mode.
+        // These are the times, device and inode, then the owner, group and size. The mode is in
+        // between.
         copy[entry.start..entry.start + 24].fill(0);
         copy[entry.start + 28..entry.start + 40].fill(0);
     }
     for extension in Extensions::new(index, entries.end) {
         let extension = extension?;
         match extension.signature {
-            // A split index has most entries in another file.
+            // A split index has most of its entries in another file.
             b"link" => return None,
-            // Extensions that git must understand begin with a small letter.
+            // Extensions that git must understand begin with a lowercase letter.
             [b'a'..=b'z', ..] => copy.extend_from_slice(extension.whole),
             _ => {}
         }
@@ -298,7 +301,7 @@ mod tests {
         assert_eq!(TrackedPaths::read(&path).paths, [b"b".to_vec(), b"c".to_vec()]);
     }
 
-    /// Each entry repeats the path before it and adds a byte.
+    /// Each entry repeats the previous path and adds a byte.
     #[test]
     fn an_index_whose_paths_are_much_larger_than_itself_tracks_nothing() {
         let scratch = GitScratch::new();

@@ -1,8 +1,9 @@
 //! Git repositories of other programs, read without git: HEAD, refs, the index and objects.
 //!
-//! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace, which may be
-//! damaged, hostile or in use: anything that cannot be read counts as absent. A [`ForeignRepository`]
-//! is one whose history is imported: there, anything that cannot be read is an error.
+//! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be damaged,
+//! hostile or in use, so anything in it that cannot be read counts as absent. A
+//! [`ForeignRepository`] is a repository whose history is imported, so anything in it that cannot
+//! be read is an error.
 
 mod config;
 mod head;
@@ -23,13 +24,13 @@ use crate::workspace::Workspace;
 pub use head::Head;
 pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
 
-/// The largest size of a small file, such as HEAD or a ref.
+/// The maximum size of a small file, such as HEAD or a ref.
 const MAX_SMALL_FILE: u64 = 64 << 10;
-/// The largest size of an index or of packed refs.
+/// The maximum size of an index or of packed refs.
 pub(crate) const MAX_LARGE_FILE: u64 = 1 << 30;
 
-/// The directory that git keeps about one work tree: `.git`, or the directory that a file of this
-/// name refers to in a linked work tree or a submodule.
+/// The directory that git keeps about one work tree: `.git`, or the directory that a `.git` file in
+/// a linked work tree or a submodule refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GitDirectory {
     path: PathBuf,
@@ -48,12 +49,13 @@ impl GitDirectory {
         Some(GitDirectory { path: root.join(target) })
     }
 
-    /// The path of the directory, which holds HEAD and the index.
+    /// Returns the path of the directory, which holds HEAD and the index.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the directory that holds the refs: another one only for a linked work tree.
+    /// Returns the directory that holds the refs. It is a different directory only for a linked
+    /// work tree.
     fn common_path(&self) -> PathBuf {
         match read_text(&self.path.join("commondir")) {
             Some(text) => self.path.join(text.trim()),
@@ -65,15 +67,15 @@ impl GitDirectory {
 /// The directory that git keeps about a workspace, open for writing its index.
 #[derive(Debug)]
 pub struct OpenGitDirectory {
-    /// The directory. A link that takes its place later does not lead elsewhere.
+    /// The directory, held open: replacing its path with a link has no effect.
     pub fd: OwnedFd,
     /// The path, for messages.
     pub path: PathBuf,
 }
 
 impl Workspace<'_> {
-    /// Opens the directory that git keeps about this workspace, from the open root and through no
-    /// link. Returns `None` if there is none.
+    /// Opens the directory that git keeps about this workspace. Follows no link inside the
+    /// workspace. Returns `None` if there is no such directory.
     pub fn open_git_directory(&self) -> io::Result<Option<OpenGitDirectory>> {
         let path = self.path().join(".git");
         match self.root().open_directory(b".git") {

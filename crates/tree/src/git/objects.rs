@@ -1,7 +1,7 @@
 //! The refs and objects of another program's repository.
 //!
-//! Every object is hashed and compared with its id. Limits: only SHA-1, and only refs that are
-//! files; no grafts, replacements, annotated tags or linked work trees.
+//! Every object is hashed and compared with its id. Limits: only SHA-1, only refs that are files or
+//! packed, and no grafts, replacements, annotated tags or linked work trees.
 
 use std::fs;
 use std::io::{self, Read};
@@ -23,10 +23,10 @@ use crate::pack::read::{Pack, Stored};
 use crate::packs::Packs;
 use crate::store::StoreError;
 
-/// The depth to which git follows alternates of alternates.
+/// The maximum depth to which git follows alternates of alternates.
 const MAX_ALTERNATES: usize = 5;
 
-/// A git repository of another program, open for reading. Packs are listed once, when it is
+/// Another program's git repository, open for reading. Its packs are listed once, when it is
 /// opened.
 pub struct ForeignRepository {
     directory: PathBuf,
@@ -63,16 +63,16 @@ pub enum ForeignError {
 pub enum ForeignObjectError {
     #[error("object {0} is missing from the repository")]
     Missing(Oid),
-    /// All copies of the object are damaged; this is the last one that was tried.
+    /// All copies of the object are damaged. `file` is the last one that was tried.
     #[error("object {oid} in {} is damaged: {reason}", file.display())]
     Damaged { oid: Oid, file: PathBuf, reason: String },
     /// The object is larger than the store accepts.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
-    /// The object is intact, but not of the expected kind.
+    /// The object is intact, but not of the requested kind.
     #[error("object {0} is not a {1}")]
     WrongKind(Oid, &'static str),
-    /// The object is intact, but its content does not have the form of its kind.
+    /// The object is intact, but its content is invalid for its kind.
     #[error("object {0}: {1}")]
     Malformed(Oid, Malformed),
 }
@@ -82,7 +82,7 @@ pub enum ForeignObjectError {
 pub struct ForeignRef {
     /// The full name, beginning with `refs/`.
     pub name: String,
-    /// The object that it names; `None` if it holds no object id.
+    /// The id of the object that it refers to; `None` if the ref holds no object id.
     pub id: Option<Oid>,
 }
 
@@ -95,20 +95,20 @@ pub struct ForeignCommit {
     pub parents: Vec<Oid>,
     /// The author's time, in seconds since 1970.
     pub time: i64,
-    /// The number of minutes that the author's clock was ahead of UTC.
+    /// The author's time zone, in minutes ahead of UTC.
     pub zone: i32,
-    /// The author's message, in which bytes that are not UTF-8 are replaced.
+    /// The author's message, with invalid UTF-8 replaced.
     pub message: String,
 }
 
 impl ForeignRepository {
-    /// True if a directory looks like the inside of a repository, by the signs that git itself looks
-    /// for.
+    /// True if a directory looks like a git directory, by the same signs that git itself checks.
     pub fn is_at(directory: &Path) -> bool {
         directory.join("HEAD").symlink_metadata().is_ok() && directory.join("objects").is_dir()
     }
 
-    /// Opens the repository at a path: its own directory, or the work tree that has it as `.git`.
+    /// Opens the repository at a path, which is its git directory or the work tree with `.git` in
+    /// it.
     pub fn open(path: &Path) -> Result<ForeignRepository, ForeignError> {
         let inside = path.join(".git");
         let directory = if ForeignRepository::is_at(path) {
@@ -132,12 +132,12 @@ impl ForeignRepository {
         Ok(ForeignRepository { directory, work_tree, databases })
     }
 
-    /// The directory of the repository itself.
+    /// Returns the git directory of the repository.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The work tree that the configuration names, if it names one.
+    /// Returns the work tree that the configuration names, if any.
     pub fn work_tree(&self) -> Option<&Path> {
         self.work_tree.as_deref()
     }
@@ -154,7 +154,7 @@ impl ForeignRepository {
         Ok(refs)
     }
 
-    /// Finds the commit that HEAD refers to; `None` before the first commit.
+    /// Finds the commit that HEAD refers to. Returns `None` before the first commit.
     pub fn head(&self) -> Result<Option<Oid>, ForeignError> {
         let text = read_if_exists(&self.directory.join("HEAD"))?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -174,7 +174,8 @@ impl ForeignRepository {
         parse_commit(&content).ok_or(ForeignObjectError::Malformed(*oid, Malformed("commit")))
     }
 
-    /// Reads the entries of a tree. Names and modes may be such that no tree of the store has them.
+    /// Reads the entries of a tree. They may have names and modes that are invalid in a tree of the
+    /// store.
     pub(crate) fn tree(&self, oid: &Oid) -> Result<Vec<OwnedEntry>, ForeignObjectError> {
         // Git knows the empty tree even if it is not stored.
         if *oid == Oid::EMPTY_TREE {
@@ -219,7 +220,7 @@ impl ForeignRepository {
     }
 }
 
-/// The reason why a copy of an object is of no use.
+/// The reason why a copy of an object is unusable.
 enum CopyError {
     TooLarge(u64),
     Io(io::Error),
@@ -234,7 +235,7 @@ impl From<io::Error> for CopyError {
 /// A copy of an object as it was read, not yet compared with its id.
 type ObjectCopy = Result<(ObjectKind, Vec<u8>), CopyError>;
 
-/// Checks that a copy of an object is what its id says.
+/// Checks that a copy of an object matches its id.
 fn check_copy(
     oid: &Oid,
     file: PathBuf,
@@ -271,7 +272,7 @@ impl ObjectDatabase {
     }
 }
 
-/// Reads an object out of a pack.
+/// Reads an object from a pack.
 fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
     // Git never stores an object of this size as a delta.
     let head = pack.file.read_head(offset)?;
@@ -281,7 +282,7 @@ fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
     Ok(pack.read_object(offset)?)
 }
 
-/// Reads an object that is a file of its own: kind, size, NUL and content in one zlib stream.
+/// Reads a loose object: kind, size, NUL and content in one zlib stream.
 fn read_loose(path: &Path) -> ObjectCopy {
     let mut stream = ZlibDecoder::new(foreign::open_regular(path)?);
     let mut head = Vec::new();
@@ -297,7 +298,7 @@ fn read_loose(path: &Path) -> ObjectCopy {
     if size > MAX_OBJECT {
         return Err(CopyError::TooLarge(size));
     }
-    // Read one byte more than the size, to notice an object that is longer.
+    // Reading one byte more than the size detects an object that is longer.
     let rest = (size + 1).saturating_sub(content.len() as u64);
     stream.take(rest).read_to_end(&mut content)?;
     if content.len() as u64 != size {
@@ -306,8 +307,8 @@ fn read_loose(path: &Path) -> ObjectCopy {
     Ok((kind, content))
 }
 
-/// Adds an object database and those that it borrows objects from. One that does not exist, or was
-/// added before, adds nothing.
+/// Adds an object database and those that it borrows objects from. Skips databases that do not
+/// exist or were already added.
 fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectDatabase>) {
     let Ok(directory) = fs::canonicalize(directory) else { return };
     if databases.iter().any(|known| known.directory == directory) {
@@ -327,13 +328,13 @@ fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectData
     }
 }
 
-/// Parses a commit of any program: signatures and other fields are skipped.
+/// Parses a commit made by any program. Skips signatures and other fields.
 fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
     let (head, message) = match content.find("\n\n") {
         Some(end) => (&content[..end], &content[end + 2..]),
         None => (content, &b""[..]),
     };
-    // A line that begins with a space continues the field before it.
+    // A line that begins with a space continues the previous field.
     let fields = || head.lines().filter_map(|line| line.split_once_str(" "));
     let id = |text: &[u8]| text.to_str().ok()?.parse::<Oid>().ok();
     let (_, tree) = fields().find(|(name, _)| *name == b"tree")?;

@@ -1,4 +1,4 @@
-//! The refs of a repository: of the store, or of another program.
+//! The refs of a repository: the store, or another program's repository.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,12 +11,12 @@ use super::MAX_LARGE_FILE;
 use crate::oid::Oid;
 use crate::store::{Store, StoreError};
 
-/// A ref: in the store, a pin or something that git put there.
+/// A ref. In the store, it is a pin or was made by git.
 #[derive(Clone, Debug)]
 pub(crate) struct Ref {
     /// The full name, beginning with `refs/`.
     pub(crate) name: String,
-    /// The object that it names, or the reason why it names none.
+    /// The id of the object that it refers to, or the reason why there is none.
     pub(crate) id: Result<Oid, String>,
 }
 
@@ -27,27 +27,27 @@ impl Ref {
         Ref { name, id }
     }
 
-    /// The name as directory, number and last part: refs of a directory are one history, in the
-    /// order of their numbers.
+    /// Returns the directory, the number and the last part of the name. The refs of a directory are
+    /// one history, in the order of their numbers.
     fn sort_key(&self) -> (&str, u64, &str) {
         let (directory, name) = self.name.rsplit_once('/').unwrap_or(("", &self.name));
         (directory, name.parse().unwrap_or(0), name)
     }
 
-    /// The directory that the ref is in. Refs of one directory are one history.
+    /// Returns the directory that the ref is in. The refs of a directory are one history.
     pub(crate) fn directory(&self) -> &str {
         self.sort_key().0
     }
 }
 
 impl Store {
-    /// Reads all refs, those of a directory together, oldest first.
+    /// Reads all refs, grouped by directory, oldest first.
     pub(crate) fn all_refs(&self) -> Result<Vec<Ref>, StoreError> {
         read_all_refs(self.directory())
     }
 }
 
-/// Reads all refs of a repository, those of a directory together, oldest first.
+/// Reads all refs of a repository, grouped by directory, oldest first.
 pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
     let mut refs = Vec::new();
     let mut directories = vec!["refs".to_owned()];
@@ -61,7 +61,7 @@ pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
             if entry.file_type().map_err(failed())?.is_dir() {
                 directories.push(name);
             } else if let Some(text) = read_if_exists(&entry.path())? {
-                // A ref to a ref keeps nothing that the other does not keep.
+                // A symbolic ref keeps nothing alive that its target does not.
                 if !text.starts_with(b"ref: ") {
                     refs.push(Ref::new(name, &text));
                 }
@@ -73,8 +73,8 @@ pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
     Ok(refs)
 }
 
-/// Adds the refs that are packed and not also files. Takeback never packs refs, but the user may
-/// run git on the store.
+/// Adds the packed refs that do not also exist as files. Takeback never packs refs, but the user
+/// may run git on the store.
 fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreError> {
     let Some(text) = read_if_exists(&repository.join("packed-refs"))? else {
         return Ok(());
@@ -93,7 +93,7 @@ fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Reads a file, or returns `None` if there is none.
+/// Reads a file. Returns `None` if it does not exist.
 pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     if_exists(foreign::read_regular(path, MAX_LARGE_FILE)).map_err(StoreError::io("read", path))
 }

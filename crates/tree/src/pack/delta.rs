@@ -1,17 +1,18 @@
-//! Deltas: an object as copies from another one, its base, and new bytes.
+//! Deltas: an object described by copies from another object, its base, and by new bytes.
 
-/// The length of the blocks that are looked up in the base.
+/// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
-/// The longest run that one copy instruction can have in every version of the format.
+/// The maximum length of a copy instruction that all versions of the format allow.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Rebuilds an object from its base. Returns `None` if the delta does not fit the base.
+/// Rebuilds an object from its base. Returns `None` if the delta does not match the base.
 pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (base_size, rest) = take_size(delta)?;
     let (size, mut rest) = take_size(rest)?;
-    // A delta copies at most 16 MB per instruction. No memory is reserved for an impossible size.
+    // An instruction copies at most 16 MB, so a larger size is impossible, and no memory is
+    // reserved for it.
     if base_size != base.len() as u64 || size > (rest.len() as u64).saturating_mul(1 << 24) {
         return None;
     }
@@ -72,7 +73,7 @@ pub(crate) fn encode_delta(base: &[u8], target: &[u8], limit: usize) -> Option<V
     push_size(&mut delta.out, base.len() as u64);
     push_size(&mut delta.out, target.len() as u64);
 
-    // Most edits leave both ends alone.
+    // Most edits leave both ends unchanged.
     let head = count_equal(base.iter(), target.iter());
     let tail = count_equal(base[head..].iter().rev(), target[head..].iter().rev());
     delta.push_copy(target, 0, head);
@@ -117,7 +118,7 @@ fn count_equal<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a 
 /// A delta under construction.
 struct DeltaWriter {
     out: Vec<u8>,
-    /// The part of the target that is new and not written yet.
+    /// The range of the target that is new and not yet written.
     pending: std::ops::Range<usize>,
 }
 
@@ -160,7 +161,7 @@ fn hash_block(block: &[u8]) -> u64 {
     block.iter().fold(0, |hash, byte| hash.wrapping_mul(FACTOR).wrapping_add(u64::from(*byte) + 1))
 }
 
-/// Computes the hash of the block that begins one byte later.
+/// Computes the hash of the block that begins one byte after the hashed one.
 fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
     const HIGHEST: u64 = {
         let (mut power, mut count) = (1u64, 1);
@@ -175,17 +176,18 @@ fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
         .wrapping_add(u64::from(entering) + 1)
 }
 
-/// A table of the blocks of a base, with eight bytes for each, because bases may be large.
+/// A table of the blocks of a base. It takes only about eight bytes per block, because bases may be
+/// large.
 struct BlockTable {
     start: usize,
-    /// The first block with these highest bits of its hash.
+    /// The number of the first block in each slot. The hash of a block determines its slot.
     first: Vec<u32>,
-    /// The next block with the same bits, by the block's number.
+    /// The number of the next block in the same slot, by block number.
     next: Vec<u32>,
 }
 
 impl BlockTable {
-    /// The number of blocks with the same bits that are tried.
+    /// The maximum number of blocks in a slot that are tried.
     const MAX_TRIES: usize = 8;
     const NONE: u32 = u32::MAX;
 
@@ -206,8 +208,8 @@ impl BlockTable {
         ((hash ^ hash >> 32).wrapping_mul(FACTOR) as u128 >> (64 - bits)) as usize
     }
 
-    /// Finds the offset in the base that shares most bytes with the start of `target`, and their
-    /// number.
+    /// Finds the block of the base from which the most bytes equal the start of `target`. Returns
+    /// its offset and the number of equal bytes.
     fn find_longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
         let some = |number: u32| (number != BlockTable::NONE).then_some(number);
         let first = some(self.first[self.slot(hash)]);

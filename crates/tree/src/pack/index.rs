@@ -14,8 +14,8 @@ const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const OIDS_AT: u64 = FANOUT_AT + 1024;
 
-/// The size up to which an index is read at once. Of a larger one, only the needed parts are read: a
-/// capture usually asks for a few objects, and touching new memory is expensive.
+/// The maximum size of an index that is read as a whole. Of a larger one, only the needed parts are
+/// read: a capture usually looks up few objects, and touching new memory is expensive.
 const MAX_READ_AT_ONCE: u64 = 64 << 10;
 
 /// An index file, in memory or read in parts.
@@ -43,7 +43,7 @@ impl IndexFile {
         }
     }
 
-    /// Reads `length` bytes at `offset`. Fails if the file ends before.
+    /// Reads `length` bytes at `offset`. Fails if the file ends before that.
     pub(crate) fn read_at(&self, offset: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
         let end = offset.checked_add(length as u64).filter(|end| *end <= self.len());
         if end.is_none() {
@@ -73,7 +73,7 @@ pub(crate) fn be32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
-/// A sorted table of object ids with its fan-out, which both kinds of index have.
+/// A sorted table of object ids with its fan-out table. Both kinds of index have one.
 pub(crate) struct OidTable {
     fanout: Vec<u32>,
     oids_at: u64,
@@ -116,7 +116,7 @@ impl OidTable {
     }
 }
 
-/// Makes the error for damaged content.
+/// Returns the error for damaged content.
 pub(crate) fn corrupt(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -180,7 +180,7 @@ impl PackIndex {
         Ok(bytes[..].try_into().expect("twenty bytes"))
     }
 
-    /// True if the index matches the checksum at its own end.
+    /// True if the index matches the checksum at its end.
     pub(crate) fn is_intact(&self) -> io::Result<bool> {
         let length = self.source.len() - 20;
         let body = self.source.read_at(0, length as usize)?;
@@ -216,7 +216,7 @@ pub(crate) fn encode_index(objects: &mut [IndexedObject], pack_checksum: &[u8; 2
     out
 }
 
-/// Encodes an offset as 31 bits, or as a position in the table of `large` ones.
+/// Encodes an offset as 31 bits, or as a position in the table of `large` offsets.
 pub(crate) fn encode_offset(offset: u64, large: &mut Vec<u8>) -> u32 {
     match u32::try_from(offset) {
         Ok(offset) if offset & 0x8000_0000 == 0 => offset,
@@ -228,7 +228,7 @@ pub(crate) fn encode_offset(offset: u64, large: &mut Vec<u8>) -> u32 {
     }
 }
 
-/// Appends, for each byte, the number of `oids` that begin with it or with a smaller one.
+/// Appends, for each byte value, the number of `oids` whose first byte is at most that value.
 pub(crate) fn push_fanout<'a>(out: &mut Vec<u8>, oids: impl Iterator<Item = &'a Oid>) {
     let mut counts = [0u32; 256];
     oids.for_each(|oid| counts[usize::from(oid.0[0])] += 1);

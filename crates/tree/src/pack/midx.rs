@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 use crate::oid::Oid;
 use crate::pack::index::{IndexFile, OidTable, be32, corrupt, encode_offset, push_fanout};
 
-/// The name of the file in the directory of packs.
+/// The name of the file in the pack directory.
 pub(crate) const NAME: &str = "multi-pack-index";
 
 /// An opened multi-pack index.
@@ -81,7 +81,7 @@ impl Midx {
     }
 }
 
-/// Encodes an index over packs, which are given by their names and objects in any order.
+/// Encodes an index over packs. Each pack is given by its name and objects, in any order.
 pub(crate) fn encode_midx(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> {
     packs.sort();
     let mut objects: Vec<(Oid, u32, u64)> = (0..)

@@ -1,9 +1,9 @@
 //! Packs: the files that hold objects. The format is git's own (pack version 2, index version 2,
 //! multi-pack index version 1), so that git can read and check everything written here.
 //!
-//! This code uses no library because a capture compresses in parallel straight into its pack,
-//! because merging must *find* deltas and not only copy them, and because a repair has to read
-//! damaged packs as far as possible.
+//! This code uses no library for packs, because a capture compresses in parallel straight into its
+//! pack, merging must *find* deltas and not only copy them, and a repair must read as much as
+//! possible of damaged packs.
 
 pub(crate) mod delta;
 pub(crate) mod index;
@@ -16,17 +16,17 @@ use std::io;
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-/// The largest size of an object. Larger files are uncovered, because objects are handled as a whole
-/// in memory.
+/// The maximum size of an object in bytes. Larger files are uncovered, because objects are handled
+/// in memory as a whole.
 pub const MAX_OBJECT: u64 = 512 << 20;
 
-/// Git's code for a delta whose base is named by its distance.
+/// Git's code for a delta that refers to its base by distance.
 pub(crate) const OFS_DELTA: u8 = 6;
-/// Git's code for a delta whose base is named by its id.
+/// Git's code for a delta that refers to its base by id.
 pub(crate) const REF_DELTA: u8 = 7;
 
 thread_local! {
-    // On source files, level 1 is as fast as zlib's fastest level and a fifth smaller.
+    // On source files, level 1 is as fast as zlib's fastest level, with output a fifth smaller.
     static COMPRESSOR: RefCell<Compressor> =
         RefCell::new(Compressor::new(CompressionLvl::new(1).expect("level 1 exists")));
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -44,13 +44,13 @@ pub(crate) fn deflate(content: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// The size from which on content is compressed only if that pays off.
+/// The minimum size of content that is stored uncompressed if compression would hardly shrink it.
 const MIN_TRIED: usize = 1 << 20;
-/// The size of a piece of large content that is compressed to try it.
+/// The size of each sample that is compressed to decide about large content.
 const TRIED_PIECE: usize = 32 << 10;
 
-/// True if large content is hardly smaller when it is compressed, as images, archives and models
-/// are. It is judged by pieces of it.
+/// True if compression would hardly shrink large content, as is the case for images, archives and
+/// models. Only samples of the content are compressed to find out.
 pub(crate) fn is_incompressible(content: &[u8]) -> bool {
     if content.len() < MIN_TRIED {
         return false;
@@ -65,7 +65,7 @@ pub(crate) fn is_incompressible(content: &[u8]) -> bool {
     compressed.len() > tried.len() / 10 * 9
 }
 
-/// Passes `content` on as a zlib stream that is not compressed, piece by piece.
+/// Writes `content` as an uncompressed zlib stream, piece by piece.
 pub(crate) fn store_uncompressed(
     content: &[u8],
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
@@ -82,8 +82,8 @@ pub(crate) fn store_uncompressed(
     write(&libdeflater::adler32(content).to_be_bytes())
 }
 
-/// Decompresses the zlib stream at the start of `compressed`. Returns `None` unless it has exactly
-/// `size` bytes.
+/// Decompresses the zlib stream at the start of `compressed`. Returns `None` unless the result has
+/// exactly `size` bytes.
 pub(crate) fn inflate(compressed: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut content = vec![0; size];
     let read = DECOMPRESSOR
@@ -104,8 +104,8 @@ pub(crate) fn push_entry_head(out: &mut Vec<u8>, code: u8, size: u64) {
     out.push(byte);
 }
 
-/// Parses the code and the size at the start of a pack entry. Returns them with the length of that
-/// head.
+/// Parses the head of a pack entry. Returns its code, the size of its content, and the length of
+/// the head.
 pub(crate) fn parse_entry_head(bytes: &[u8]) -> Option<(u8, u64, usize)> {
     let first = *bytes.first()?;
     let (mut size, mut shift, mut length) = (u64::from(first & 15), 4, 1);
@@ -129,7 +129,7 @@ pub(crate) fn push_distance(out: &mut Vec<u8>, mut distance: u64) {
     out.extend(bytes.iter().rev());
 }
 
-/// Parses a distance. Returns it with the length of its encoding.
+/// Parses a distance. Returns it and the length of its encoding.
 pub(crate) fn parse_distance(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut byte = *bytes.first()?;
     let (mut distance, mut length) = (u64::from(byte & 0x7f), 1);

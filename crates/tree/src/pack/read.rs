@@ -1,4 +1,4 @@
-//! Reading objects from packs, whole ones and deltas.
+//! Reading objects from packs, stored whole or as deltas.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -23,7 +23,8 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    /// Opens a pack by the path of its index, with the checks that do not need all of its content.
+    /// Opens a pack by the path of its index. Makes only the checks that do not require reading all
+    /// of it.
     pub(crate) fn open(index_path: &Path) -> io::Result<Pack> {
         let index = PackIndex::open(index_path)?;
         let mut file = PackFile::open(&index_path.with_extension("pack"))?;
@@ -36,13 +37,13 @@ impl Pack {
             return Err(corrupt("not a pack of version 2"));
         }
         if be32(&head[8..]) != index.count() || checksum != index.pack_checksum()? {
-            return Err(corrupt("pack and index do not belong together"));
+            return Err(corrupt("the pack does not match its index"));
         }
         let name = index_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Pack { name, index, file })
     }
 
-    /// Reads the object at `offset`. The caller checks its id where that matters.
+    /// Reads the object at `offset`. The caller must check its id where that matters.
     pub(crate) fn read_object(&self, offset: u64) -> io::Result<(ObjectKind, Vec<u8>)> {
         let (kind, content) = self.file.read_object(offset, &self.index)?;
         Ok((kind, Arc::unwrap_or_clone(content)))
@@ -52,7 +53,7 @@ impl Pack {
 /// The kind and the content of an object.
 pub(crate) type ObjectContent = (ObjectKind, Arc<Vec<u8>>);
 
-/// Finds the bases of deltas for a reader of a pack.
+/// Finds the bases of deltas when a pack is read.
 pub(crate) trait DeltaBases {
     /// Finds the offset of an object in the same pack.
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>>;
@@ -74,7 +75,7 @@ impl DeltaBases for PackIndex {
     }
 }
 
-/// An entry as it is stored.
+/// An entry of a pack.
 pub(crate) struct PackEntry {
     pub(crate) stored: Stored,
     /// The entry's content: the object itself, or the delta.
@@ -101,7 +102,7 @@ pub(crate) struct EntryHead {
     pub(crate) length: usize,
 }
 
-/// The length of the longest head.
+/// The maximum length of a head.
 pub(crate) const MAX_HEAD: usize = 40;
 
 /// Parses the head of the entry at `offset`.
@@ -131,24 +132,25 @@ pub(crate) fn parse_head(bytes: &[u8], offset: u64) -> io::Result<EntryHead> {
 /// The file of a pack.
 pub(crate) struct PackFile {
     path: PathBuf,
-    /// The open file; `None` if it is opened for each read.
+    /// The open file; `None` if the file is opened for each read.
     kept: Option<OpenFile>,
     /// The offset at which the entries end.
     end: u64,
 }
 
-/// The length above which a chain of deltas is damage. Takeback writes no such chains.
+/// The maximum length of a chain of deltas. Takeback writes no longer chains, so a longer one is
+/// damage.
 const MAX_CHAIN: usize = 4096;
 
 impl PackFile {
-    /// Opens the file without any check: every byte of it may belong to an entry.
+    /// Opens the file without any checks: every byte of it may belong to an entry.
     pub(crate) fn open(path: &Path) -> io::Result<PackFile> {
         let file = File::open(path)?;
         let end = file.metadata()?.len();
         Ok(PackFile { path: path.to_owned(), kept: OpenFile::new(file), end })
     }
 
-    /// The offset at which the entries end.
+    /// Returns the offset at which the entries end.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -188,13 +190,13 @@ impl PackFile {
             };
             deltas.push(entry.content);
             if deltas.len() > MAX_CHAIN {
-                return Err(corrupt("an endless chain of deltas"));
+                return Err(corrupt("a chain of deltas that is too long"));
             }
         };
         let content = deltas.iter().rev().try_fold(base, |base, delta| {
             delta::apply_delta(&base, delta)
                 .map(Arc::new)
-                .ok_or_else(|| corrupt("a delta that does not fit its base"))
+                .ok_or_else(|| corrupt("a delta that does not match its base"))
         })?;
         Ok((kind, content))
     }
@@ -204,7 +206,7 @@ impl PackFile {
         parse_head(&self.read_start(offset, MAX_HEAD)?, offset)
     }
 
-    /// Reads the first bytes of the entry at `offset`, fewer than asked for at the end of the pack.
+    /// Reads the first `most` bytes of the entry at `offset`, or fewer at the end of the pack.
     fn read_start(&self, offset: u64, most: usize) -> io::Result<Vec<u8>> {
         let room = self.end.checked_sub(offset);
         let room = room.ok_or_else(|| corrupt("an offset outside of the pack"))?;
@@ -236,8 +238,8 @@ impl PackFile {
     }
 }
 
-/// An open file. Only some packs keep theirs open, because there may be more packs than a process
-/// may have open files.
+/// An open file. Only some packs keep their files open, because there may be more packs than a
+/// process may have open files.
 struct OpenFile(File);
 
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
@@ -256,8 +258,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// Objects that were read recently, by the number of their pack and their offset. With them, a chain
-/// of deltas need not be resolved from its start each time.
+/// Objects that were read recently, by the number of their pack and their offset. They avoid
+/// resolving a chain of deltas from its start each time.
 pub(crate) struct RecentObjects {
     objects: HashMap<(u32, u64), ObjectContent>,
     order: VecDeque<(u32, u64)>,
@@ -279,7 +281,7 @@ impl RecentObjects {
         if content.1.len() > self.max_bytes / 4 || self.objects.contains_key(&place) {
             return;
         }
-        // An entry of the table costs about 128 bytes besides its content.
+        // An entry of the table takes about 128 bytes in addition to its content.
         let cost = |content: &ObjectContent| content.1.len() + 128;
         self.bytes += cost(content);
         self.objects.insert(place, content.clone());

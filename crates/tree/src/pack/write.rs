@@ -20,10 +20,10 @@ use crate::pack::{
     OFS_DELTA, deflate, is_incompressible, push_distance, push_entry_head, store_uncompressed,
 };
 
-/// The size up to which a pack stays in memory until it is complete.
+/// The maximum number of bytes of an unsealed pack that are held in memory.
 const MAX_IN_MEMORY: usize = 4 << 20;
 
-/// A pack under construction. Nothing of it is visible before [`PackWriter::seal`].
+/// A pack under construction. It is invisible until [`PackWriter::seal`].
 pub(crate) struct PackWriter {
     /// The directory for temporary files.
     temporary: PathBuf,
@@ -31,12 +31,13 @@ pub(crate) struct PackWriter {
 }
 
 struct UnsealedPack {
-    /// The end of the pack, which is not in the file yet.
+    /// The end of the pack that is not in the file yet.
     tail: Vec<u8>,
     /// The number of bytes that are in the file.
     spilled: u64,
     file: Option<Temporary>,
-    /// A thread that syncs the file meanwhile, so that less is left to do in the end.
+    /// A thread that syncs the file while objects are added, so that less remains to be done at the
+    /// end.
     early_sync: Option<JoinHandle<io::Result<()>>>,
     objects: Vec<IndexedObject>,
     known: HashSet<Oid>,
@@ -57,7 +58,7 @@ impl PackWriter {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, UnsealedPack> {
-        // A thread that panicked while appending leaves at worst bytes that the index does not name.
+        // At worst, a thread that panicked while appending leaves bytes that are not in the index.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -66,12 +67,12 @@ impl PackWriter {
         self.lock().known.contains(oid)
     }
 
-    /// The number of objects in this pack.
+    /// Returns the number of objects in this pack.
     pub(crate) fn count(&self) -> usize {
         self.lock().objects.len()
     }
 
-    /// Adds an object, unless this pack has it. Compresses it outside of the lock.
+    /// Adds an object, unless this pack has it. Compresses it without holding the lock.
     pub(crate) fn add(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<()> {
         if self.contains(&oid) {
             return Ok(());
@@ -90,7 +91,7 @@ impl PackWriter {
         self.append_entry(oid, &entry)
     }
 
-    /// Adds an object without compressing it, piece by piece, and returns its offset.
+    /// Adds an object without compression, piece by piece, and returns its offset.
     fn add_uncompressed(&self, kind: ObjectKind, oid: Oid, content: &[u8]) -> io::Result<u64> {
         let mut head = Vec::new();
         push_entry_head(&mut head, kind as u8, content.len() as u64);
@@ -112,7 +113,7 @@ impl PackWriter {
         Ok(offset)
     }
 
-    /// Adds an object as a delta from the one at the offset `base` in this pack.
+    /// Adds an object as a delta from the object at the offset `base` in this pack.
     pub(crate) fn add_delta(&self, oid: Oid, base: u64, delta: &[u8]) -> io::Result<u64> {
         let mut compressed = Vec::with_capacity(delta.len() + 64);
         deflate(delta, &mut compressed);
@@ -169,14 +170,14 @@ impl PackWriter {
         self.lock().append_entry(&self.temporary, oid, entry)
     }
 
-    /// Completes the pack and moves it into `directory`, durably. Returns its name, or `None` if it
-    /// has no objects.
+    /// Completes the pack and moves it into `directory`, durably. Returns the name of the pack, or
+    /// `None` if it has no objects.
     pub(crate) fn seal(self, directory: &Path) -> io::Result<Option<String>> {
         self.seal_with(directory, &[])
     }
 
-    /// Completes the pack and moves it into `directory`, durably, together with the content of other
-    /// files. Returns its name, or `None` if it has no objects.
+    /// Completes the pack and moves it into `directory`, durably. Also syncs `others`. Returns the
+    /// name of the pack, or `None` if it has no objects.
     pub(crate) fn seal_with(
         self,
         directory: &Path,
@@ -211,7 +212,7 @@ impl UnsealedPack {
         if self.tail.len() > MAX_IN_MEMORY { self.spill(temporary) } else { Ok(()) }
     }
 
-    /// Moves the tail into the file.
+    /// Writes the tail to the file.
     fn spill(&mut self, temporary: &Path) -> io::Result<()> {
         fault::point("pack spill")?;
         let file = match &mut self.file {
@@ -255,7 +256,8 @@ impl UnsealedPack {
             [&*pack, &*index].into_iter().chain(others.iter().copied()).collect();
         durable::sync_files(&files)?;
 
-        // The index goes last: a pack without one is invisible, but an index without a pack is not.
+        // The index comes last: a pack without an index is invisible, but an index without a pack
+        // is not.
         let name = format!("pack-{}", Oid(checksum));
         fault::point("pack rename")?;
         pack.persist_with_mode(&directory.join(format!("{name}.pack")), 0o444)?;
@@ -266,7 +268,7 @@ impl UnsealedPack {
     }
 }
 
-/// Waits for a sync. Its result must not be lost, because the kernel reports an error only once.
+/// Waits for a sync. Its result must be checked, because the kernel reports an error only once.
 fn join_sync(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     sync.map_or(Ok(()), |sync| sync.join().expect("fdatasync does not panic"))
 }

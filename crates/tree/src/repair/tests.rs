@@ -23,11 +23,12 @@ fn a_whole_store_needs_no_repair() {
     let listing = bench.listing();
     let report = bench.store.repair(&ignore_progress).unwrap();
     assert_eq!((report.salvaged, report.set_aside.len()), (0, 0));
-    bench.assert_told(&report.now, &pins);
+    bench.assert_reported(&report.now, &pins);
     assert_eq!(bench.listing(), listing);
 }
 
-/// Makes a store whose first half of history is one pack with deltas, and the other half many packs.
+/// Makes a store in which the first half of the history is one pack with deltas, and the second
+/// half is many packs.
 fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
@@ -84,7 +85,7 @@ fn a_pack_that_a_capture_set_aside_comes_back() {
     assert!(report.now.is_whole(), "{:?}", report.now);
     bench.assert_whole(&pins);
     bench.fsck();
-    // The pack that was set aside stays there, and its objects are not salvaged twice.
+    // The pack that was set aside stays in quarantine, and its objects are not salvaged twice.
     let listing = bench.listing();
     assert_eq!(listing.keys().filter(|name| name.starts_with("quarantine/")).count(), 10);
     assert_eq!(bench.store.repair(&ignore_progress).unwrap().salvaged, 0);
@@ -211,7 +212,7 @@ fn any_harm() -> impl Strategy<Value = Harm> {
 }
 
 impl Harm {
-    /// Damages the file. Returns the range of bytes that are gone.
+    /// Damages the file. Returns the range of bytes that are lost.
     fn apply(&self, path: &Path) -> std::ops::Range<u64> {
         let mut gone = 0..0;
         match self {
@@ -240,7 +241,7 @@ impl Harm {
     }
 }
 
-/// Finds the objects that can be lost at most: those whose entries were hit, and their deltas.
+/// Finds the only objects that may be lost: those whose entries were hit, and their deltas.
 fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();
@@ -281,11 +282,11 @@ proptest! {
         }
         bench.reopen();
         let before = bench.store.verify(&ignore_progress).unwrap();
-        bench.assert_told(&before, &pins);
+        bench.assert_reported(&before, &pins);
 
         let report = bench.store.repair(&ignore_progress).unwrap();
         bench.reopen();
-        bench.assert_told(&report.now, &pins);
+        bench.assert_reported(&report.now, &pins);
         prop_assert!(report.now.packs.is_empty(), "{:?}", report.now.packs);
         let lost = bench.store.examine(&ignore_progress).unwrap().lost;
         prop_assert!(lost.is_subset(&hits), "{lost:?} {hits:?}");
@@ -308,8 +309,8 @@ proptest! {
     }
 }
 
-/// Makes a store with two damaged packs, whose objects are in the quarantine and in a pack without
-/// index.
+/// Makes a store with two damaged packs, whose objects are also in quarantine and in a pack without
+/// an index.
 fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
     let (mut bench, pins) = half_packed_store();
     let packs = list_pack_names(&bench.packs());
@@ -388,7 +389,7 @@ fn captures_during_repair_lose_nothing() {
         });
         while !captures.is_finished() {
             bench.store.repair(&ignore_progress).unwrap();
-            // There is something new to repair.
+            // This gives the repair something new to do.
             if let Some(pack) = list_pack_names(&bench.packs()).first() {
                 let _lock = bench.store.lock_shared().unwrap();
                 let _ = fs::remove_file(bench.packs().join(format!("{pack}.idx")));

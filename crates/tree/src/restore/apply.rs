@@ -31,11 +31,11 @@ use crate::path::{RelPath, split};
 use crate::pins::Pin;
 use crate::store::{Store, StoreError};
 
-/// The number of staged files or directories that are open at a time.
+/// The maximum number of staged files or directories that are open at once.
 const BATCH: usize = 128;
 
-/// Applies a plan that is not blocked and whose present state is captured and pinned.
-/// If it succeeds, the journal is left for the caller to end.
+/// Applies a plan that is not blocked and whose starting state is captured and pinned. After a
+/// success, the caller must end the journal.
 pub(super) fn apply_plan(
     lock: &mut Lock<'_>,
     plan: &Plan,
@@ -45,7 +45,7 @@ pub(super) fn apply_plan(
     if plan.steps.is_empty() && record.is_none() {
         return Ok(RestoreOutcome::default());
     }
-    // With its commit in the store, the pin can be changed on a full disk.
+    // Once its new commit is in the store, the pin can be changed even on a full disk.
     if let Some(record) = record {
         lock.prepare_message(safety, &record.done)?;
     }
@@ -71,7 +71,7 @@ pub(super) fn apply_plan(
         Err(failure) => failure,
     };
     let reverted = (|| {
-        // A process that finds the journal from now on reverts, too.
+        // From now on, a process that finds the journal also reverts.
         Journal::start_reverting(&directory).map_err(failed())?;
         let left = restore.settle(Direction::Back)?;
         if let Some(record) = record {
@@ -88,12 +88,13 @@ pub(super) fn apply_plan(
     })
 }
 
-/// A restore under way.
+/// A restore in progress.
 pub(super) struct Restore<'a> {
     pub(super) root: &'a Root,
     pub(super) store: &'a Store,
     pub(super) journal: Journal,
-    /// The file that each step expects to find; empty in a recovery, which compares content.
+    /// The stat of the file that each step expects to find. Empty in a recovery, which compares
+    /// content.
     pub(super) seen: Vec<Option<Stat>>,
 }
 
@@ -124,19 +125,20 @@ impl Step {
         }
     }
 
-    /// The final mode of the directory that this step makes or changes.
+    /// Returns the final mode of the directory that this step makes or changes.
     fn final_mode(&self) -> Option<Mode> {
         self.to.map(|to| to.mode).filter(|mode| mode.is_directory())
     }
 
-    /// Returns the step that takes this one back.
+    /// Returns the step that reverts this one.
     pub(super) fn reversed(&self) -> Step {
         Step { from: self.to, to: self.from, ..self.clone() }
     }
 }
 
-/// Orders steps by their numbers: files in the way of a swap go first, directories are made from the
-/// top down and removed from the bottom up, and deletes come last.
+/// Returns the numbers of the steps in the order in which they are performed: files in the way of a
+/// swap are moved first, directories are made from the top down and removed from the bottom up, and
+/// deletes come last.
 pub(super) fn order_steps(steps: &[Step]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     let phase = |step: &Step| match (step.action(), step.swap) {
@@ -166,7 +168,7 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
 impl Restore<'_> {
     /// Writes all new files durably under temporary names. Nothing else is touched.
     fn stage_files(&self) -> Result<(), RestoreError> {
-        // A step that really needs it fails with its own path.
+        // A step that needs a directory that is still not writable fails with its own path.
         let _ = self.loosen_directories(&self.journal.steps);
         let mut failures = Vec::new();
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
@@ -180,7 +182,8 @@ impl Restore<'_> {
             for result in results {
                 match result {
                     Ok(file) => staged.extend(file),
-                    // All others are tried, so that every path that fails is named at once.
+                    // The other files are still tried, so that all paths that fail are reported at
+                    // once.
                     Err(failure) => failures.push(failure),
                 }
             }
@@ -232,7 +235,7 @@ impl Restore<'_> {
                 .and_then(|()| heir.map_or(Ok(()), |heir| owners::give(stage.as_fd(), &name, heir)))
                 .and_then(|()| set_mode(&file, to.mode));
             if written.is_err() {
-                // Half a file must not take up space that others need.
+                // An incomplete file must not take up space that others need.
                 let _ = rustix::fs::unlinkat(&stage, paths::from_bytes(&name), AtFlags::empty());
             }
             written.map(|()| Some(file))
@@ -240,7 +243,7 @@ impl Restore<'_> {
         write().map_err(failed_at(&step.path))
     }
 
-    /// Moves all files into place and verifies them. The old ones stay under temporary names.
+    /// Moves all files into place and verifies them. The old files stay under temporary names.
     fn move_files(&self) -> Result<RestoreOutcome, RestoreError> {
         let steps = &self.journal.steps;
         let mut outcome = RestoreOutcome::default();
@@ -292,8 +295,8 @@ impl Restore<'_> {
         Ok(outcome)
     }
 
-    /// Performs one step. `seen` is the file that is expected at its path. Returns false for a
-    /// directory that is not empty any more and therefore stays.
+    /// Performs one step. `seen` is the stat of the file that is expected at its path. Returns
+    /// false for a directory that stays because it is no longer empty.
     pub(super) fn perform_step(
         &self,
         number: usize,
@@ -351,8 +354,8 @@ impl Restore<'_> {
         }
     }
 
-    /// Saves an old file under a visible name if another process, which had it open, wrote to it
-    /// after it was moved aside: no checkpoint holds that content.
+    /// Saves an old file under a visible name if a process that had it open wrote to it after it
+    /// was moved aside: no checkpoint holds that content.
     fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
         if !matches!(step.action(), Action::Replace | Action::Delete) {
             return Ok(None);
@@ -367,7 +370,7 @@ impl Restore<'_> {
         }
     }
 
-    /// Gives a temporary file a name that people can see. Returns its new path.
+    /// Renames a temporary file to a visible name. Returns its new path.
     pub(super) fn save_under_other_name(
         &self,
         from: &RelPath,
@@ -382,8 +385,8 @@ impl Restore<'_> {
         Ok(stage.join(&name))
     }
 
-    /// Opens the directory of a path. Returns it with the name in it, or `None` if it does not
-    /// exist.
+    /// Opens the directory of a path. Returns it and the name in it, or `None` if the directory
+    /// does not exist.
     pub(super) fn open_parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let (parent, name) = split(path.as_bytes());
         match self.root.open_directory(parent) {
@@ -405,7 +408,7 @@ impl Restore<'_> {
         let Some(stat) = stat_beneath(self.root, path)? else { return Ok(None) };
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(None) };
         let Some(mode) = stat.entry_mode() else {
-            // A socket or a device: a tree cannot have it, but it is not nothing either.
+            // A socket or a device cannot be in a tree, but the path does exist.
             return Ok(Some((Node { mode: Mode(stat.mode), oid: Oid::ZERO }, stat)));
         };
         let oid = if mode.is_directory() {
@@ -418,19 +421,19 @@ impl Restore<'_> {
         Ok(Some((Node { mode, oid }, stat)))
     }
 
-    /// Checks that a path is as its step should have left it.
+    /// Checks that a path has the state that its step leads to.
     fn verify_step(&self, step: &Step) -> Result<(), RestoreError> {
         let node = self.read_node(&step.path).map_err(failed_at(&step.path))?.map(|(node, _)| node);
         let as_planned = match (step.to, node) {
             (Some(to), node) if to.mode.is_directory() => is_directory(node),
             (Some(to), node) => node == Some(to),
-            // In a swap another step writes the path; a directory may have been kept.
+            // In a swap, another step writes the path. A directory may have been kept.
             (None, node) => node.is_none() || step.swap || is_directory(node),
         };
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
     }
 
-    /// Makes directories writable in which names change, from the top down.
+    /// Makes the directories in which names change writable, from the top down.
     pub(super) fn loosen_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let listed = self.journal.loosened.iter().map(|(path, _)| path);
         let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);
@@ -447,8 +450,9 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Sets the final modes of directories, from the bottom up. With `extra` bits, which keep them
-    /// writable for now, sets only those that are made or changed: the others are writable already.
+    /// Sets the final modes of directories, from the bottom up. If there are `extra` bits, which
+    /// keep directories writable for now, sets only those that are made or changed, because the
+    /// others are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
         let mut modes: std::collections::BTreeMap<&RelPath, Mode> =
@@ -483,7 +487,7 @@ impl Restore<'_> {
             steps.iter().map(|step| step.stage.clone()).chain(parents).collect();
         let paths: Vec<RelPath> = paths.into_iter().collect();
         for batch in paths.chunks(BATCH) {
-            // A directory that is gone cannot be synced and need not be.
+            // A directory that no longer exists need not be synced.
             let open =
                 |path: &RelPath| self.root.open_directory(path.as_bytes()).ok().map(File::from);
             let directories: Vec<File> = batch.iter().filter_map(open).collect();
@@ -513,7 +517,8 @@ impl Restore<'_> {
 
     pub(super) fn unlink_if_exists(&self, path: &RelPath) -> io::Result<()> {
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(()) };
-        // Look first: in a directory that is not writable there may be nothing to remove.
+        // Removing may fail in a directory that is not writable, even if there is nothing to
+        // remove.
         if matches!(beneath::stat_at(&directory, &name), Err(error) if error.kind() == io::ErrorKind::NotFound)
         {
             return Ok(());

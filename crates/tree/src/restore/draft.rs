@@ -1,4 +1,5 @@
-//! A plan under construction: the decision about each path at which present and target differ.
+//! A plan under construction: decides about each path at which the current state and the target
+//! differ.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -21,7 +22,7 @@ pub(super) struct Draft<'p, 'a, 'w> {
     present_guard: Guard<'p>,
     /// The topmost paths that the target does not cover.
     not_covered: HashSet<&'p RelPath>,
-    /// The paths at which a directory and something else change places.
+    /// The paths at which a directory replaces a non-directory, or the reverse.
     swaps: HashSet<RelPath>,
     steps: Vec<Step>,
     guarded: Vec<RelPath>,
@@ -30,7 +31,7 @@ pub(super) struct Draft<'p, 'a, 'w> {
     privileged: Vec<RelPath>,
     unprivileged: Vec<RelPath>,
     disowned: Vec<RelPath>,
-    /// Directories that the target does not have, from the top down.
+    /// Directories that the target does not have, each after its parent.
     emptied: Vec<(RelPath, Node)>,
 }
 
@@ -76,7 +77,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// True if a directory on the way to a path that was asked for is something else now.
+    /// True if a directory on the way to a requested path is no longer a directory.
     fn is_parent_replaced(&self, path: &RelPath, from: Option<Node>) -> bool {
         if self.planner.is_asked_for(path) {
             return false;
@@ -85,7 +86,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         from.is_some() || present().is_some_and(|stat| !stat.is_directory())
     }
 
-    /// True if the path is part of a swap of a directory and something else.
+    /// True if the path, or a directory above it, is one of the swaps.
     fn is_swapped(&self, path: &RelPath) -> bool {
         !self.swaps.is_empty() && ancestors(path).any(|above| self.swaps.contains(&above))
     }
@@ -95,7 +96,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         self.steps.push(Step { path, from, to, stage: RelPath::root(), swap });
     }
 
-    /// Decides who will own the files that are written, and which of them may be setuid or setgid.
+    /// Determines who will own the written files, and which of them may be setuid or setgid.
     fn settle_owners(&mut self) {
         let root = self.planner.root();
         for step in &mut self.steps {
@@ -116,11 +117,11 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
                 self.disowned.push(path.clone());
             }
         }
-        // Without its setuid or setgid, a file may be as it is already.
+        // Without its setuid or setgid, a file may equal the current one.
         self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 
-    /// Decides about a directory that only the present has.
+    /// Decides about a directory that only the current state has.
     fn add_extra_directory(&mut self, path: RelPath, from: Node) -> Result<(), PlanError> {
         let is_empty_and_unnamed = self.planner.target.silent && from.oid == Oid::EMPTY_TREE;
         if self.is_swapped(&path) {
@@ -131,7 +132,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a file that only the present has.
+    /// Decides about a file that only the current state has.
     fn add_extra_file(&mut self, path: RelPath, from: Node) -> Result<(), PlanError> {
         let planner = self.planner;
         if self.is_swapped(&path) || planner.is_as_restored(&path, Some(from)) {
@@ -164,7 +165,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         };
         match stat {
             None => self.push_step(path, None, Some(to)),
-            // The directory exists and is not captured: it keeps its content.
+            // The directory exists but is not captured, so it keeps its content.
             Some(stat) if stat.is_directory() && to.mode.is_directory() => {
                 let from = Node { mode: Mode::directory(stat.mode), oid: Oid::EMPTY_TREE };
                 if from.mode != to.mode {
@@ -183,7 +184,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a file, symlink or directory that both have.
+    /// Decides about a file, symlink or directory that both states have.
     fn add_changed(&mut self, path: RelPath, from: Node, to: Node) -> Result<(), PlanError> {
         let is_free = to.mode.is_directory()
             || self.planner.is_asked_by_name(&path)
@@ -196,7 +197,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a path at which a directory and something else change places.
+    /// Decides about a path at which a directory replaces a non-directory, or the reverse.
     fn add_swap(&mut self, path: RelPath, from: Node, to: Node) -> Result<(), PlanError> {
         if from.mode.is_directory()
             && let Some(uncaptured) = self.planner.find_uncaptured_in(&path)?
@@ -208,14 +209,14 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Adds steps for those directories, which the target does not have, that will be empty.
+    /// Adds steps that remove directories which the target does not have and which will be empty.
     pub(super) fn remove_emptied_directories(&mut self) {
         let removed = self.steps.iter().filter(|step| step.to.is_none());
         let mut removed: HashSet<RelPath> = removed.map(|step| step.path.clone()).collect();
         for (path, node) in std::mem::take(&mut self.emptied).into_iter().rev() {
             let directory = self.planner.root().open_directory(path.as_bytes());
             let names = directory.and_then(beneath::list_names);
-            // A directory that cannot be listed may have content that stays.
+            // A directory that cannot be listed may contain paths that stay.
             let is_emptied = names
                 .is_ok_and(|names| names.iter().all(|name| removed.contains(&path.join(name))));
             if is_emptied {
@@ -227,7 +228,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Names the paths that came since and are not captured: they stay.
+    /// Keeps the paths that appeared since and are not captured.
     pub(super) fn keep_unsaved_paths(&mut self) -> Result<(), PlanError> {
         let planner = self.planner;
         let written: HashSet<&RelPath> = self.steps.iter().map(|step| &step.path).collect();
@@ -253,7 +254,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         deletes.retain(|path| writes.binary_search(path).is_err());
         let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
-            // The stat of the capture, not of this moment: later changes are in no checkpoint.
+            // The stat from the capture, not the current one: no checkpoint holds later changes.
             let is_file = step.from.is_some_and(|node| !node.mode.is_directory());
             let seen = if is_file { planner.lock.captured_stat(&step.path) } else { None };
             PlannedStep { step, seen }
@@ -276,8 +277,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Gives each step the directory in which it stages its file. Returns all directories in which
-    /// the restore will change names.
+    /// Assigns each step the directory in which it stages its file. Returns all directories in
+    /// which the restore will change names.
     fn assign_stages(&mut self) -> BTreeSet<RelPath> {
         let removes_directory = |step: &&Step| {
             step.from.is_some_and(|node| node.mode.is_directory()) && step.to.is_none()
@@ -294,7 +295,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         touched
     }
 
-    /// Finds the directories that have to be made writable for a while, with their modes.
+    /// Finds the directories that must be made writable temporarily, with their modes.
     fn find_unwritable(&self, directories: BTreeSet<RelPath>) -> Vec<(RelPath, u32)> {
         let mut unwritable = Vec::new();
         for path in directories {
@@ -313,7 +314,7 @@ pub(super) fn is_directory(node: Option<Node>) -> bool {
     node.is_some_and(|node| node.mode.is_directory())
 }
 
-/// Finds the paths at which a directory and something else change places.
+/// Finds the paths at which a directory replaces a non-directory, or the reverse.
 pub(super) fn find_swaps(differences: &[Difference]) -> HashSet<RelPath> {
     let is_swap = |difference: &&Difference| match (difference.from, difference.to) {
         (Some(from), Some(to)) => from.mode.is_directory() != to.mode.is_directory(),
@@ -322,7 +323,7 @@ pub(super) fn find_swaps(differences: &[Difference]) -> HashSet<RelPath> {
     differences.iter().filter(is_swap).map(|difference| difference.path.clone()).collect()
 }
 
-/// Lists a path and the directories above it, without the root.
+/// Lists a path and the directories above it, except the root.
 pub(super) fn ancestors(path: &RelPath) -> impl Iterator<Item = RelPath> {
     std::iter::successors(Some(path.clone()), RelPath::parent).take_while(|path| !path.is_root())
 }
@@ -332,7 +333,7 @@ fn covers(topmost: &HashSet<&RelPath>, path: &RelPath) -> bool {
     !topmost.is_empty() && ancestors(path).any(|above| topmost.contains(&above))
 }
 
-/// Lists the paths of some steps, sorted and each once.
+/// Lists the paths of some steps, sorted and without duplicates.
 fn paths_of(steps: &[Step], which: impl Fn(&Step) -> bool) -> Vec<RelPath> {
     let set: BTreeSet<&RelPath> =
         steps.iter().filter(|step| which(step)).map(|step| &step.path).collect();

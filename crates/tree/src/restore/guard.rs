@@ -1,5 +1,6 @@
-//! The guarded files of a tree: decided by the filter it was captured with and by its own
-//! `.gitignore` files, never by those in the workspace, which may be part of what is taken back.
+//! The guarded files of a tree. They follow from the filter that the tree was captured with and
+//! from its own `.gitignore` files, never from those in the workspace: an agent may have changed
+//! these.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::path::{RelPath, split};
 use crate::rules::{Filter, Matcher, Scope, Verdict};
 use crate::store::{ObjectError, Store};
 
-/// Decides which files of one tree are guarded.
+/// Determines which files of one tree are guarded.
 pub(crate) struct Guard<'a> {
     store: &'a Store,
     tree: Oid,
@@ -20,7 +21,7 @@ pub(crate) struct Guard<'a> {
     matcher: Matcher,
     /// The patterns in force in each directory; `None` if the directory is excluded.
     scopes: HashMap<Vec<u8>, Option<Arc<Scope>>>,
-    /// The trees of the directories that are entered, so that none is looked up from the root.
+    /// The trees of the directories that were entered, so that none is looked up from the root.
     trees: HashMap<Vec<u8>, Oid>,
 }
 
@@ -31,10 +32,10 @@ impl<'a> Guard<'a> {
         Guard { store, tree, filter, matcher, scopes: HashMap::new(), trees }
     }
 
-    /// True if a file is a single ignored one beside captured ones.
+    /// True if a file is guarded: a single ignored file beside captured ones.
     pub(crate) fn is_guarded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
-        // The files beside a database are treated like the database: a log that returns beside
-        // another state of its database would destroy it.
+        // The files beside a database are treated like the database: restoring a log beside another
+        // state of its database would destroy the database.
         if let Some(database) = database_of(path.as_bytes())
             && let Ok(database) = RelPath::new(database.to_vec())
             && find_node(self.store, self.tree, &database)?.is_some_and(|node| node.mode.is_file())
@@ -88,7 +89,7 @@ impl<'a> Guard<'a> {
         directory.is_empty() || self.matcher.judge(above, directory, true) == Verdict::Capture
     }
 
-    /// Reads the `.gitignore` of a directory. The one above it was entered before.
+    /// Reads the `.gitignore` of a directory. The directory above it must have been entered before.
     fn read_gitignore(&mut self, directory: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
         if !directory.is_empty() {
             let (above, name) = split(directory);

@@ -1,4 +1,4 @@
-//! The journal of a restore: its steps, on disk before the first of them is performed.
+//! The journal of a restore: its steps, written to disk before the first of them is performed.
 
 use std::fs;
 use std::io;
@@ -15,17 +15,17 @@ use crate::path::RelPath;
 
 const VERSION: u32 = 1;
 
-/// Everything that finishing or reverting a restore needs.
+/// Everything needed to finish or revert a restore.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The device and inode of the workspace's root. Later, the path may lead to another directory.
+    /// The device and inode of the workspace's root. The path may later lead to another directory.
     root: (u64, u64),
     /// An id that is part of the names of the temporary files.
     pub(super) id: String,
     pub(super) steps: Vec<Step>,
     pub(super) loosened: Vec<(RelPath, u32)>,
-    /// The pin whose message says whether the restore happened.
+    /// The pin whose message tells if the restore happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) safety: Option<JournalPin>,
 }
@@ -38,7 +38,7 @@ pub(super) struct JournalPin {
     pub(super) done: String,
 }
 
-/// The field that every version of a journal has.
+/// The one field that every version of a journal has.
 #[derive(Deserialize)]
 struct JournalVersion {
     version: u32,
@@ -47,12 +47,12 @@ struct JournalVersion {
 /// The phase that a restore is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Temporary files are being written and nothing else was touched, or everything is being
+    /// Temporary files are being written and nothing else was touched, or the restore is being
     /// reverted. A restore that is cut off in this phase is reverted.
     Staging,
     /// Files are being moved. A restore that is cut off in this phase is finished.
     Moving,
-    /// All files are restored. What else belongs to the restore is still to be done.
+    /// All files are restored. Other work that belongs to the restore remains to be done.
     Restored,
 }
 
@@ -112,14 +112,14 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which the files are not touched again. This needs no space on the disk.
+    /// Enters the phase in which the files are not touched again. This needs no disk space.
     pub(super) fn keep_open(directory: &Path) -> io::Result<()> {
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Restored.path(directory));
         durable::ignore_missing(renamed)?;
         durable::sync_directory(directory)
     }
 
-    /// Removes the journal: the restore was finished or reverted.
+    /// Removes the journal of a restore that was finished or reverted.
     pub(super) fn end(directory: &Path) -> io::Result<()> {
         fault::point("journal ends")?;
         for phase in Phase::ALL {
@@ -155,9 +155,9 @@ impl Journal {
         Ok(None)
     }
 
-    /// True if there is the journal of a restore that was cut off.
+    /// True if a journal of a restore that was cut off exists.
     pub(super) fn exists(directory: &Path) -> bool {
-        // If that cannot be found out, there might be one.
+        // If the check fails, a journal might exist.
         let exists = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);
         Phase::ALL.into_iter().any(exists)
     }

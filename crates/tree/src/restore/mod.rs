@@ -1,6 +1,6 @@
 //! Restore: tree → workspace. Plan, journal, apply, verify.
 //!
-//! A [`Plan`] is complete in itself. Applying it writes the journal, stages every new file under a
+//! A [`Plan`] is self-contained. Applying it writes the journal, stages every new file under a
 //! temporary name, and then changes the workspace by renames only, so that everything can be moved
 //! back if something goes wrong. Old files stay under temporary names until the new ones are
 //! verified.
@@ -33,7 +33,7 @@ use crate::store::{ObjectError, StoreError};
 
 pub use self::writers::Writer;
 
-/// True if a restore was cut off in the workspace to which this directory of the store belongs.
+/// True if a restore of the workspace with this directory in the store was cut off.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
     journal::Journal::exists(directory)
 }
@@ -47,51 +47,52 @@ pub struct RestoreTarget<'a> {
     pub filter: &'a Filter,
     /// The paths that the state does not cover.
     pub uncovered: &'a [Uncovered],
-    /// To undo a restore, the state that it led to. Paths that are still in that state are not
-    /// guarded, so that the undo takes back everything that the restore did.
+    /// The state that a restore led to, if this target undoes that restore. Paths that still have
+    /// that state are not guarded, so that everything that the restore did is undone.
     pub undoes: Option<Oid>,
-    /// True if the capture left out files and empty directories without reporting them. Nothing that
-    /// the filter excludes is then deleted.
+    /// True if the capture left out files and empty directories without reporting them. In this
+    /// case, no path that the filter excludes is deleted.
     pub silent: bool,
 }
 
-/// The plan of a restore. It is complete in itself: it borrows nothing and holds nothing open, so it
-/// can be kept, also as JSON, while a person thinks.
+/// The plan of a restore. It is self-contained: it borrows nothing and holds nothing open, so it
+/// can be kept, even as JSON, while the user decides.
 ///
-/// Another process may change the workspace meanwhile. [`Lock::apply`] therefore wants a capture
-/// under its own lock, and refuses the plan if that capture is not the state the plan starts from.
+/// Another process may change the workspace meanwhile. [`Lock::apply`] therefore requires a capture
+/// under its own lock, and rejects the plan if that capture differs from the state that the plan
+/// starts from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The present state, with everything that the plan overwrites or deletes.
+    /// The current state, including everything that the plan overwrites or deletes.
     pub from: Oid,
     /// The state to return to.
     pub to: Oid,
-    /// The paths that the present state does not cover.
+    /// The paths that the current state does not cover.
     pub uncovered: Vec<Uncovered>,
-    /// The filter that the present state was captured with.
+    /// The filter that the current state was captured with.
     pub filter: Filter,
     /// Files, symlinks and directories that will be written or whose mode will be set.
     pub writes: Vec<RelPath>,
     /// Files, symlinks and directories that will be deleted.
     pub deletes: Vec<RelPath>,
-    /// Guarded files that differ and are left as they are.
+    /// Guarded files that differ from the target and are left unchanged.
     pub guarded: Vec<RelPath>,
     /// Paths that stay although the target does not have them.
     pub kept: Vec<KeptPath>,
-    /// Files that will be setuid or setgid: other users who run them act as this user.
+    /// Files that will be setuid or setgid. When other users run them, they act as this user.
     #[serde(default)]
     pub privileged: Vec<RelPath>,
     /// Files that will be written without the setuid or setgid of the target, because another user
-    /// owns the present file, or will own the new one.
+    /// owns the current file or will own the new one.
     #[serde(default)]
     pub unprivileged: Vec<RelPath>,
-    /// Files that will belong to this user, because it is not known who may read them.
+    /// Files that will belong to this user, because it is unknown who may read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
     /// Paths that make the plan impossible.
     pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,
-    /// Directories that have to be made writable for a while, with their modes.
+    /// Directories that must be made writable temporarily, with their modes.
     loosened: Vec<(RelPath, u32)>,
 }
 
@@ -109,9 +110,9 @@ pub struct KeptPath {
 pub enum KeptReason {
     /// The target did not cover it, so it may have existed then.
     NotCovered,
-    /// It is ignored or otherwise not captured now, so no checkpoint holds it.
+    /// It is currently ignored or otherwise not captured, so no checkpoint holds it.
     NotSaved,
-    /// The directory contains something that stays.
+    /// The directory contains a path that stays.
     NotEmpty,
 }
 
@@ -122,13 +123,13 @@ pub struct BlockedPath {
     pub path: RelPath,
     #[serde(flatten)]
     pub reason: BlockedReason,
-    /// The processes that have the file open for writing, where the system tells.
+    /// The processes that have the file open for writing, if the system reveals them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writers: Vec<Writer>,
 }
 
 impl BlockedPath {
-    /// Makes one without naming writers.
+    /// Makes a blocked path without writers.
     pub fn new(path: RelPath, reason: BlockedReason) -> BlockedPath {
         BlockedPath { path, reason, writers: Vec::new() }
     }
@@ -138,11 +139,11 @@ impl BlockedPath {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "blocked", rename_all = "snake_case")]
 pub enum BlockedReason {
-    /// It cannot be captured, and nothing is overwritten that no checkpoint holds.
+    /// It cannot be captured, so overwriting it would lose it.
     Uncovered(UncoveredReason),
-    /// It contains something that is never captured, such as a repository's own data.
+    /// It contains a path that is never captured, such as a repository's own data.
     Uncapturable,
-    /// A directory on the way to the path is something else now.
+    /// A directory on the way to the path is no longer a directory.
     ParentReplaced,
     /// Another process changed it while it was restored.
     Changed,
@@ -155,8 +156,8 @@ pub enum BlockedReason {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct PlannedStep {
     step: Step,
-    /// The file at the step's path when it was captured. The journal does without: a restore that
-    /// is cut off leaves files with other inodes.
+    /// The stat of the file at the step's path when it was captured. The journal omits it, because
+    /// a restore that is cut off leaves files with other inodes.
     seen: Option<Stat>,
 }
 
@@ -166,9 +167,9 @@ struct Step {
     path: RelPath,
     from: Option<Node>,
     to: Option<Node>,
-    /// The directory of its temporary file, which exists before, during and after the restore.
+    /// The directory of its temporary file. It exists before, during and after the restore.
     stage: RelPath,
-    /// True if it is part of a swap of a directory and something else.
+    /// True if it is part of replacing a directory with a non-directory, or the reverse.
     swap: bool,
 }
 
@@ -180,7 +181,7 @@ pub struct RestoreOutcome {
     pub deleted: Vec<RelPath>,
     /// Directories that should have been deleted but got new content meanwhile.
     pub kept: Vec<RelPath>,
-    /// Old files that another process wrote to while they were replaced, under their new names.
+    /// The new names of old files that another process wrote to while they were being replaced.
     pub saved: Vec<RelPath>,
 }
 
@@ -190,7 +191,7 @@ pub struct RestoreOutcome {
 pub enum PlanError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
-    /// The present could not be captured.
+    /// The current state could not be captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// The target is damaged.
@@ -204,12 +205,12 @@ pub enum PlanError {
     Unfinished,
 }
 
-/// The reason why a restore did not happen. Except for [`RestoreError::Left`] and
-/// [`RestoreError::NotReverted`], the workspace is as it was.
+/// The reason why a restore did not happen. The workspace is unchanged, except after
+/// [`RestoreError::Left`] and [`RestoreError::NotReverted`].
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
-    /// These paths cannot be restored, as the plan says or as was found out.
+    /// These paths cannot be restored, as the plan said or as applying it showed.
     #[error("cannot restore {}{}", .0[0].path, and_more(.0.len()))]
     Blocked(Vec<BlockedPath>),
     /// The safety checkpoint does not hold the state that the plan starts from.
@@ -223,7 +224,7 @@ pub enum RestoreError {
     Changed(RelPath),
     #[error("cannot restore {path}")]
     Io { path: RelPath, source: io::Error },
-    /// A path reads back differently from what was written.
+    /// The content read back from a path differs from what was written.
     #[error("{0} does not read back as it was written")]
     Unverified(RelPath),
     /// The content to write is damaged.
@@ -231,11 +232,11 @@ pub enum RestoreError {
     Object(#[from] ObjectError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The safety checkpoint could not be told about the restore.
+    /// The restore could not be recorded in the safety checkpoint.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// The restore failed and was reverted, except for paths that another process changed meanwhile,
-    /// or that the system does not allow to be moved.
+    /// The restore failed and was reverted, except for paths that another process changed
+    /// meanwhile.
     #[error("{failure}; left as they are: {}", list_paths(.left))]
     Left {
         #[source]
@@ -244,7 +245,7 @@ pub enum RestoreError {
     },
     /// The restore failed, and so did reverting it. The journal stays, and the next command tries
     /// again.
-    #[error("{failure}; putting everything back failed as well: {revert}")]
+    #[error("{failure}; reverting the restore also failed: {revert}")]
     NotReverted {
         #[source]
         failure: Box<RestoreError>,
@@ -261,7 +262,7 @@ fn and_more(count: usize) -> String {
 }
 
 impl RestoreError {
-    /// The paths that kept the restore from happening. Without them, the rest can be restored.
+    /// Returns the paths that prevented the restore. Without them, the rest can be restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RestoreError::Blocked(blocked) => blocked.clone(),
@@ -277,7 +278,7 @@ impl RestoreError {
         }
     }
 
-    /// Makes one error of several, of which there is at least one.
+    /// Combines errors into one. `failures` must not be empty.
     fn of_several(mut failures: Vec<RestoreError>) -> RestoreError {
         let blocked: Vec<BlockedPath> =
             failures.iter().flat_map(RestoreError::blocked_paths).collect();
@@ -285,18 +286,18 @@ impl RestoreError {
         if is_more { RestoreError::Blocked(blocked) } else { failures.swap_remove(0) }
     }
 
-    /// Adds the paths that could not be reverted because another process changed them meanwhile.
+    /// Adds the paths that were not reverted because another process changed them meanwhile.
     fn with_left(self, mut left: Vec<RelPath>) -> RestoreError {
         left.retain(|path| !matches!(&self, RestoreError::Changed(changed) if changed == path));
         if left.is_empty() { self } else { RestoreError::Left { failure: Box::new(self), left } }
     }
 }
 
-/// The end of a restore that was cut off.
+/// The outcome of recovering a restore that was cut off.
 #[derive(Debug)]
 pub enum Recovery {
-    /// Its files had been restored, and were not touched again. Only [`Lock::end_restore`] is
-    /// missing, after [`Lock::keep_restore_open`].
+    /// All of its files were already restored, and [`Lock::keep_restore_open`] was called. Only
+    /// [`Lock::end_restore`] is missing.
     Restored,
     /// It was finished, except for these paths, which another process changed meanwhile.
     Finished(Vec<RelPath>),
@@ -307,7 +308,7 @@ pub enum Recovery {
 }
 
 impl Plan {
-    /// True if another plan does the same to the same state.
+    /// True if another plan makes the same changes to the same state.
     pub fn does_the_same_as(&self, other: &Plan) -> bool {
         let is_blocked_alike = self.blocked.len() == other.blocked.len()
             && self
@@ -318,8 +319,7 @@ impl Plan {
         self.from == other.from && self.steps == other.steps && is_blocked_alike
     }
 
-    /// Lists the paths to which another plan does something else, or of which it expects another
-    /// content.
+    /// Lists the paths that another plan changes differently, or expects to have different content.
     pub fn paths_done_differently(&self, other: &Plan) -> Vec<RelPath> {
         let steps = |plan: &Plan| -> HashSet<Step> {
             plan.steps.iter().map(|planned| planned.step.clone()).collect()
@@ -332,7 +332,8 @@ impl Plan {
 }
 
 impl Lock<'_> {
-    /// The end of a restore that was cut off before this lock was taken; `None` if there was none.
+    /// Returns the outcome of recovering a restore that was cut off before this lock was taken, or
+    /// `None` if there was none.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
@@ -340,23 +341,23 @@ impl Lock<'_> {
     /// Applies a plan. `safety` is a pin of the state that the plan starts from.
     ///
     /// The latest capture under this lock must have found exactly that state. [`Lock::plan`] makes
-    /// such a capture; for a plan that was made under an earlier lock, plan again and compare by
+    /// such a capture; for a plan that was made under an earlier lock, plan again and compare with
     /// [`Plan::does_the_same_as`].
     ///
-    /// On an error the workspace is as it was, but see [`RestoreError`].
+    /// After an error the workspace is unchanged, with the exceptions that [`RestoreError`] lists.
     pub fn apply(&mut self, plan: &Plan, safety: &Pin) -> Result<RestoreOutcome, RestoreError> {
         let outcome = self.check_and_apply(plan, safety, None)?;
         self.end_restore();
         Ok(outcome)
     }
 
-    /// Applies a plan as [`Lock::apply`] does, and lets `safety` say whether it happened: the pin
-    /// gets the message `done`, and thereby another id, exactly if the workspace was restored, even
-    /// if this process is killed.
+    /// Applies a plan as [`Lock::apply`] does, and records the success in `safety`: the pin gets
+    /// the message `done`, and thereby another id, if and only if the workspace was restored. This
+    /// holds even if this process is killed.
     ///
-    /// If it succeeds, the restore counts as cut off until [`Lock::end_restore`]. Until then the
-    /// caller can do what belongs to the restore: if it is killed, the next lock reports
-    /// [`Recovery::Finished`] for [`Lock::recovered_pin`].
+    /// After a success, the restore counts as cut off until [`Lock::end_restore`]. In between, the
+    /// caller can do further work that belongs to the restore. If the caller is killed, the next
+    /// lock reports [`Recovery::Finished`], and [`Lock::recovered_pin`] returns the pin.
     pub fn apply_recorded(
         &mut self,
         plan: &Plan,
@@ -368,19 +369,19 @@ impl Lock<'_> {
 
     /// Ends a restore that has succeeded.
     pub fn end_restore(&mut self) {
-        // If the journal stays, the next command finds that everything is done.
+        // If the journal cannot be removed, the next lock finds that all files are restored.
         let _ = journal::Journal::end(&self.directory);
     }
 
-    /// Leaves what belongs to a restore that has succeeded to the next lock, which reports
+    /// Leaves the remaining work of a successful restore to the next lock, which reports
     /// [`Recovery::Restored`].
     pub fn keep_restore_open(&mut self) {
-        // If the journal stays as it is, the next lock finds that all files are restored.
+        // If the journal cannot be renamed, the next lock finds that all files are restored.
         let _ = journal::Journal::keep_open(&self.directory);
     }
 
-    /// The safety pin of the restore that was cut off before this lock was taken; `None` if there
-    /// was none, or if its message does not say whether it happened.
+    /// Returns the safety pin of the restore that was cut off before this lock was taken. Returns
+    /// `None` if there was none, or if the restore was not recorded in its safety pin.
     pub fn recovered_pin(&self) -> Option<&PinName> {
         self.recovered_pin.as_ref()
     }
@@ -400,7 +401,7 @@ impl Lock<'_> {
         if self.captured != Some(plan.from) {
             return Err(RestoreError::Outdated);
         }
-        // The restore changes the workspace, so the next one needs another capture.
+        // This restore changes the workspace, so the next one needs another capture.
         self.captured = None;
         let done = done.map(|done| journal::JournalPin {
             seq: safety.name.seq,

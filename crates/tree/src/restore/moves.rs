@@ -1,4 +1,5 @@
-//! The single moves of a restore, by names in open directories and never through a link.
+//! The individual file operations of a restore. They use names in open directories and never follow
+//! links.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,8 +18,7 @@ pub(super) fn permissions(mode: Mode) -> Permissions {
 /// A name in an open directory.
 pub(super) type FilePlace<'a> = (BorrowedFd<'a>, &'a [u8]);
 
-/// True if a file still looks as it did. The time of its last status change does not count, because
-/// a rename sets it.
+/// True if the stat of a file is unchanged, apart from the change time, which a rename sets.
 pub(super) fn looks_same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Result<bool> {
     let stat = stat?;
     Ok(seen.is_some_and(|seen| Stat { ctime: seen.ctime, ..stat } == seen))
@@ -42,7 +42,7 @@ pub(super) fn remove_directory((directory, name): FilePlace<'_>) -> io::Result<b
     }
 }
 
-/// Exchanges a file with the staged one. Returns false, with nothing changed, if it is not the
+/// Exchanges a file with the staged one. Returns false and changes nothing if it is not the
 /// expected file.
 pub(super) fn exchange(
     place: FilePlace<'_>,
@@ -76,7 +76,7 @@ pub(super) fn exchange(
     }
 }
 
-/// Moves a file out of the way. Returns false, with nothing changed, if it is not the expected file.
+/// Moves a file out of the way. Returns false and changes nothing if it is not the expected file.
 pub(super) fn move_aside(
     place: FilePlace<'_>,
     aside: FilePlace<'_>,
@@ -90,7 +90,7 @@ pub(super) fn move_aside(
     Ok(is_same)
 }
 
-/// Renames a file, or fails if the new name exists.
+/// Renames a file. Fails if the new name exists.
 pub(crate) fn rename_new(
     from: BorrowedFd<'_>,
     name: &[u8],
@@ -111,7 +111,7 @@ pub(crate) fn rename_new(
     }
 }
 
-/// Sets the mode of a file or directory, never through a link.
+/// Sets the mode of a file or directory. Never follows a link.
 pub(super) fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     match open_any(directory, name) {
         Ok(file) => set_mode(file, mode),
@@ -120,7 +120,7 @@ pub(super) fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) ->
     }
 }
 
-/// Sets a mode and checks that it was accepted: the system drops some bits silently.
+/// Sets a mode and checks that it took effect: the system silently drops some bits.
 pub(super) fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
     rustix::fs::fchmod(&file, permissions(mode))?;
     if beneath::stat_fd(&file)?.mode & 0o7777 == mode.permissions() {
@@ -135,7 +135,7 @@ fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())
 }
 
-/// Sets the mode of a file that may not be read, through a handle that only names it.
+/// Sets the mode of a file that may not be read, through an `O_PATH` handle.
 #[cfg(target_os = "linux")]
 fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     use std::os::fd::AsRawFd;
@@ -154,7 +154,7 @@ fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode)
     Ok(rustix::fs::chmodat(directory, paths::from_bytes(name), permissions(mode), flags)?)
 }
 
-/// Reads a file, even one whose mode keeps its owner from reading it.
+/// Reads a file, even if its mode prevents its owner from reading it.
 pub(super) fn read_file(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let file = match beneath::open_file(directory, name) {

@@ -1,5 +1,5 @@
-//! Owners of restored files. A user restores files as their own. Root gives them to the owner of the
-//! file that they replace, or of the directory that they are in.
+//! Owners of restored files. Files that an ordinary user restores belong to that user. Root gives
+//! each file to the owner of the file that it replaces, or of the directory that it is in.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -30,7 +30,7 @@ impl Owner {
         self.user == geteuid().as_raw()
     }
 
-    /// Finds the owner of a file or directory; `None` if there is none.
+    /// Finds the owner of a file or directory. Returns `None` if it does not exist.
     fn of(root: &Root, path: &RelPath) -> Option<Owner> {
         if path.is_root() {
             return rustix::fs::fstat(root).ok().map(|stat| Owner::new(&stat));
@@ -43,8 +43,8 @@ impl Owner {
     }
 }
 
-/// Finds the other user to whom root gives a file: the owner of the present file, or else of the
-/// nearest directory that exists. `None` if the file stays with this user.
+/// Finds the other user to whom root gives a file: the owner of the current file, or else of
+/// `directory`. Returns `None` if the file belongs to this user.
 pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Option<Owner> {
     if !owner::is_root() {
         return None;
@@ -53,14 +53,14 @@ pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Opt
     owner.filter(|owner| !owner.is_this_user())
 }
 
-/// True if all users may read a file anyway, so that giving it away reveals nothing. The owner at the
-/// time of the capture is not known.
+/// True if all users may read a file anyway, so that giving it away discloses nothing. The owner of
+/// a file when it was captured is unknown.
 pub(super) fn is_public(mode: Mode) -> bool {
     !mode.is_file() || mode.permissions() & 0o004 != 0
 }
 
-/// Drops setuid and setgid from the mode of a file that another user owns now or will own.
-/// Returns true if something was dropped.
+/// Drops setuid and setgid from the mode of a file that another user owns or will own. Returns true
+/// if it dropped any.
 pub(super) fn drop_privileges(
     root: &Root,
     path: &RelPath,
@@ -78,14 +78,15 @@ pub(super) fn drop_privileges(
     is_dropped
 }
 
-/// Gives a new file or directory away. Its mode has to be set afterwards: the system drops bits.
+/// Gives a new file or directory to another user. The caller must set its mode afterwards, because
+/// the system drops bits.
 pub(super) fn give(directory: BorrowedFd<'_>, name: &[u8], owner: Owner) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let given =
         rustix::fs::chownat(directory, paths::from_bytes(name), Some(user), Some(group), flags);
     given.map_err(|error| {
-        let message = format!("it cannot be given to its owner, user {}: {error}", owner.user);
+        let message = format!("cannot change its owner to user {}: {error}", owner.user);
         io::Error::new(io::ErrorKind::PermissionDenied, message)
     })
 }

@@ -1,4 +1,4 @@
-//! Making a plan: compares the present with the target, and decides about each difference.
+//! Making a plan: compares the current state with the target, and decides about each difference.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -15,10 +15,10 @@ use crate::object::Mode;
 use crate::path::{RelPath, split};
 
 impl Lock<'_> {
-    /// Plans to return the workspace to `target`: all of it, or these files and directories.
+    /// Plans to return the workspace to `target`: all of it, or only `paths`.
     ///
-    /// Captures the present on the way, with everything that the plan overwrites or deletes, however
-    /// many files that are. Pin [`Plan::from`] before applying the plan.
+    /// Also captures the current state, including everything that the plan overwrites or deletes,
+    /// regardless of the number of files. Pin [`Plan::from`] before applying the plan.
     pub fn plan(
         &mut self,
         target: &RestoreTarget<'_>,
@@ -28,8 +28,8 @@ impl Lock<'_> {
         self.plan_without(target, paths, &[], options)
     }
 
-    /// Plans as [`Lock::plan`] does, and leaves these paths as they are, with everything that
-    /// cannot be done without them.
+    /// Plans as [`Lock::plan`] does, but leaves `skipped` unchanged, along with all paths that
+    /// cannot be restored without them.
     pub fn plan_without(
         &mut self,
         target: &RestoreTarget<'_>,
@@ -57,8 +57,8 @@ impl Lock<'_> {
     }
 }
 
-/// Drops the differences in permissions that a silent target knows nothing about: all but whether a
-/// file is executable. Returns true if a difference is left.
+/// Drops the differences in permissions that a silent target does not record: all except a file's
+/// executable bit. Returns true if a difference remains.
 fn forgive_permissions(difference: &mut Difference) -> bool {
     const EXECUTABLE: u32 = 0o100;
     if let (Some(from), Some(to)) = (difference.from, &mut difference.to) {
@@ -82,7 +82,7 @@ pub(super) struct Planner<'a, 'w> {
     pub(super) lock: &'a Lock<'w>,
     pub(super) target: &'a RestoreTarget<'a>,
     pub(super) paths: &'a [RelPath],
-    /// The paths that are left as they are.
+    /// The paths that are left unchanged.
     pub(super) skipped: &'a [RelPath],
     pub(super) present: &'a Capture,
 }
@@ -101,8 +101,8 @@ impl<'a> Planner<'a, '_> {
         self.paths.contains(path)
     }
 
-    /// Finds where the present and the target differ, as far as the caller asked for it. A missing
-    /// directory on the way to a path that was asked for counts, too.
+    /// Finds the requested paths at which the current state and the target differ. Missing
+    /// directories on the way to a requested path also count.
     fn find_differences(&self) -> Result<Vec<Difference>, PlanError> {
         self.check_paths_exist()?;
         let leads_there = |difference: &Difference| {
@@ -123,14 +123,14 @@ impl<'a> Planner<'a, '_> {
         Ok(differences)
     }
 
-    /// Drops the differences at paths that are skipped, and those that depend on them.
+    /// Drops the differences at skipped paths, and those that depend on them.
     fn drop_skipped(&self, differences: &mut Vec<Difference>) -> Result<(), PlanError> {
-        // A directory gives way to something else only with everything in it.
+        // A directory can be replaced only together with everything in it.
         let held = find_swaps(differences)
             .into_iter()
             .filter(|swap| self.skipped.iter().any(|path| path.starts_with(swap)));
         let mut tops: HashSet<RelPath> = held.collect();
-        // Below a path that does not become a directory, nothing can be restored.
+        // Nothing can be restored below a path that does not become a directory.
         for path in self.skipped {
             let in_target = find_node(self.lock.store(), self.target.tree, path)?;
             let is_one =
@@ -146,9 +146,9 @@ impl<'a> Planner<'a, '_> {
         Ok(())
     }
 
-    /// Fails if a path that was asked for is neither in the workspace nor in the target.
+    /// Fails if a requested path is neither in the workspace nor in the target.
     fn check_paths_exist(&self) -> Result<(), PlanError> {
-        // A path that a restore made and the user removed since is undone already.
+        // A path that a restore made and the user has removed since is already undone.
         if self.target.undoes.is_some() {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl<'a> Planner<'a, '_> {
             let is_in_target = || -> Result<bool, PlanError> {
                 Ok(find_node(self.lock.store(), self.target.tree, path)?.is_some())
             };
-            // A path that cannot be looked at exists, or cannot be restored, which the plan says.
+            // If a path cannot be statted, it exists or the plan blocks it.
             if matches!(self.stat_present(path), Ok(None)) && !is_in_target()? {
                 return Err(PlanError::NoSuchPath(path.clone()));
             }
@@ -170,21 +170,21 @@ impl<'a> Planner<'a, '_> {
             .map_err(|source| PlanError::Io { path: path.clone(), source })
     }
 
-    /// True if a path is still as the restore left it that is to be undone.
+    /// True if a path is still as the restore that is being undone left it.
     pub(super) fn is_as_restored(&self, path: &RelPath, present: Option<Node>) -> bool {
-        // If the state that the restore led to is gone from the store, nothing is certain.
+        // If the store no longer has the state that the restore led to, nothing is certain.
         let node_in = |tree| find_node(self.lock.store(), tree, path).ok();
         !self.was_passed_over(path)
             && self.target.undoes.and_then(node_in).is_some_and(|left| left == present)
     }
 
-    /// True if a file was there before the restore that is to be undone, and was not captured. The
+    /// True if a file existed before the restore that is being undone, and was not captured. That
     /// restore left it alone, as a guarded file.
     fn was_passed_over(&self, path: &RelPath) -> bool {
         self.target.uncovered.iter().any(|uncovered| uncovered.path == *path)
     }
 
-    /// Finds the paths that the plan will replace and that are not, or not completely, captured.
+    /// Finds the paths that the plan will replace and that are not fully captured.
     fn find_uncaptured_in_the_way(
         &self,
         differences: &[Difference],
@@ -202,7 +202,7 @@ impl<'a> Planner<'a, '_> {
             if from.is_some() {
                 continue;
             }
-            // Below a missing directory, everything is missing.
+            // Everything below a missing directory is also missing.
             let parent = path.parent().expect("a difference is below the root");
             if absent.contains(&parent) {
                 absent.insert(path);
@@ -214,7 +214,7 @@ impl<'a> Planner<'a, '_> {
                     absent.insert(path);
                     continue;
                 }
-                // The draft blocks it.
+                // The draft blocks the path.
                 Err(_) => continue,
             };
             // A guarded file will be left alone, so it is not in the way.
@@ -230,11 +230,11 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that the restore to be undone has made, and that the rules exclude.
+    /// Finds the files that the restore that is being undone made, and that the rules exclude.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
-        // If the state that the restore led to is gone from the store, nothing is certain.
+        // If the store no longer has the state that the restore led to, nothing is certain.
         let Ok(differences) = compare_trees(store, self.present.tree, led_to) else {
             return Ok(Vec::new());
         };
@@ -263,7 +263,7 @@ impl<'a> Planner<'a, '_> {
         Ok(draft.finish())
     }
 
-    /// Finds something below a directory that the capture of the present does not hold.
+    /// Finds a path below a directory that the capture of the current state does not hold.
     pub(super) fn find_uncaptured_in(
         &self,
         directory: &RelPath,
@@ -292,7 +292,7 @@ impl<'a> Planner<'a, '_> {
         Ok(None)
     }
 
-    /// Returns a path that is in the way and was not captured, with the reason why not.
+    /// Blocks a path that is in the way and was not captured, with the reason for that.
     pub(super) fn block_uncapturable(&self, path: RelPath) -> BlockedPath {
         let mut uncovered = self.present.uncovered.iter();
         let uncovered = uncovered.find(|uncovered| path.starts_with(&uncovered.path));
@@ -302,9 +302,9 @@ impl<'a> Planner<'a, '_> {
         BlockedPath::new(path, reason)
     }
 
-    /// Finds the directory in which the files for a directory's paths are staged: the nearest one
-    /// above that exists before, during and after the restore. `known` has the directories that were
-    /// looked at, so that each is looked at once, and none below a missing one.
+    /// Finds the directory in which the files for `directory` are staged: the nearest one, upwards
+    /// from `directory`, that exists before, during and after the restore. `known` caches the
+    /// results, so that each directory is checked only once, and none below a missing one.
     pub(super) fn find_stage(
         &self,
         directory: &RelPath,

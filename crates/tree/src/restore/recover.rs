@@ -61,7 +61,7 @@ impl Lock<'_> {
                 .map_err(|error| StoreError::io("write the journal in", &directory)(error).into())
                 .and_then(|()| settle(Direction::Back).map(Recovery::Reverted)),
         };
-        // What belongs to a restore that was recorded follows now, and the caller ends it.
+        // The caller does the remaining work of a recorded restore and then ends it.
         let is_ended = match &recovery {
             Ok(Recovery::Finished(_)) => self.recovered_pin.is_none(),
             Ok(_) => true,
@@ -74,7 +74,7 @@ impl Lock<'_> {
     }
 }
 
-/// The direction in which a restore is brought to an end.
+/// The direction in which a restore is completed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,
@@ -82,14 +82,14 @@ pub(super) enum Direction {
 }
 
 impl Restore<'_> {
-    /// Finishes or reverts the restore, however far it got. Compares content, not times. Returns
-    /// the paths that another process changed meanwhile: those are left alone.
+    /// Finishes or reverts the restore, however far it got. Compares content, not times. Leaves
+    /// paths alone that another process changed meanwhile, and returns them.
     pub(super) fn settle(&self, direction: Direction) -> Result<Vec<RelPath>, RestoreError> {
         let steps: Vec<Step> = match direction {
             Direction::Forward => self.journal.steps.clone(),
             Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
         };
-        // A step that really needs it fails with its own path.
+        // A step that needs a directory that is still not writable fails with its own path.
         let _ = self.loosen_directories(&steps);
         let mut left = Vec::new();
         for number in order_steps(&steps) {
@@ -100,7 +100,8 @@ impl Restore<'_> {
                 result => result?,
             }
         }
-        // Cleaning up needs writable directories. Whether modes can be set shows in the end.
+        // Cleaning up needs writable directories. If modes cannot be set, the last call below
+        // fails.
         let _ = self.set_final_modes(&steps, 0o700);
         self.sync_directories(&steps)?;
         for (number, step) in steps.iter().enumerate() {
@@ -121,9 +122,9 @@ impl Restore<'_> {
         let writes = matches!(step.action(), Action::Put | Action::Replace);
         let is_as_expected = match step.action() {
             _ if node == step.to => return Ok(()),
-            // Modes of directories are set in the end.
+            // Modes of directories are set at the end.
             _ if is_directory(step.to) && is_directory(node) => return Ok(()),
-            // The mode may have been changed already; it is the same file.
+            // The mode may already have been changed, but it is the same file.
             Action::ChangeMode => node.zip(step.from).is_some_and(|(node, from)| {
                 node.oid == from.oid && node.mode.is_same_kind(from.mode)
             }),
@@ -137,7 +138,7 @@ impl Restore<'_> {
         if writes {
             self.ensure_staged(number, step)?;
         }
-        // A file that is gone already is not replaced, only put.
+        // If the old file no longer exists, the new one is put in place, not exchanged.
         let from = step.from.filter(|_| node.is_some());
         let step = Step { from, ..step.clone() };
         self.perform_step(number, &step, present.map(|(_, stat)| stat)).map(drop)
@@ -151,7 +152,7 @@ impl Restore<'_> {
             return Ok(());
         }
         if let Some((node, _)) = staged {
-            // The old file is in the store and may go. Any other content is saved.
+            // The old file is in the store and may be deleted. Any other content is saved.
             if Some(node) == step.from {
                 self.unlink_if_exists(&name).map_err(failed_at(&name))?;
             } else {
@@ -164,8 +165,8 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Saves temporary files of a step that have neither its old nor its new content: another
-    /// process wrote them just before they were moved aside.
+    /// Saves temporary files of a step that have neither its old nor its new content. Another
+    /// process wrote to them just before they were moved aside.
     fn save_unknown_temporaries(
         &self,
         number: usize,
@@ -185,8 +186,8 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// True if a temporary file was not staged completely: it still has the mode that staging begins
-    /// with, and its content is the beginning of the old or new content.
+    /// True if a temporary file was only partly staged: it still has the mode that staging begins
+    /// with, and its content is a prefix of the old or new content.
     fn is_half_staged(&self, path: &RelPath, step: &Step) -> io::Result<bool> {
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(false) };
         let Ok(file) = beneath::open_file(directory.as_fd(), &name) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! The processes that write to a file, as far as `/proc` shows them.
+//! The processes that write to a file, as far as `/proc` reveals them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,11 +19,12 @@ pub struct Writer {
     pub command: String,
 }
 
-/// The access mode among the flags of an open file.
+/// The bits of an open file's flags that hold the access mode.
 const ACCESS: u32 = 0o3;
 
 impl Lock<'_> {
-    /// Names the processes that write to those of the paths that did not hold still.
+    /// Adds the processes that have a path open for writing to the paths that are blocked because
+    /// they kept changing.
     pub fn name_writers(&self, blocked: &mut [BlockedPath]) {
         let is_written = |blocked: &BlockedPath| {
             matches!(
@@ -59,7 +60,7 @@ impl Lock<'_> {
     }
 }
 
-/// Lists the other processes with their directories.
+/// Lists all other processes with their directories in `/proc`.
 fn processes() -> Vec<(u32, std::path::PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| {
@@ -69,7 +70,7 @@ fn processes() -> Vec<(u32, std::path::PathBuf)> {
     processes.collect()
 }
 
-/// Reads from `/proc/PID/fdinfo/FD` whether a file is open for writing.
+/// True if a file is open for writing according to `info`, its `/proc/PID/fdinfo/FD`.
 fn is_open_for_writing(info: &Path) -> bool {
     let text = fs::read_to_string(info).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));

@@ -15,7 +15,7 @@ use crate::reachability::{self, CommitLinks};
 use crate::source_packs::SourcePacks;
 use crate::store::ObjectError;
 
-/// All objects that refs need, with the objects that each consists of.
+/// All objects that refs need, each with its parts.
 pub(super) struct ObjectGraph<'a> {
     packs: &'a Packs,
     sources: &'a SourcePacks,
@@ -33,7 +33,7 @@ pub(super) enum GraphNode {
     Lost(String),
 }
 
-/// The objects that an object consists of.
+/// The objects that an object refers to: a tree's entries, or a commit's tree and parents.
 type ObjectParts = Vec<(Oid, ObjectKind)>;
 
 /// The number of an object, with its kind and parts, or the reason why it cannot be read.
@@ -51,11 +51,11 @@ impl<'a> ObjectGraph<'a> {
         }
     }
 
-    /// Reads the objects that refs name, and everything that they consist of.
+    /// Reads the objects that refs refer to, and all their parts.
     pub(super) fn read_from(&mut self, tips: Vec<Oid>, progress: Progress<'_>) {
         let done = AtomicU64::new(0);
         let mut blobs = Vec::new();
-        // A pin names a commit, but a ref that git made may name an object of any kind.
+        // A pin refers to a commit, but a ref that git made may refer to an object of any kind.
         let mut frontier: Vec<(u32, Option<ObjectKind>)> = Vec::new();
         for tip in tips {
             frontier.extend(self.add_object(tip).map(|number| (number, None)));
@@ -104,7 +104,7 @@ impl<'a> ObjectGraph<'a> {
         Some(number)
     }
 
-    /// Reads objects in the order of their places, with all processors.
+    /// Reads objects in the order of their places, in parallel.
     fn read_objects(
         &mut self,
         mut wanted: Vec<(u32, Option<ObjectKind>)>,
@@ -144,7 +144,8 @@ impl<'a> ObjectGraph<'a> {
         all
     }
 
-    /// Reads the first intact copy of an object, and notes the packs with damaged ones.
+    /// Reads the first intact copy of an object, and adds the packs with damaged copies to
+    /// `broken`.
     pub(super) fn read_object(
         &self,
         oid: Oid,
@@ -162,7 +163,7 @@ impl<'a> ObjectGraph<'a> {
                 }
             }
         }
-        // The multi-pack index may know an object that a pack's own index has lost.
+        // The multi-pack index may list an object that a pack's damaged index does not.
         self.packs.read_object(&oid).map(|(kind, content)| (kind, Arc::new(content)))
     }
 
@@ -172,7 +173,7 @@ impl<'a> ObjectGraph<'a> {
         nodes.filter(|(_, node)| matches!(node, GraphNode::Lost(_))).map(|(number, _)| number)
     }
 
-    /// The parts of an object; none if it is lost.
+    /// Returns the parts of an object. A lost object has none.
     pub(super) fn parts(&self, number: u32) -> &[u32] {
         match &self.nodes[number as usize] {
             GraphNode::Read(_, parts) => parts,
@@ -181,7 +182,7 @@ impl<'a> ObjectGraph<'a> {
     }
 }
 
-/// Parses the parts of an object. Fails if it is not of the wanted kind.
+/// Parses the parts of an object. Fails if the object is not of the wanted kind.
 fn parse_parts(
     oid: Oid,
     content: &ObjectContent,

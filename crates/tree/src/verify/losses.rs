@@ -1,4 +1,4 @@
-//! The losses of each ref: which of its paths cannot be read any more.
+//! The losses of each ref: the paths that can no longer be read.
 
 use std::collections::HashMap;
 
@@ -38,8 +38,8 @@ impl<'a> LossReport<'a> {
         PinReport { name: reference.name.clone(), pin, state }
     }
 
-    /// Finds out how much is left of the object that a ref names. The parent of a pin is only its
-    /// attachment.
+    /// Determines how much of the object that a ref refers to is left. The parent of a pin's commit
+    /// is only its attachment.
     fn find_state(&mut self, tip: u32, is_pin: bool) -> PinState {
         if !self.counts.contains_key(&tip) {
             return PinState::Whole;
@@ -99,7 +99,7 @@ impl<'a> LossReport<'a> {
     }
 }
 
-/// Finds all objects that contain a lost one, inner before outer.
+/// Finds all objects that contain a lost one, each after its affected parts.
 fn find_affected(graph: &ObjectGraph<'_>) -> Vec<u32> {
     let mut waiting: Vec<u32> = graph.lost().collect();
     if waiting.is_empty() {

@@ -40,7 +40,7 @@ fn a_whole_store_is_reported_as_whole() {
         };
         let report = bench.store.verify(&progress).unwrap();
         assert!(report.is_whole(), "{report:?}");
-        bench.assert_told(&report, &pins);
+        bench.assert_reported(&report, &pins);
         let objects = bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         assert_eq!(report.objects, objects.lines().count() as u64);
         assert_eq!(seen.into_inner().unwrap(), (report.objects, report.objects));
@@ -155,7 +155,7 @@ fn broken_indexes_are_found() {
             let report = bench.store.verify(&ignore_progress).unwrap();
             assert_eq!(report.packs.len(), 1, "{name} at {at}: {report:?}");
             assert!(name.contains(&report.packs[0].name));
-            bench.assert_told(&report, &pins_and_more);
+            bench.assert_reported(&report, &pins_and_more);
             if name.contains("multi") {
                 bench.assert_whole(&pins_and_more);
             }
@@ -231,9 +231,9 @@ fn a_lost_attachment_is_reported_beside_lost_paths() {
             panic!("{report:?}")
         };
         assert_eq!(told, count);
-        bench.assert_told(&report, &pins);
+        bench.assert_reported(&report, &pins);
         // Nothing can be salvaged, and nothing more is lost.
         assert!(!bench.store.repair(&ignore_progress).unwrap().now.is_whole());
-        bench.assert_told(&bench.store.verify(&ignore_progress).unwrap(), &pins);
+        bench.assert_reported(&bench.store.verify(&ignore_progress).unwrap(), &pins);
     }
 }

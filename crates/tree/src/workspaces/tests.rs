@@ -99,7 +99,7 @@ fn pins_move_into_a_workspace_that_was_never_captured() {
     remove_pins(store, "old", &[2, 5]);
     assert_eq!(move_pins(store).unwrap(), 3);
     assert_eq!(list_pins(store, "new"), expected_pins(&[(1, "old1"), (3, "old3"), (4, "old4")]));
-    // The number of a deleted pin is not given out again.
+    // The number of a deleted pin is not reused.
     make_pins(store, "new", 1);
     assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
 }
@@ -292,7 +292,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert!(store.forget_workspace(new.id()).unwrap());
     assert_eq!(store.workspaces().unwrap(), [old.id().clone()]);
 
-    // It may have no directory, as long as it has pins or refs.
+    // A workspace may have no directory, as long as it has pins or refs.
     fs::remove_dir_all(store.workspace_directory(old.id())).unwrap();
     let guard = store.try_lock_workspace(old.id()).unwrap().unwrap();
     assert!(!guard.has_unfinished_restore());
@@ -306,7 +306,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// No thread ever has a lock that does not exclude the others.
+/// No thread may ever hold a lock that does not exclude the others.
 #[test]
 fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();
@@ -363,7 +363,7 @@ proptest! {
         let whole = grow(&seqs, count, 0);
         prop_assert!(whole.iter().all(|seq| *seq > room));
         prop_assert!(whole.windows(2).all(|pair| pair[0] < pair[1]));
-        // If it is cut off half way, the next call continues there.
+        // If a call is cut off half way, the next one continues there.
         let partly = grow(&seqs, count, cut.min(count));
         let rest = count_raised(&partly, room);
         prop_assert_eq!(grow(&partly, rest, 0), whole.clone());

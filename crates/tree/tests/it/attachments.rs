@@ -1,4 +1,4 @@
-//! Attachments: bytes that live as long as the pin they belong to.
+//! Attachments: bytes that live as long as the pin that they belong to.
 
 use std::fs;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use takeback_tree::{
 
 use crate::support::{Scratch, git};
 
-/// Captures the workspace and pins it with an attachment.
+/// Captures the workspace and pins the state with an attachment.
 fn capture(scratch: &Scratch, content: &[u8]) -> Pin {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
@@ -31,7 +31,7 @@ fn objects(scratch: &Scratch) -> usize {
     String::from_utf8(all).unwrap().lines().count()
 }
 
-/// Makes an index of files of which much stays the same from one round to the next.
+/// Makes an index of files that changes little from one round to the next.
 fn index(round: usize) -> Vec<u8> {
     let line = |number: usize| {
         let version = if number == round { "changed" } else { "same" };
@@ -176,7 +176,7 @@ fn a_lost_attachment_is_reported_and_stops_gc() {
     assert!(scratch.store.gc().is_err());
     scratch.store.repair(&|_, _| {}).unwrap();
     assert_eq!(state(&scratch), lost, "there is nothing to repair it from");
-    // The tree is still intact, and the same bytes make the pin whole again.
+    // The tree is still intact, and attaching the same bytes makes the pin whole again.
     assert_eq!(scratch.files(pin.tree), ["a"]);
     capture(&scratch, b"to be lost");
     assert!(scratch.store.verify(&|_, _| {}).unwrap().is_whole());

@@ -106,7 +106,7 @@ fn the_tree_id_is_the_identity_of_the_state() {
 #[test]
 fn a_very_deep_path_is_captured() {
     let scratch = Scratch::new();
-    // One system call accepts far shorter paths.
+    // A single system call accepts only far shorter paths.
     let mut fd =
         rustix::fs::open(&scratch.root, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
             .unwrap();
@@ -339,7 +339,7 @@ fn a_changed_gitignore_is_applied_to_everything_below() {
     assert_eq!(scratch.files(scratch.capture().tree), ["a/.gitignore", "a/x.gen", "c/x.gen"]);
     scratch.remove("a/.gitignore");
     assert_eq!(scratch.capture().files, 4);
-    // A link is not followed, as in git.
+    // As in git, a link is not followed.
     scratch.write("patterns", "*\n");
     scratch.link("../patterns", "a/.gitignore");
     assert_eq!(scratch.capture().files, 6);
@@ -400,7 +400,7 @@ fn too_many_files_are_remembered() {
     let is_refused =
         |scratch: &Scratch| matches!(scratch.try_capture(), Err(CaptureError::TooManyFiles { .. }));
     assert!(is_refused(&scratch));
-    // Only a look at the files would show that there are few enough now.
+    // Only listing the files would show that there are now few enough.
     let make_few = |scratch: &Scratch| {
         for path in ["c", "d"] {
             scratch.remove(path);
@@ -409,8 +409,8 @@ fn too_many_files_are_remembered() {
     };
     make_few(&scratch);
     assert!(is_refused(&scratch));
-    // It is tried again when the rules change, a name goes, the `.gitignore` changes, the user asks
-    // for it, or an hour has passed.
+    // The capture is tried again when the rules change, a name disappears, the `.gitignore`
+    // changes, the user asks for it, or an hour has passed.
     let tries: [(&str, fn(&mut Scratch)); 5] = [
         ("rules", |scratch| scratch.rules.max_files = 4),
         ("name", |scratch| scratch.remove("d")),

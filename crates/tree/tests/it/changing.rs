@@ -47,14 +47,14 @@ fn is_changing(capture: &Capture, name: &str) -> bool {
     uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
-/// Makes two workspaces: on a file system that tells every write from the one before, and on one
-/// where a whole second of writes looks the same.
+/// Makes two workspaces: one on a file system whose times tell every write from the previous one,
+/// and one on a file system where all writes within a second have the same time.
 fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::in_memory()), Scratch::in_whole_seconds()].into_iter().flatten()
 }
 
 /// Each version is one byte, repeated. The kernel writes from front to back, so at any moment the
-/// file is one version, or starts with one and ends with the one before it. Any other content would
+/// file is one version, or starts with one and ends with the previous one. Any other content would
 /// mix several moments.
 #[test]
 fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
@@ -91,7 +91,7 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     }
 }
 
-/// Programs save by truncating or by renaming. The captured content is that of one moment.
+/// Programs save by truncating or by renaming. The captured content belongs to one moment.
 #[test]
 fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
@@ -119,7 +119,7 @@ fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
 
 const OUTSIDE: &[u8] = b"this is outside of the workspace";
 
-/// Checks that no object of the store has content from outside of the workspace.
+/// Checks that no object of the store has content from outside the workspace.
 fn assert_nothing_from_outside(scratch: &Scratch) {
     let everything = scratch.git(&["cat-file", "--batch-all-objects", "--batch"]);
     assert!(!everything.windows(OUTSIDE.len()).any(|bytes| bytes == OUTSIDE));
@@ -130,7 +130,7 @@ fn exchange_files(one: &Path, other: &Path) {
 }
 
 /// Files and directories turn into links to the outside and back. The names are the same on both
-/// sides, so a program that follows them gets the wrong content.
+/// sides, so a program that follows a link gets the wrong content.
 #[test]
 fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();
@@ -148,7 +148,7 @@ fn links_that_lead_outside_are_never_followed() {
     }
     scratch.write("d/swapped", "inside");
     scratch.write("d/.gitignore", "nothing\n");
-    // The other side of each exchange is outside of the workspace.
+    // The other side of each exchange is outside the workspace.
     let aside = scratch.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
     symlink(&outside, aside.join("d")).unwrap();
@@ -157,7 +157,7 @@ fn links_that_lead_outside_are_never_followed() {
     symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
     let swap = |round: usize| {
         let d = scratch.path("d");
-        // Each is exchanged twice, so that the next one finds its place.
+        // Each is exchanged twice, so that everything is back in its place for the next one.
         for _ in 0..2 {
             match round % 4 {
                 0 => exchange_files(&d, &aside.join("d")),
@@ -170,7 +170,7 @@ fn links_that_lead_outside_are_never_followed() {
     };
     while_disturbed(swap, || {
         for round in 0..150 {
-            // This way there is always something to read.
+            // This ensures that there is always a file to read.
             scratch.write("d-changes", round.to_string());
             scratch.capture_only();
         }
@@ -180,8 +180,8 @@ fn links_that_lead_outside_are_never_followed() {
     scratch.fsck();
 }
 
-/// While directories come and go, each capture succeeds. Afterwards, nothing is trusted that was
-/// seen on the way.
+/// While directories come and go, each capture succeeds. Afterwards, nothing that was seen in
+/// between is trusted.
 #[test]
 fn directories_that_come_and_go_are_looked_at_again() {
     for scratch in fine_and_coarse() {
@@ -213,8 +213,8 @@ fn directories_that_come_and_go_are_looked_at_again() {
     }
 }
 
-/// The rules that a capture applied and the `.gitignore` that it holds may be of different moments.
-/// Then the next capture must not take the one for the other.
+/// The rules that a capture applied and the `.gitignore` that it holds may belong to different
+/// moments. The next capture must then not assume that they are the same.
 #[test]
 fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();

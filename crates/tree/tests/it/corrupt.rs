@@ -12,7 +12,7 @@ use crate::support::{Scratch, child_variable, git, read_directory, rerun_test, s
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The directory of the store that belongs to the workspace alone.
+/// Returns the directory in the store that belongs to the workspace alone.
 fn workspace_directory(scratch: &Scratch) -> PathBuf {
     let id = scratch.store.workspace_id(&scratch.root);
     scratch.store.directory().join("workspaces").join(id.to_string())
@@ -41,7 +41,7 @@ fn assert_complete(scratch: &Scratch) {
     scratch.git(&["archive", "--format=tar", &pin]);
 }
 
-/// Checks that the next capture reports a damaged pack and has everything nevertheless.
+/// Checks that the next capture reports a damaged pack and is complete nevertheless.
 fn assert_healed(scratch: &Scratch, what: &str) {
     let capture = scratch.capture();
     assert!(!capture.damaged.is_empty(), "{what}");
@@ -145,7 +145,7 @@ fn a_repair_makes_the_next_capture_store_what_was_lost() {
     scratch.ahead = HOUR;
     scratch.write("a", "1");
     scratch.capture();
-    // A capture by a version that did not note the packs.
+    // This is what a version that did not note the packs leaves.
     fs::write(workspace_directory(&scratch).join("packs"), "").unwrap();
     for pack in list_packs(&scratch) {
         fs::remove_file(pack.with_extension("idx")).unwrap();
@@ -216,7 +216,7 @@ fn a_broken_stat_cache_is_ignored() {
     }
 }
 
-/// Lists ways to break a pack that show when it is opened.
+/// Lists ways to break a pack that are detected when it is opened.
 fn pack_damage() -> Vec<(&'static str, fn(&Path))> {
     vec![
         ("index with a wrong beginning", |pack| {
@@ -384,7 +384,8 @@ fn damaged_refs_are_errors_of_their_own() {
     assert_eq!(scratch.store.pin_names(&id).unwrap().last().unwrap().seq, 9);
 }
 
-/// Among the refs are files that no pin has: other spellings of numbers, and numbers without a next.
+/// Among the refs are files that belong to no pin: other spellings of numbers, and numbers that are
+/// too large.
 #[test]
 fn refs_with_names_that_no_pin_has_do_no_harm() {
     let scratch = Scratch::new();
@@ -410,7 +411,7 @@ fn refs_with_names_that_no_pin_has_do_no_harm() {
     assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
 }
 
-/// A directory is where temporary files are expected.
+/// A directory is in a place where temporary files are expected.
 #[test]
 fn a_directory_among_temporary_files_does_no_harm() {
     let scratch = Scratch::new();
@@ -488,7 +489,7 @@ fn fill_workspace(scratch: &Scratch) {
     git(&scratch.root, &["add", "-f", "build-output/kept"]);
 }
 
-/// A workspace tries to make the capture wait or read for ever.
+/// A workspace tries to make the capture wait or read forever.
 #[test]
 fn files_that_never_end_do_not_block_a_capture() {
     let fifo = |path: PathBuf| {
@@ -515,7 +516,7 @@ fn files_that_never_end_do_not_block_a_capture() {
             std::thread::spawn(move || {
                 let _ = done.send((scratch.capture(), scratch.fresh()));
             });
-            // Only a failing test waits that long.
+            // Only a failing test waits this long.
             let (capture, fresh) = is_done
                 .recv_timeout(Duration::from_secs(20))
                 .unwrap_or_else(|_| panic!("{place} as {kind} is waited for"));

@@ -51,7 +51,7 @@ fn fill(connection: &Connection) {
         .unwrap();
 }
 
-/// Opens what a tree has of a database, and checks that it is whole. Returns its sum.
+/// Opens a database as a tree holds it, and checks that it is whole. Returns its sum.
 fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     let directory = tempfile::tempdir().unwrap();
     for (name, (_, oid)) in scratch.ls_tree(capture.tree) {
@@ -68,7 +68,7 @@ fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     connection.query_row("SELECT sum(value) FROM t", [], |row| row.get(0)).unwrap()
 }
 
-/// Starts a process that writes to a database without a pause, and waits until it does.
+/// Starts a process that writes to a database without a pause, and waits until it has begun.
 fn start_writer(test: &str, database: &Path, mode: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env("CHILD", test);
@@ -157,7 +157,7 @@ fn the_files_beside_a_database_are_left_out_with_it() {
         let expected = ["app.db", "app.db-shm", "app.db-wal"].map(|name| (name.to_owned(), true));
         assert_eq!(reasons, expected);
     }
-    // They return with it.
+    // Once the database is captured, so are they.
     scratch.rules.max_file_size = 10 << 20;
     let capture = scratch.capture();
     assert_eq!(check(&scratch, &capture, "app.db"), 70_000);

@@ -15,7 +15,7 @@ fn edit(scratch: &Scratch, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditErr
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
     let tree = lock.edit_tree(tree, edits)?;
-    // It can be read at once, by other processes too.
+    // The tree can be read immediately, even by other processes.
     Store::open(scratch.store.directory()).unwrap().find_entry(&tree, &RelPath::root()).unwrap();
     lock.pin(tree, SystemTime::now(), "edited\n").unwrap();
     lock.finish(SystemTime::now()).unwrap();
@@ -35,7 +35,7 @@ fn remove(path: &str) -> TreeEdit {
     TreeEdit { path: rel(path), to: None }
 }
 
-/// Lists `mode path content-or-nothing` of everything in a tree, as git reads it.
+/// Lists `mode path content-or-nothing` for everything in a tree, as git reads it.
 fn listing(scratch: &Scratch, tree: Oid) -> Vec<String> {
     let entries = scratch.raw_tree(tree).into_iter();
     let line = |(path, (mode, oid)): (Vec<u8>, (String, String))| {
@@ -108,7 +108,7 @@ fn directories_go_when_nothing_is_left_in_them() {
     assert_eq!(list(&[remove("d/e/f")]), ["40755 empty"]);
     assert_eq!(list(&[remove("empty")]).len(), 4);
     assert_eq!(list(&[remove("d"), remove("empty")]), [""; 0]);
-    // A directory stays as it is if another file comes into it.
+    // A directory keeps its mode if another file is added to it.
     assert_eq!(
         list(&[remove("d/e/f/file"), write("d/e/other", "2"), remove("empty")]),
         ["40755 d", "40700 d/e", "100644 d/e/other 2"]
@@ -219,7 +219,7 @@ fn paths_of_any_depth_can_be_edited() {
     assert_eq!(edit(&scratch, deep, &[remove(&path)]).unwrap(), Oid::EMPTY_TREE);
 }
 
-/// A plain map on which edits act.
+/// A plain map to which edits are applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     /// The mode and content by path. Directories have no content.
@@ -254,7 +254,7 @@ impl Model {
         self.born_empty.retain(|other| stays(other));
     }
 
-    /// Puts an entry at a path. Returns false if something is in the way.
+    /// Puts an entry at a path. Returns false if another entry is in the way.
     fn place(&mut self, path: &str, what: &Model, mode: Mode, content: Option<String>) -> bool {
         for (end, _) in path.match_indices('/') {
             let parent = &path[..end];
@@ -296,13 +296,13 @@ impl Model {
 enum Act {
     Write(String, u32, String),
     Link(String, String),
-    /// The directory of the first tree at the second path is put at the first path.
+    /// Puts the entry that the second path (or the root) has in the first tree at the first path.
     Copy(String, Option<String>),
     Remove(String),
 }
 
 fn any_path() -> impl Strategy<Value = String> {
-    // Some names sort just before or after a slash, so that git's order of trees matters.
+    // Some names sort just before or after a slash, so that git's order of entries matters.
     let name = prop::sample::select(vec!["a", "a.b", "a0", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }
@@ -319,7 +319,7 @@ fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..12)
 }
 
-/// Turns an act into an edit, and applies it to the model. Returns the edit and whether it is
+/// Turns an act into an edit and applies it to the model. Returns the edit, and true if it is
 /// possible.
 fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(TreeEdit, bool)> {
     let done = match act {

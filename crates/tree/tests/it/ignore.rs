@@ -96,8 +96,8 @@ fn any_part() -> impl Strategy<Value = Vec<u8>> {
         b"[[:alpha:]]",
         b"[[:digit:]]*",
         b"[[:nope:]]",
-        // Not `[[:alpha]`: a class without its end is the one thing that the wildcard matching of
-        // gix-glob 0.29 reads differently from git, if it is not at the start of the pattern.
+        // `[[:alpha]` is left out: a class without its end, if not at the start of the pattern, is
+        // the one thing that gix-glob 0.29 matches differently from git.
         b"[a",
         b"[\\]]",
         b"[\\a-c]",
@@ -203,7 +203,7 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The text of a `.gitignore`, with all the ways a text can begin and its lines can end.
+/// The text of a `.gitignore`, with all the ways in which a text can begin and its lines can end.
 fn any_ignore_file() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> = vec![b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
     let line_ends: Vec<&[u8]> = vec![b"\n", b"\n", b"\n", b"\r\n", b"\n\n"];
@@ -240,7 +240,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
         .prop_map(|(files, ignores)| Sample { files, ignores })
 }
 
-/// A deep directory in which few names and patterns meet often.
+/// A deep directory with few distinct names and patterns, so that they often match.
 fn plain_sample() -> impl Strategy<Value = Sample> {
     let ignore = (any::<prop::sample::Index>(), 0..4usize, plain_ignore_file());
     (prop::collection::vec(plain_path(), 6..30), prop::collection::vec(ignore, 0..3))
@@ -261,7 +261,7 @@ fn join_names(names: &[Vec<u8>]) -> Vec<u8> {
     names.join(&b'/')
 }
 
-/// Writes a file if nothing stands in its way.
+/// Writes a file if nothing is in its way.
 fn try_write(root: &Path, path: &[u8], content: &[u8]) {
     let path = root.join(OsStr::from_bytes(path));
     if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
@@ -285,20 +285,21 @@ impl Sample {
     }
 }
 
-/// Ignored files count as too large, so that the tree holds only what git does not ignore.
+/// Makes a workspace in which ignored files count as too large, so that the tree holds only files
+/// that git does not ignore.
 fn strict_scratch() -> Scratch {
     let mut scratch = Scratch::in_memory();
     scratch.rules.max_guarded_size = 0;
     scratch
 }
 
-/// The files that git does not ignore. `.gitignore` files themselves are always captured.
+/// Lists the files that git does not ignore. `.gitignore` files themselves are always captured.
 fn files_by_git(scratch: &Scratch) -> BTreeSet<Vec<u8>> {
     let listed = git(&scratch.root, &["ls-files", "--others", "--exclude-standard", "-z"]);
     paths(listed.split(|byte| *byte == 0).map(<[u8]>::to_vec))
 }
 
-/// The files that a capture holds.
+/// Lists the files that a capture holds.
 fn files_by_capture(scratch: &Scratch, capture: &Capture) -> BTreeSet<Vec<u8>> {
     let entries = scratch.ls_tree(capture.tree).into_iter();
     paths(entries.filter(|(_, (mode, _))| !mode.starts_with("04")).map(|(path, _)| path))
@@ -377,17 +378,17 @@ proptest! {
         scratch.capture_only();
         for (change, trusting) in changes {
             change.make(&mut scratch);
-            // With the clock an hour ahead, nothing is read again for being new.
+            // With the clock an hour ahead, no file is reread because it is new.
             scratch.ahead = Duration::from_secs(if trusting { 3600 } else { 0 });
             prop_assert_eq!(scratch.capture_only(), scratch.fresh(), "{:?}", change);
         }
     }
 }
 
-/// A change of a workspace.
+/// A change to a workspace.
 #[derive(Clone, Debug)]
 enum WorkspaceChange {
-    /// Writes a file, new or not.
+    /// Writes a new or existing file.
     Write(Vec<Vec<u8>>, Vec<u8>),
     /// Writes the `.gitignore` of a directory.
     Ignore(prop::sample::Index, Vec<u8>),
@@ -398,11 +399,11 @@ enum WorkspaceChange {
     /// Makes a link in a directory.
     Link(prop::sample::Index, Vec<u8>),
     Chmod(prop::sample::Index),
-    /// Lets the caller name these paths from now on.
+    /// Makes the caller name these paths from now on.
     Name(Vec<Vec<Vec<u8>>>),
-    /// Lets git start or stop to track a path.
+    /// Makes git start or stop tracking a path.
     Track(prop::sample::Index, bool),
-    /// Sets the size above which files are uncovered from now on.
+    /// Sets the maximum size of captured files from now on.
     Limit(u64),
 }
 
@@ -536,8 +537,8 @@ fn each_kind_of_pattern_matches_as_in_git() {
     for (number, pattern) in patterns.iter().enumerate() {
         let files = files.iter().enumerate();
         for (variant, file) in files {
-            // Each has a workspace of its own, because a name is a file for some and a directory for
-            // others.
+            // Each variant has a directory of its own, because a name is a file for some and a
+            // directory for others.
             scratch.write(format!("p{number}/v{variant}/{file}"), "x");
             scratch.write(format!("p{number}/v{variant}/.gitignore"), pattern);
         }
@@ -545,7 +546,8 @@ fn each_kind_of_pattern_matches_as_in_git() {
     assert_like_git(&scratch);
 }
 
-/// A `.gitignore` that is not captured itself still decides what is ignored, so its changes count.
+/// A `.gitignore` that is not captured itself still determines what is ignored, so its changes
+/// count.
 #[test]
 fn a_gitignore_that_is_not_captured_still_counts() {
     let setups: [fn(&mut Scratch); 5] = [
@@ -580,7 +582,7 @@ fn a_gitignore_that_is_not_captured_still_counts() {
     }
 }
 
-/// That a file is tracked counts only while the rules would not capture it.
+/// Being tracked matters only while the rules would not capture the file.
 #[test]
 fn a_tracked_file_is_captured_whatever_its_size_was() {
     let mut scratch = Scratch::new();
@@ -607,7 +609,7 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write(".gitignore", patterns(MAX_PATTERNS));
     let capture = scratch.capture();
     assert_eq!((capture.files, capture.unapplied), (2, vec![]));
-    // The limit is one for all files that apply in a directory.
+    // The limit applies to all files together that apply in a directory.
     scratch.write("sub/.gitignore", "*.secret\n");
     scratch.write(".gitignore", patterns(MAX_PATTERNS).replace("/sub/", "x"));
     let capture = scratch.capture();
@@ -616,7 +618,7 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write(".gitignore", patterns(MAX_PATTERNS + 1));
     let capture = scratch.capture();
     assert_eq!((capture.files, &capture.unapplied), (4, &vec![rel(".gitignore")]));
-    // A restore follows the same rules: nothing of it is guarded.
+    // A restore follows the same rules: no file there is guarded.
     scratch.write("sub/c", "changed");
     let plan = scratch.restore(&capture, &[]);
     assert_eq!((plan.writes, plan.guarded), (vec![rel("sub/c")], vec![]));

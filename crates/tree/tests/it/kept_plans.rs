@@ -1,4 +1,4 @@
-//! Plans that are kept, as JSON, while a person thinks and other processes work.
+//! Plans that are kept, as JSON, while the user decides and other processes work.
 
 use serde_json::{Value, json};
 use takeback_tree::{
@@ -13,7 +13,7 @@ fn through_json(plan: &Plan) -> Plan {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Plans under a lock of its own and keeps the plan as JSON.
+/// Plans under a separate lock and keeps the plan as JSON.
 fn kept_plan(scratch: &Scratch, target: &Capture, paths: &[&str]) -> Plan {
     let plan = scratch.plan(target, paths).unwrap();
     let kept = through_json(&plan);
@@ -39,7 +39,7 @@ fn pin_planned(scratch: &Scratch, lock: &mut Lock<'_>, plan: &Plan) -> Pin {
     lock.pin(plan.from, scratch.now(), "before a restore\n").unwrap()
 }
 
-/// Two states that differ in everything that a plan can be about.
+/// Makes a workspace and a capture that differ in every way that a plan can handle.
 fn wrecked_project() -> (Scratch, Capture) {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "*.log\n.env\nbuild/\n");
@@ -126,7 +126,7 @@ fn a_kept_plan_does_what_a_fresh_one_does() {
 fn a_kept_plan_is_refused_once_the_workspace_has_changed() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
-    // The plan is not about this file, but it is about the state without it.
+    // The plan does not concern this file, but it starts from the state without it.
     scratch.write("later", "by the user");
     let before = read_directory(&scratch.root);
     let outcome = apply_later(&scratch, &plan, |lock| {

@@ -15,10 +15,10 @@ use crate::support::{Scratch, read_directory};
 
 type Looks = BTreeMap<Vec<u8>, (u32, Vec<u8>)>;
 
-/// The variable that tells a child the scratch directory.
+/// The variable that names the scratch directory for a child.
 const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
-/// The variable that tells a child the point at which it is killed; unset if it is killed from
-/// outside.
+/// The variable that names the point at which a child is killed. It is unset if the child is killed
+/// from outside.
 const POINT: &str = "TAKEBACK_KILL_POINT";
 
 /// Makes a workspace in one state, with a capture of another. Returns both states.
@@ -59,7 +59,7 @@ fn write_target(scratch: &Scratch, capture: &Capture) {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
 }
 
-/// Restores in a process that is killed at this point, if it reaches it.
+/// Restores in a process that is killed at this point, if it reaches the point.
 pub fn killed_restore(scratch: &Scratch, capture: &Capture, point: usize) {
     write_target(scratch, capture);
     let _ =
@@ -181,7 +181,7 @@ fn a_restore_killed_at_random_moments_is_settled() {
     let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
         let mut child = spawn_child(TEST, &scratch, None);
-        // The random moment is the purpose of this pause; it waits for nothing.
+        // The purpose of this pause is a random moment; it waits for nothing.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();

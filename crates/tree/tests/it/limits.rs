@@ -1,4 +1,5 @@
-//! Restores that the system does not allow end with a clear error and leave the workspace as it was.
+//! Restores that the system does not allow end with a clear error and leave the workspace
+//! unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use crate::support::{RestoreFailure, Scratch, read_directory, rel, tell_skipped}
 
 const DIRECTORY: &str = "TAKEBACK_LIMITS_DIRECTORY";
 
-/// Runs a test of this file again, as another user.
+/// Reruns a test of this file as another user.
 fn run_as_nobody(test: &str, directory: &Path) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -82,7 +83,7 @@ fn a_directory_of_another_user_stays_as_it_was() {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
     change_owner(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
-    // Not even its owner could write there without a change of its mode.
+    // Not even its owner could write there without changing its mode.
     scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -93,8 +94,8 @@ fn a_directory_of_another_user_stays_as_it_was() {
 struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
-    /// Mounts one. Returns `None` where the machine does not allow it; the random test injects full
-    /// disks everywhere.
+    /// Mounts a file system. Returns `None` if the machine does not allow it. The random test
+    /// injects full disks on every machine.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])

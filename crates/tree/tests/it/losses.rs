@@ -1,4 +1,4 @@
-//! Ways in which other tools are known to lose data. Each test is a promise not to.
+//! Ways in which other tools are known to lose data. Each test is a promise that takeback does not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -198,7 +198,7 @@ fn ids_are_valid_as_long_as_their_checkpoints_exist() {
     scratch.store.gc().unwrap();
     assert_eq!(ids(&names[1..]), before);
     assert!(scratch.store.pin(&names[0]).unwrap().is_none());
-    // The number of a deleted checkpoint is not given out again.
+    // The number of a deleted checkpoint is not reused.
     scratch.store.unpin(&names[2]).unwrap();
     scratch.capture();
     assert_eq!(

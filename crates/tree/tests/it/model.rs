@@ -19,7 +19,7 @@ enum Thing {
     File(u32, String),
     Directory(u32),
     Link(String),
-    /// The own data of a repository: never read, never touched.
+    /// A repository's own data: never read, never touched.
     Repository,
 }
 
@@ -30,7 +30,7 @@ type State = BTreeMap<String, Thing>;
 enum Cover {
     Plain,
     Guarded,
-    /// The topmost path of something that is not covered.
+    /// A topmost path that is not covered.
     Uncovered,
     Below,
     Never,
@@ -54,7 +54,7 @@ enum Action {
     Capture,
     Restore(prop::sample::Index),
     RestorePath(prop::sample::Index, String),
-    /// A restore whose nth step fails; with `true`, all later steps too.
+    /// A restore whose nth step fails. If the last field is true, all later steps also fail.
     FailingRestore(prop::sample::Index, usize, bool),
     /// A restore whose process is killed at the nth step.
     KilledRestore(prop::sample::Index, usize),
@@ -128,7 +128,7 @@ fn is_directory(thing: Option<&Thing>) -> bool {
     matches!(thing, Some(Thing::Directory(_)))
 }
 
-/// Applies the rules, written down once more and as simply as possible.
+/// Applies the rules, implemented again as simply as possible.
 fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     let ignored = |path: &str, is_directory: bool| {
         list_above(path).chain([""]).any(|directory| {
@@ -166,7 +166,8 @@ fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     covers
 }
 
-/// Predicts the state after a restore of everything that `asks` for; `None` if it is blocked.
+/// Predicts the state after a restore of the paths for which `asks` is true. Returns `None` if the
+/// restore is blocked.
 fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Option<State> {
     let (now_covers, then_covers) = (model_coverage(now), model_coverage(then));
     let captured = |covers: &BTreeMap<String, Cover>, path: &str| {
@@ -177,7 +178,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             .chain(list_above(path))
             .any(|path| then_covers.get(path) == Some(&Cover::Uncovered))
     };
-    // The rules of that time apply, also to a path that did not exist then.
+    // The rules of the target apply, even to a path that did not exist then.
     let guarded_then = |path: &str| {
         let mut hypothetical = then.clone();
         let mut places: Vec<&str> = list_above(path).collect();
@@ -189,7 +190,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
         model_coverage(&hypothetical).get(path) == Some(&Cover::Guarded)
     };
     let mut result = now.clone();
-    // What the target has.
+    // The paths that the target has.
     for (path, thing) in then.iter().filter(|(path, _)| captured(&then_covers, path) && asks(path))
     {
         let guarded = then_covers[path] == Cover::Guarded;
@@ -207,7 +208,8 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             continue;
         }
         if is_directory(present) && !is_directory(Some(thing)) {
-            // A directory in the way goes with its content, unless some of it is never captured.
+            // A directory in the way is removed with its content, unless some of the content is
+            // never captured.
             let below: Vec<String> = result
                 .keys()
                 .filter(|other| list_above(other).any(|above| above == path))
@@ -220,7 +222,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
         }
         result.insert(path.clone(), thing.clone());
     }
-    // What only the present has.
+    // The paths that only the current state has.
     for (path, thing) in now.iter().filter(|(path, _)| asks(path)) {
         let still_there = result.get(path) == Some(thing);
         let in_target = captured(&then_covers, path);
@@ -232,7 +234,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             result.remove(path);
         }
     }
-    // Directories that only the present has go if they become empty.
+    // Directories that only the current state has are removed if they become empty.
     let directories: Vec<&String> =
         now.keys().rev().filter(|path| asks(path) && is_directory(now.get(*path))).collect();
     for path in directories {
@@ -245,7 +247,7 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             result.remove(path);
         }
     }
-    // Everything below a path that is not a directory any more is gone.
+    // Nothing remains below a path that is no longer a directory.
     let gone: Vec<String> = result
         .keys()
         .filter(|path| list_above(path).any(|above| !is_directory(result.get(above))))
@@ -476,7 +478,7 @@ impl Machine {
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    // Faults concern the whole process, so the test needs one of its own.
+    // Faults affect the whole process, so the test needs a separate one.
     in_own_process("model::random_histories_agree_with_the_model", || {
         let cases = std::env::var("TAKEBACK_MODEL_CASES")
             .ok()

@@ -1,4 +1,4 @@
-//! What a call names or sweeps is captured whatever the rules say, within a budget.
+//! Paths that a call names or sweeps are captured regardless of the rules, within a budget.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn reason(capture: &Capture, path: &str) -> Option<UncoveredReason> {
     found.map(|found| found.reason.clone())
 }
 
-/// Makes a project with files that the rules leave out.
+/// Makes a project with files that the rules exclude.
 fn make_project() -> Scratch {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "uploads/\n*.sqlite\nnode_modules/\n");
@@ -36,7 +36,7 @@ fn named_paths_come_back_after_they_were_deleted() {
     for path in ["uploads", "model.bin", "dev.sqlite"] {
         scratch.remove(path);
     }
-    // The way back does not know what the call named.
+    // A restore does not know which paths the call named.
     scratch.named.clear();
     scratch.restore(&capture, &[]);
     assert!(read_directory(&scratch.root) == before);
@@ -131,7 +131,7 @@ fn the_budget_keeps_small_files_first_and_reports_the_rest() {
         assert_eq!(capture.uncovered.len(), 2);
         assert_eq!(capture, scratch.fresh());
     }
-    // What the rules capture anyway does not count.
+    // Files that the rules capture anyway do not count.
     scratch.rules.max_named_size = 0;
     let capture = scratch.capture();
     assert_eq!(scratch.files(capture.tree), [".gitignore", "src"]);
@@ -182,7 +182,7 @@ fn many_files_over_the_budget_are_reported_by_their_directory() {
     assert_eq!(scratch.files(capture.tree), [".gitignore", "data/small"]);
     assert_eq!(capture.uncovered.len(), 1);
     assert_eq!(reason(&capture, "data"), Some(UncoveredReason::OverBudget { size: 2200 }));
-    // The way back leaves the others alone.
+    // A restore leaves the others alone.
     scratch.named.clear();
     let before = read_directory(&scratch.root);
     scratch.restore(&capture, &[]);
@@ -240,7 +240,7 @@ fn a_restore_replaces_a_directory_that_can_be_made_again() {
 }
 
 #[test]
-fn no_limit_of_files_blocks_a_restore() {
+fn no_limit_on_files_blocks_a_restore() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 5;
     scratch.write("a", "1");
@@ -332,21 +332,21 @@ fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
     let (after, safe) = (read_files(scratch), read_tree(scratch, plan.from));
     for path in PATHS {
         let (now, after) = (now.get(path), after.get(path));
-        // What the checkpoint has comes back, unless a guarded file is in its place.
+        // Every path in the checkpoint comes back, unless a guarded file is in its place.
         if let Some(captured) = captured.get(path) {
             let is_left = plan.guarded.contains(&rel(path)) && after == now;
             assert!(after == Some(captured) || is_left, "{path} does not come back");
         }
-        // Whatever the rules were then: a path that existed is not deleted as a new one.
+        // Regardless of the rules then, a path that existed is not deleted as if it were new.
         if then.contains_key(path) && now.is_some() {
             assert!(after.is_some(), "{path} existed then and was deleted");
         }
-        // What changes is saved first.
+        // Every path that changes is saved first.
         if now.is_some() && after != now {
             assert_eq!(safe.get(path), now, "{path} was not saved");
         }
     }
-    // A later restore of the state before finds all of it.
+    // A later restore of the previous state finds all of it.
     let back = scratch.restore(&scratch.as_capture(&plan), &[]);
     let again = read_files(scratch);
     for (path, content) in &now {
@@ -383,7 +383,7 @@ fn play(actions: &[Action]) {
                     let path = rel(path);
                     capture.uncovered.iter().any(|found| path.starts_with(&found.path))
                 };
-                // Everything is in the tree, or reported.
+                // Every file is in the tree or reported.
                 let (files, captured) = (read_files(&scratch), read_tree(&scratch, capture.tree));
                 for path in PATHS.iter().filter(|path| files.contains_key(**path)) {
                     assert!(

@@ -1,5 +1,5 @@
-//! Files of other users: who owns them after a restore, and whether they are still setuid. Only root
-//! can make such files.
+//! Files of other users: their owners and setuid bits after a restore. Only root can make such
+//! files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -10,7 +10,7 @@ use crate::support::{Scratch, child_variable, rel, rerun_test, succeed, tell_ski
 const NOBODY: u32 = 65534;
 const ALICE: u32 = 64321;
 
-/// Runs the first part as root, and the second as another user, to whom the directory belongs.
+/// Runs `prepare` as root, and `body` as another user, who owns the directory.
 fn as_root_and_as_nobody(test: &str, prepare: impl FnOnce(&Scratch), body: impl FnOnce(&Scratch)) {
     if let Some(directory) = child_variable("DIRECTORY") {
         body(&Scratch::at(Path::new(&directory)));
@@ -65,7 +65,7 @@ fn a_setuid_file_of_another_user_comes_back_without_setuid() {
     as_root_and_as_nobody(test, prepare, |scratch| {
         let capture = scratch.capture();
         assert_eq!(capture.unprivileged, [rel("group-tool"), rel("tool")]);
-        // What is not touched stays as it is.
+        // A file that is not touched is unchanged.
         scratch.write("other", "");
         scratch.restore(&capture, &[]);
         assert_eq!(owner_and_mode(scratch, "tool"), (ALICE, 0o6755));
@@ -94,7 +94,7 @@ fn a_setuid_file_of_ones_own_comes_back_exactly() {
     assert_eq!((plan.privileged, plan.unprivileged), (vec![rel("tool")], vec![]));
 }
 
-/// The checkpoint has a setuid file of this user; another user put a file in its place.
+/// The checkpoint has a setuid file of this user. Another user has put a file in its place.
 #[test]
 fn a_file_that_another_user_owns_by_now_is_not_made_setuid() {
     let Some(scratch) = scratch_of_alice() else { return };
@@ -135,7 +135,7 @@ fn root_gives_restored_files_to_the_owner_of_the_directory() {
         )
         .unwrap();
     }
-    // Alice cannot read this one. She may delete it, but does not get it.
+    // Alice cannot read this file. She may delete it, but does not become its owner.
     scratch.write("secret", "of root");
     scratch.chmod("secret", 0o600);
     let capture = scratch.capture();

@@ -1,5 +1,5 @@
-//! Files that a user may not read or write. Permissions do not bind root, so as root these tests run
-//! again as another user.
+//! Files that a user may not read or write. Permissions do not bind root, so root reruns these
+//! tests as another user.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::support::{
     Scratch, child_variable, read_directory, rel, rerun_test, succeed, tell_skipped,
 };
 
-/// Runs the body as a user whom permissions bind.
+/// Runs the body as a user who is bound by permissions.
 fn as_bound_user(test: &str, body: impl FnOnce()) {
     if rustix::process::geteuid().is_root() {
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -61,7 +61,7 @@ fn a_file_that_cannot_be_read_is_reported() {
     });
 }
 
-/// The file itself does not change; another user tries to read it.
+/// The file itself does not change, but another user tries to read it.
 #[test]
 fn a_file_of_another_user_is_read_again_when_that_is_possible() {
     let capture = |directory: &Path| {
@@ -70,7 +70,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
             store.workspace(&directory.join("work"), &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let rules = CaptureRules::default();
-        // The clock is so far ahead that nothing is read again for being new.
+        // The clock is so far ahead that no file is reread because it is new.
         let now = SystemTime::now() + Duration::from_secs(3600);
         let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
         let capture = lock.capture(&options).unwrap();
@@ -108,7 +108,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
 #[test]
 fn directories_that_cannot_be_read_are_reported() {
     as_bound_user("directories_that_cannot_be_read_are_reported", || {
-        // One can be neither listed nor entered, the other entered but not listed.
+        // The directories cannot be listed; some of them can be entered.
         for mode in [0, 0o100, 0o300] {
             let scratch = Scratch::new();
             for path in ["a", "d/b", "d/deep/er/c", "e/f"] {
@@ -134,7 +134,7 @@ fn directories_that_cannot_be_read_are_reported() {
     });
 }
 
-/// Its names are known but cannot be looked at. None of them is left out silently.
+/// The names are known but cannot be statted. None of them is left out silently.
 #[test]
 fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
     as_bound_user("every_name_in_a_directory_that_cannot_be_entered_is_reported", || {
@@ -148,7 +148,7 @@ fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
             for _ in 0..2 {
                 let capture = scratch.capture();
                 assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
-                // It is reported by itself or with the whole directory.
+                // The path is reported by itself or with the whole directory.
                 for path in ["d/.gitignore", "d/b", "d/deep", "d/link"] {
                     let found = reason_of(&capture, path).or_else(|| reason_of(&capture, "d"));
                     assert_eq!(found, Some(&denied_reason()), "{path}");
@@ -217,7 +217,7 @@ fn a_workspace_that_cannot_be_opened_is_an_error() {
     });
 }
 
-/// Its permissions are removed between two captures under one lock.
+/// The permissions of the workspace are removed between two captures under one lock.
 #[test]
 fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
     as_bound_user("a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty", || {
@@ -230,7 +230,7 @@ fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
         let options = || CaptureOptions { rules, named: &[], swept: &[], now: scratch.now() };
         let first = lock.capture(&options()).unwrap();
         scratch.chmod("", 0);
-        // The capture fails or reports everything. It is never an empty state without a report.
+        // The capture fails or reports every path. It is never an empty state without a report.
         if let Ok(capture) = lock.capture(&options()) {
             assert_eq!(capture.files, 0);
             assert_eq!(reason_of(&capture, "a"), Some(&denied_reason()));
@@ -247,7 +247,7 @@ fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
 fn a_store_that_cannot_be_written_is_an_error() {
     as_bound_user("a_store_that_cannot_be_written_is_an_error", || {
         for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
-            // The workspace is new to the store, or known.
+            // The workspace is either new to the store or known.
             for known in [false, true] {
                 let scratch = Scratch::new();
                 scratch.write("a", "1");
@@ -293,7 +293,7 @@ fn a_store_that_cannot_be_made_is_an_error() {
     });
 }
 
-/// Roots that cannot be looked at forbid nothing and break nothing.
+/// Roots that cannot be resolved forbid nothing and break nothing.
 #[test]
 fn a_home_that_cannot_be_read_forbids_nothing() {
     as_bound_user("a_home_that_cannot_be_read_forbids_nothing", || {

@@ -14,14 +14,15 @@ use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, Pin, Store};
 
 use crate::support::{Scratch, child_variable, rerun_test, succeed};
 
-/// Runs one of these tests in a process of its own, with the scratch directory.
+/// Returns a command that runs one of these tests in a separate process, with the scratch
+/// directory.
 fn child_command(test: &str, directory: &Path) -> Command {
     let mut command = rerun_test(&format!("processes::{test}"), "env", &[]);
     command.env("DIRECTORY", directory);
     command
 }
 
-/// Captures the workspace of that name and pins it, as another process would.
+/// Captures the workspace with this name and pins it, as another process would.
 fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
     let store = Store::open(directory.join("store")).unwrap();
     capture_into(&store, &directory.join(workspace), message)
@@ -56,7 +57,7 @@ const PROCESSES: usize = 4;
 const CAPTURES: usize = 10;
 
 /// Each process changes and captures a shared workspace and one of its own. No pin is lost, no two
-/// have the same number, and each holds everything that its process had written by then.
+/// pins have the same number, and each holds everything that its process had written before.
 #[test]
 fn many_processes_lose_no_pin() {
     if let (Some(directory), Some(own)) = (child_variable("DIRECTORY"), child_variable("OWN")) {
@@ -140,7 +141,7 @@ fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
 }
 
 /// Lists starting points: a workspace that is new to the store, one that is known, and one with so
-/// much new content that a pack does not stay in memory.
+/// much new content that its pack does not fit in memory.
 fn beginnings() -> [fn() -> Scratch; 3] {
     fn new() -> Scratch {
         let scratch = Scratch::in_memory();
@@ -207,7 +208,7 @@ enum Afterwards {
     PinEarlier,
 }
 
-/// The system fails at every point. The test needs a process of its own, because fault points are
+/// The system fails at every point. The test needs a separate process, because fault points are
 /// counted for the whole process.
 #[test]
 fn captures_that_fail_at_every_point_lose_nothing() {
@@ -235,7 +236,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
             assert!(point >= 7, "only {point} points were passed");
         }
     }
-    // The additional points of such a pack come first.
+    // The additional fault points of such a pack come first.
     for (error, lasting, afterwards) in &cases[..3] {
         for point in 0..3 {
             assert!(error_at(&large(), (point, *error, *lasting), *afterwards));
@@ -243,7 +244,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
     }
 }
 
-/// Lets the system fail at a point. Returns true if the point was reached.
+/// Makes the system fail at a point. Returns true if the point was reached.
 fn error_at(
     scratch: &Scratch,
     (point, (number, name), lasting): (usize, (i32, &str), bool),
@@ -278,7 +279,7 @@ fn error_at(
     if !lasting {
         disarm();
     }
-    // Each may fail or not, as long as nothing wrong is left behind.
+    // Each action may succeed or fail, as long as the store is sound afterwards.
     match afterwards {
         Afterwards::Drop => drop(lock),
         Afterwards::Finish => drop(lock.finish(now)),
@@ -339,8 +340,7 @@ fn captures_killed_at_random_moments_lose_nothing() {
     }
 }
 
-/// A file that looks like a lock is none: only the kernel's locks count, and they die with their
-/// process.
+/// A lock file alone is not a lock: only the kernel's locks count, and they end with their process.
 #[test]
 fn a_lock_file_that_was_left_is_no_lock() {
     let scratch = Scratch::new();
@@ -359,7 +359,7 @@ fn a_lock_file_that_was_left_is_no_lock() {
     assert_eq!(scratch.pins().len(), 2);
 }
 
-/// Starts a child that holds something until it is killed, and waits until it does.
+/// Starts a child that holds a lock until it is killed, and waits until the child has the lock.
 fn start_holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdout) {
     let mut command = child_command(test, scratch.directory.path());
     let mut child = command.env("HOLD", what).stdout(Stdio::piped()).spawn().unwrap();
@@ -373,7 +373,7 @@ fn start_holder(test: &str, scratch: &Scratch, what: &str) -> (Child, ChildStdou
 }
 
 /// Reports that the lock is held, and waits to be killed. Ends after a while, so that a test that
-/// waits for the lock fails instead of hanging.
+/// waits for the lock fails rather than hangs.
 fn hold_until_killed() {
     let _ = std::io::stdout().write_all(b"\nheld\n");
     let _ = std::io::stdout().flush();
@@ -411,7 +411,7 @@ fn readers_never_wait() {
     let capture = scratch.capture();
     for what in ["workspace", "store"] {
         let (mut child, _said) = start_holder("readers_never_wait", &scratch, what);
-        // There is something to sweep, but not while another process is at work.
+        // There is a file to sweep, but not while another process holds the lock.
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);
@@ -426,7 +426,7 @@ fn readers_never_wait() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // A killed holder leaves nothing that blocks.
+    // A killed holder leaves nothing behind that blocks others.
     scratch.write("d/a", "2");
     assert_eq!(scratch.capture(), scratch.fresh());
 }
@@ -461,7 +461,7 @@ fn a_store_without_space_is_an_error() {
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // Both need more space than there is: a pack in memory, and one that is not.
+    // Both sizes need more space than there is: one pack fits in memory, the other does not.
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {

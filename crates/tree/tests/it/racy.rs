@@ -11,15 +11,15 @@ use crate::support::Scratch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Makes a workspace on an ordinary file system, one in memory, and one on a file system that keeps
-/// only whole seconds.
+/// Makes a workspace on an ordinary file system, one in memory, and one on a file system that
+/// stores only whole seconds.
 fn all_file_systems() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]
         .into_iter()
         .flatten()
 }
 
-/// Returns everything that `lstat` says, except for the time of the last read.
+/// Returns everything that `lstat` reports, except the time of the last read.
 fn stat(path: &Path) -> (u32, u64, i64, i64, i64, i64, u64) {
     let stat = fs::symlink_metadata(path).unwrap();
     (
@@ -45,7 +45,7 @@ fn mtime(path: &Path) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Captures, makes a change, and captures again, until a change has left `lstat` as it was.
+/// Captures, makes a change, and captures again, until a change has left `lstat` unchanged.
 fn hidden_change(
     scratch: &Scratch,
     watched: &str,
@@ -89,7 +89,7 @@ fn a_rewrite_that_no_time_shows_is_noticed() {
 }
 
 /// With a clock so far ahead that the file counts as old, the same hidden rewrite goes unnoticed.
-/// That proves that an old file with the known `lstat` is not read again.
+/// This proves that an old file with the known `lstat` is not reread.
 #[test]
 fn an_old_file_is_not_read_again() {
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
@@ -104,7 +104,7 @@ fn an_old_file_is_not_read_again() {
 #[test]
 fn a_change_with_an_old_modification_time_is_noticed() {
     for mut scratch in all_file_systems() {
-        // With whole seconds, only its age shows that the file has to be read again.
+        // With whole seconds, only the age of the file shows that it has to be reread.
         scratch.ahead = if fs::metadata(&scratch.root).unwrap().mtime_nsec() == 0 {
             Duration::ZERO
         } else {

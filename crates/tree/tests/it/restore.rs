@@ -11,7 +11,7 @@ fn to_strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
-/// Makes a project with a bit of everything.
+/// Makes a project with all kinds of files.
 fn project() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("src/main.rs", "fn main() {}\n");
@@ -47,7 +47,7 @@ fn everything_comes_back() {
     assert_eq!(read_directory(&scratch.root), before);
     assert_eq!(scratch.capture().tree, capture.tree);
     scratch.fsck();
-    // The restore is undone, too.
+    // The restore can also be undone.
     scratch.restore(&scratch.as_capture(&plan), &[]);
     assert_eq!(read_directory(&scratch.root), wrecked);
 }
@@ -107,7 +107,7 @@ fn single_paths_are_restored_alone() {
     scratch.remove("src");
     scratch.restore(&capture, &["src/lib/a.rs"]);
     assert!(scratch.exists("src/lib/a.rs") && !scratch.exists("src/main.rs"));
-    // Nothing is replaced that was not asked for.
+    // Only requested paths are replaced.
     scratch.remove("src");
     scratch.write("src", "mine");
     let failure = scratch.try_restore(&capture, &["src/lib/a.rs"]);
@@ -172,7 +172,7 @@ fn a_tracked_ignored_file_is_not_guarded() {
 
 #[test]
 fn a_gitignore_that_changed_since_decides_nothing() {
-    // Ignored then, not now: it existed, uncovered, and stays.
+    // Ignored then, but not now: the file existed, uncovered, and stays.
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.write("data/precious", "never seen by the checkpoint");
@@ -185,7 +185,7 @@ fn a_gitignore_that_changed_since_decides_nothing() {
     assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
     assert_eq!(scratch.read(".gitignore"), "data/\n");
 
-    // Not ignored then, ignored now: an agent cannot shield what it wrecked.
+    // Not ignored then, but now: an agent cannot shield a file that it wrecked.
     let scratch = Scratch::new();
     scratch.write("src/a", "1");
     scratch.write("b", "1");
@@ -210,7 +210,7 @@ fn a_file_too_large_then_and_small_now_stays() {
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("big"), "small now");
     assert_eq!(plan.kept[0].path, rel("big"));
-    // Small then, too large now: it comes back, and the large one is not lost.
+    // Small then, but too large now: the old content comes back, and the new content is not lost.
     scratch.write("other", "1");
     let capture = scratch.capture();
     scratch.write("other", vec![b'x'; 500]);
@@ -489,11 +489,12 @@ fn a_write_to_the_old_file_while_it_is_replaced_is_kept() {
     let capture = scratch.capture();
     write("2\n");
     let mut open = fs::OpenOptions::new().append(true).open(scratch.path("a-log")).unwrap();
-    // This file sorts behind it, so it is replaced later.
+    // This file sorts after `a-log`, so it is replaced later.
     let path = scratch.path("other/150");
     let inode = fs::symlink_metadata(&path).unwrap().ino();
-    // A program that has it open writes when another file is in its place, while the restore
-    // still has others to do. Tells whether the old file still had a name then.
+    // A program that has the old `a-log` open writes to it after it was replaced, while the restore
+    // still has other files to replace. The thread returns true if the old file still had a name
+    // then.
     let writer = std::thread::spawn(move || {
         while fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.ino() == inode) {}
         open.write_all(b"more\n").unwrap();

@@ -1,4 +1,4 @@
-//! A scratch workspace with a store. Git checks the store.
+//! A scratch workspace with a store, which git checks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -41,7 +41,8 @@ impl Directory {
 
 /// A directory with a store and a workspace in it.
 pub struct Scratch {
-    // Dropped first: a directory that is mounted cannot be deleted.
+    // This field is dropped first: a directory cannot be deleted while a file system is mounted on
+    // it.
     mount: Option<Mount>,
     pub directory: Directory,
     pub store: Store,
@@ -49,7 +50,7 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The time by which the clock of captures is ahead: an hour makes everything old enough to be
+    /// The time by which the clock of captures is ahead. An hour makes everything old enough to be
     /// trusted.
     pub ahead: Duration,
 }
@@ -59,13 +60,13 @@ impl Scratch {
         Scratch::in_directory(Directory::new(tempfile::tempdir().unwrap()))
     }
 
-    /// Makes one in memory where that is possible, for tests with thousands of captures.
+    /// Makes a workspace in memory where that is possible, for tests with thousands of captures.
     pub fn in_memory() -> Scratch {
         Scratch::in_directory(Directory::new(memory()))
     }
 
-    /// Makes one with a workspace on a file system that keeps only whole seconds, so that a change
-    /// can hide behind equal times. Returns `None` where this user may not mount one.
+    /// Makes a workspace on a file system that stores only whole seconds, so that a change can hide
+    /// behind equal times. Returns `None` if this user may not mount one.
     pub fn in_whole_seconds() -> Option<Scratch> {
         let mut scratch = Scratch::in_memory();
         let image = scratch.directory.path().join("image");
@@ -84,7 +85,7 @@ impl Scratch {
         Some(scratch)
     }
 
-    /// Makes one with a store on a file system of so many megabytes. Returns `None` where this user
+    /// Makes a workspace with a store on a file system of this size. Returns `None` if this user
     /// may not mount one.
     pub fn with_small_store(megabytes: u32) -> Option<Scratch> {
         let directory = Directory::new(memory());
@@ -95,7 +96,7 @@ impl Scratch {
         Some(Scratch { mount: Some(mount), ..Scratch::in_directory(directory) })
     }
 
-    /// Opens one that another process made.
+    /// Opens a scratch workspace that another process made.
     pub fn at(path: &Path) -> Scratch {
         Scratch::in_directory(Directory { path: path.to_owned(), _temporary: None })
     }
@@ -191,7 +192,7 @@ impl Scratch {
         capture_into(&self.store, self)
     }
 
-    /// Captures the workspace into an empty store, without knowledge of earlier captures.
+    /// Captures the workspace into an empty store, without a known state.
     pub fn fresh(&self) -> Capture {
         let directory = memory();
         capture_into(&Store::open(directory.path()).unwrap(), self)
@@ -254,7 +255,8 @@ impl Scratch {
         Ok((plan, outcome))
     }
 
-    /// Returns to a capture, and leaves the paths as they are that cannot be restored. Returns them.
+    /// Returns to a capture, but leaves paths that cannot be restored unchanged. Returns those
+    /// paths.
     pub fn restore_what_is_possible(&self, target: &Capture) -> Vec<RelPath> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
@@ -391,7 +393,8 @@ fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Says why something is not tested on this machine: `cargo xtask test` collects these lines.
+/// Prints the reason why a test is skipped on this machine. `cargo xtask test` collects these
+/// lines.
 pub fn tell_skipped(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
@@ -400,7 +403,7 @@ pub fn tell_skipped(reason: &str) {
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts one. Returns `None`, and says so, if this user may not.
+    /// Mounts a file system. Prints a note and returns `None` if this user may not.
     pub fn new(options: &[&str], source: &Path, target: &Path) -> Option<Mount> {
         let output = Command::new("mount").args(options).arg(source).arg(target).output().unwrap();
         if !output.status.success() {
@@ -430,12 +433,12 @@ fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
     capture
 }
 
-/// Makes a command that runs one of these tests in a process of its own, with `CHILD` in its
+/// Makes a command that runs one of these tests in a separate process, with `CHILD` in its
 /// environment.
 pub fn rerun_test(test: &str, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     let own = fs::File::open(std::env::current_exe().unwrap()).unwrap();
-    // The program is passed as an open file, because another user may not reach its path.
+    // The program is passed as an open file, because another user may not have access to its path.
     command.args(arguments).arg("/proc/self/fd/0").stdin(own);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env("CHILD", test);
     command
@@ -455,7 +458,7 @@ pub fn succeed(mut command: Command) {
     assert!(output.status.success() && told.contains("1 passed"), "{}: {told}", output.status);
 }
 
-/// Runs git without any configuration but the repository's own.
+/// Runs git with no configuration except the repository's own.
 pub fn git(directory: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new("git")
         .args(arguments)
@@ -508,7 +511,7 @@ pub fn rel(path: &str) -> RelPath {
     RelPath::new(path).unwrap()
 }
 
-/// Runs a test in a process of its own, which calls the same test again.
+/// Runs a test in a separate process, which calls the same test again.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     const MARK: &str = "TAKEBACK_TEST_CHILD";
     if std::env::var_os(MARK).is_some_and(|mark| mark == test) {

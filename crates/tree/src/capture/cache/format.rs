@@ -10,7 +10,7 @@ pub(super) const HEAD: usize = 72;
 /// The length of a record.
 pub(super) const RECORD: usize = 64;
 
-/// Appends the checksum of all bytes.
+/// Appends a checksum of all bytes.
 pub(super) fn push_checksum(bytes: &mut Vec<u8>) {
     let checksum = crc32fast::hash(bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -57,8 +57,8 @@ pub(super) fn decode_head(bytes: &[u8]) -> Option<(CacheHead, u32, u32)> {
 }
 
 /// Appends the record of an entry: oid 20 bytes, mode 4, size or children 8, mtime 8, ctime 8,
-/// inode 8, name 4 + 1, and three bytes for kind (with the rest of the name's length), class with
-/// reach, and cause.
+/// inode 8, name offset 4, name length 1, then one byte each for kind (with the upper bits of the
+/// name length), class and reach, and cause.
 pub(super) fn encode_entry(out: &mut Vec<u8>, entry: &CachedEntry) {
     let size = match entry.kind {
         EntryKind::Directory => u64::from(entry.children.0) << 32 | u64::from(entry.children.1),

@@ -56,7 +56,7 @@ fn plain(nodes: &Nodes) -> Nodes {
     nodes.iter().filter_map(|(path, node)| Some((path.clone(), plain(node)?))).collect()
 }
 
-/// A text of few different lines, so that they repeat, with any bytes but NUL.
+/// A text with few distinct lines, so that they repeat, and with any bytes but NUL.
 fn any_text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         3 => "[a-d]{0,1}".prop_map(String::into_bytes),
@@ -107,8 +107,8 @@ fn any_node() -> impl Strategy<Value = Node> {
     ]
 }
 
-/// Makes the nodes such that one tree can have them: nothing is below a file, and every directory is
-/// listed.
+/// Makes the nodes valid for one tree: adds every missing directory, and turns a file with nodes
+/// below it into a directory.
 fn make_possible(mut nodes: Nodes) -> Nodes {
     for path in nodes.keys().cloned().collect::<Vec<_>>() {
         for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
@@ -130,7 +130,7 @@ fn any_trees() -> impl Strategy<Value = (Nodes, Nodes)> {
     })
 }
 
-/// Compares two trees path by path, in the plainest way.
+/// Compares two trees path by path, in the simplest way.
 fn expected_kinds(from: &Nodes, to: &Nodes) -> BTreeMap<Vec<u8>, &'static str> {
     let is_empty = |nodes: &Nodes, path: &[u8]| {
         nodes.keys().filter(|other| crate::path::is_within(other, path)).count() == 1
@@ -205,7 +205,7 @@ proptest! {
         fs::write(&patch, diff.to_unified(&fixture.store, None).unwrap().text).unwrap();
         let root = fixture.directory.path().join("root");
         fs::create_dir(&root).unwrap();
-        // Git does not know empty directories, so none may be in its way.
+        // Git does not track empty directories, so none may be in its way.
         write_files(&plain(&from), &root);
         let arguments = ["apply", "--allow-empty", "--whitespace=nowarn", "../patch"];
         run(&mut fixture.git(&root, &arguments));

@@ -49,7 +49,7 @@ fn similar_files_are_renames_from_half_on() {
     assert!(renamed(&numbered(10..20), &numbered(15..25)));
     assert!(!renamed(&numbered(10..20), &numbered(16..26)));
     assert!(!renamed(&numbered(10..20), &numbered(10..31)));
-    // A repeated line counts as often as both files have it.
+    // A repeated line counts as often as it occurs in both files.
     assert!(!renamed(&"x\n".repeat(10), &format!("{}{}", "x\n".repeat(4), "y\n".repeat(6))));
     assert!(!renamed("", &numbered(10..20)));
     let mut large = numbered(0..60_000);
