@@ -1,4 +1,4 @@
-//! Background work: detached processes of takeback that no agent and no user waits for.
+//! Background work: detached takeback processes that neither an agent nor a user waits for.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -13,22 +13,22 @@ use takeback_undo::{FollowUp, Opened};
 
 use crate::context::Context;
 
-/// The longest time that a background process may take. Whatever holds it up, such as a file system
-/// that does not answer, the workspaces that it locked are free again then.
+/// The maximum lifetime of a background process. A process that hangs, for example on an
+/// unresponsive file system, releases its locks when this time is over.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
-/// Ends this process after a time, whatever it is doing. Its locks end with it, and everything that
-/// it writes survives that.
+/// Ends this process after a time, whatever it is doing. Its locks are released, and all its writes
+/// are crash-safe.
 pub(crate) fn end_process_after(time: Duration) {
     let end = move || {
         thread::sleep(time);
         std::process::exit(1);
     };
-    // Without a thread, there is no deadline.
+    // If no thread can be started, the process has no time limit.
     let _ = thread::Builder::new().spawn(end);
 }
 
-/// Starts takeback in a new process and does not wait for it. The process reads `input`.
+/// Starts takeback in a new process and does not wait for it. `input` is its standard input.
 pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     context: &Context,
     directory: &Path,
@@ -59,8 +59,8 @@ pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts the work that a report of a session leaves for the background. If it cannot be started,
-/// the work of the next report makes up for it. `log` is the log of the agent.
+/// Starts the background work that a report leaves to be done. If the process cannot be started,
+/// the work of the next report makes up for it. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,

@@ -1,4 +1,4 @@
-//! `config.toml` in the home of takeback: the settings of the user.
+//! `config.toml` in takeback's home: the user's settings.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use takeback_undo::Settings;
 
 use crate::failure::Failure;
 
-/// All settings. Settings that are missing in the file have their defaults.
+/// All settings. Those missing from the file have their default values.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
@@ -24,12 +24,12 @@ pub(crate) struct LedgerConfig {
     pub(crate) redact: bool,
 }
 
-/// Returns the path of the file.
+/// Returns the path of `config.toml`.
 pub(crate) fn config_path(home: &Path) -> PathBuf {
     home.join("config.toml")
 }
 
-/// Reads the file. A missing file is as good as an empty one.
+/// Reads `config.toml`. A missing file counts as empty.
 pub(crate) fn read_text(home: &Path) -> Result<String, Failure> {
     let path = config_path(home);
     match fs::read_to_string(&path) {
@@ -49,8 +49,8 @@ pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
 }
 
 impl Config {
-    /// Reads the settings, and ignores lines that are wrong, for commands that nothing may block.
-    /// Returns what is wrong, too.
+    /// Reads the settings and ignores invalid lines, for commands that nothing may block. Also
+    /// returns the first problem.
     pub(crate) fn read_anyway(home: &Path) -> (Config, Option<Failure>) {
         let problem = match Config::read(home) {
             Ok(config) => return (config, None),
@@ -70,7 +70,7 @@ impl Config {
                 _ => break,
             }
         }
-        // Nothing can be made of it. Secrets are masked if a line might ask for that.
+        // Nothing in the file is usable. Secrets are masked if a line might ask for that.
         let redact = text.lines().any(|line| line.trim_start().starts_with("redact"));
         let config = Config { ledger: LedgerConfig { redact }, ..Config::default() };
         (config, Some(problem))
@@ -91,7 +91,7 @@ impl Config {
     }
 }
 
-/// Returns the number, from 1, of the line that a byte is in.
+/// Returns the number of the line that contains the byte `at`, counted from 1.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }

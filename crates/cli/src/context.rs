@@ -54,12 +54,13 @@ pub(crate) struct Globals {
     /// Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or less]
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     no_pager: bool,
-    /// End the process after so many seconds, whatever it is doing
+    /// End the process after this many seconds
     #[arg(long, value_name = "SECONDS", global = true, hide = true)]
     pub(crate) end_after: Option<u64>,
 }
 
-/// The choices of `--color`. Deliberately without docs, which would make every help text long.
+/// The choices of `--color`. The variants have no docs, because docs would lengthen every help
+/// text.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
     Auto,
@@ -83,25 +84,25 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     is_pager.then_some(words)
 }
 
-/// Reads an environment variable by which an agent describes itself.
+/// Reads an environment variable that an agent sets.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// The patience of a command that a user waits for with other processes.
+/// The maximum time that a user's command waits for other processes, and the message about it.
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
 /// The variable that switches all checkpoints off if it is one of [`OFF`].
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 
-/// The values that mean no, in any case of letters.
+/// The values of [`SWITCH`] that switch checkpoints off, in upper or lower case.
 const OFF: [&str; 4] = ["0", "false", "off", "no"];
 
 /// The kind of caller that runs a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// A user, who is waiting for it.
+    /// A user, who waits for the command.
     User,
     /// An agent, or takeback itself in the background.
     Agent,
@@ -139,13 +140,13 @@ pub(crate) struct Context {
     /// True if a user waits for the command.
     is_attended: bool,
     pub(crate) places: ForbiddenRoots,
-    /// Takeback's home, opened as configured, once a command needed it.
+    /// Takeback's home, opened on first use.
     opened: OnceLock<Arc<Opened>>,
 }
 
 impl Context {
-    /// Reads options and environment. A command that an agent runs may start in a directory that is
-    /// gone, because it works in the directory that the agent reports.
+    /// Reads options and environment. A command that an agent runs may start in a directory that no
+    /// longer exists, because it works in the directory that the agent reports.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
@@ -183,8 +184,8 @@ impl Context {
         })
     }
 
-    /// Makes the context of a command that works in another directory, and asks no questions. It
-    /// shares the opened home.
+    /// Makes the context of a command that works in another directory, and asks no questions. The
+    /// new context shares the opened home.
     pub(crate) fn in_directory(&self, directory: &Path) -> Context {
         Context { opened: self.opened.clone(), ..self.in_home(directory, &self.home) }
     }
@@ -217,7 +218,7 @@ impl Context {
         env::var_os(name).filter(|value| !value.is_empty())
     }
 
-    /// True if the home of takeback is at its default.
+    /// True if takeback's home is at its default location.
     pub(crate) fn is_home_usual(&self) -> bool {
         self.user_home().is_some_and(|user| self.home == user.join(".takeback"))
     }
@@ -242,13 +243,13 @@ impl Context {
         Ok(self.opened.get().expect("it was just set"))
     }
 
-    /// Opens takeback's home even if the configuration is wrong, which the user is told: nothing may
+    /// Opens takeback's home even if the configuration is invalid, with a warning: nothing may
     /// block the way back.
     pub(crate) fn opened_anyway(&self) -> Result<&Opened, Failure> {
         if self.opened.get().is_none() {
             let (config, problem) = Config::read_anyway(&self.home);
             if let Some(problem) = problem {
-                output::warn(&format!("{problem}; going on without that setting"));
+                output::warn(&format!("{problem}; continuing without that setting"));
             }
             let _ = self.opened.set(Arc::new(self.open_with(config)));
         }
@@ -305,8 +306,8 @@ impl Context {
         }
     }
 
-    /// Returns the root of the workspace that contains a directory, or the directory itself if it is
-    /// gone.
+    /// Returns the root of the workspace that contains a directory, or the directory itself if
+    /// there is no such root.
     pub(crate) fn root(&self, directory: &Path) -> PathBuf {
         takeback_undo::root_of(directory, &self.places)
             .map_or_else(|_| directory.to_owned(), |root| root.path)

@@ -4,11 +4,11 @@ use std::io::{self, Read};
 
 use serde::de::IgnoredAny;
 
-/// The mark with which some programs begin a text in UTF-8.
+/// The byte order mark, which some programs put before UTF-8 text.
 const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
 
-/// Reads the first JSON value and nothing behind it, so that it does not wait for the end of the
-/// input. If it is not JSON, returns what was read until that was clear.
+/// Reads the first JSON value and nothing after it, without waiting for the end of the input. If
+/// the input is not JSON, returns the bytes read up to the first error.
 pub(crate) fn read_event(input: impl Read) -> io::Result<Vec<u8>> {
     let mut recorder = Recorder { input: io::BufReader::new(input), read: Vec::new() };
     let mut values = serde_json::Deserializer::from_reader(&mut recorder).into_iter::<IgnoredAny>();
@@ -18,7 +18,7 @@ pub(crate) fn read_event(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A reader that keeps what was read, without a byte order mark.
+/// A reader that records the bytes it reads, except a byte order mark.
 struct Recorder<R> {
     input: R,
     read: Vec<u8>,
@@ -44,7 +44,7 @@ impl<R: Read> Read for Recorder<R> {
 mod tests {
     use super::*;
 
-    /// A writer that never closes its end.
+    /// An input that is never closed.
     struct Open<'a>(&'a [u8]);
 
     impl Read for Open<'_> {

@@ -11,7 +11,7 @@ fn file_path(home: &Path, agent: &str) -> PathBuf {
     home.join("fired").join(agent)
 }
 
-/// Records that a hook of an agent runs now. A failure is harmless.
+/// Records that a hook of an agent is running now. Errors are ignored.
 pub(crate) fn record_run(home: &Path, agent: &str) {
     let path = file_path(home, agent);
     let open = || File::options().write(true).create(true).truncate(false).open(&path);

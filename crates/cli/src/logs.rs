@@ -1,4 +1,4 @@
-//! Imports new entries of the logs of agents into the ledger.
+//! Imports new entries of agents' logs into the ledger.
 
 use std::fs;
 use std::path::Path;
@@ -12,20 +12,21 @@ use takeback_undo::LedgerGuard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The time after which an agent has surely written the end of a turn, which it does while its
+/// The time after which an agent has surely written the end of a turn. Agents write it while their
 /// hooks run.
 const LAST_WORDS: Duration = Duration::from_millis(1_000);
 
-/// The time that a command waits for other processes before it goes on without new entries.
+/// The time that a command waits for other processes before it continues without new entries.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The number of recently read logs that a command checks for new entries.
+/// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The number of these that may be sessions in databases: checking one means opening its database.
+/// The maximum number of checked logs that are in databases: checking one means opening its
+/// database.
 const RECENT_IN_DATABASES: usize = 4;
 
-/// Imports the logs of a session, and once more when the agent has written the end of the turn.
+/// Imports the logs of a session, then again once the agent has written the end of the turn.
 pub(crate) fn catch_up_session(
     session: &str,
     log: Option<&Path>,
@@ -70,7 +71,7 @@ fn import_logs(
 }
 
 /// Opens the ledger and imports new entries of recently read logs. Entries that cannot be read now
-/// are left for the next time.
+/// are left for a later command.
 pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
@@ -101,7 +102,8 @@ fn catch_up_recent_logs(ledger: &mut Ledger, context: &Context) {
     }
 }
 
-/// True if a log may have entries behind its bookmark. For a database, only reading it shows that.
+/// True if a log may have entries after its bookmark. Always true for a database, which has to be
+/// read to know.
 fn has_new_entries(log: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&log.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| log.session.is_some() || length != bookmark.offset)

@@ -13,7 +13,7 @@ const INTRODUCTION: &str = "\
 
 <!-- Generated from the definitions of the commands. `UPDATE=1 cargo test -p takeback reference` regenerates it. -->
 
-`takeback COMMAND --help` shows these texts, too. Without a command, `takeback` lists the checkpoints \
+`takeback COMMAND --help` also shows these texts. Without a command, `takeback` lists the checkpoints \
 of the current workspace. [protocol.md](protocol.md#json-output) describes the JSON that each command \
 prints, and the exit codes.
 ";
@@ -103,7 +103,7 @@ fn describe(command: &Command) -> String {
     paragraphs.join("\n\n").replace('*', "\\*") + "\n"
 }
 
-/// Adds the period that help texts of one line do without.
+/// Adds the period that one-line help texts lack.
 fn end_sentence(paragraph: &str) -> String {
     let paragraph = paragraph.trim();
     let is_ended = paragraph.ends_with(['.', ':', '?']);
@@ -140,7 +140,7 @@ fn name_argument(argument: &Arg) -> String {
     }
 }
 
-/// Adds the values that an argument can have, and the one that it has if it is not given.
+/// Adds the possible values and the default value of an argument.
 fn push_values(text: &mut String, argument: &Arg) {
     if !argument.get_action().takes_values() {
         return;

@@ -1,4 +1,4 @@
-//! Handles the reports of agents, for as long as the agent waits.
+//! Handles agents' reports while the agents wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -14,8 +14,9 @@ use crate::background;
 use crate::config::{self, Config};
 use crate::context::Context;
 
-/// The failure that is remembered until the background is done, if a capture takes too long.
-const LATE: &str = "not done within timeout_ms, so it went on in the background";
+/// The failure of a capture that takes too long, remembered until the background process completes
+/// it.
+const LATE: &str = "not done within timeout_ms; continued in the background";
 
 /// The answer to a report, in JSON.
 #[derive(Default, Serialize)]
@@ -27,13 +28,13 @@ pub(crate) struct ReportView {
     pub(crate) checkpoints: Vec<Oid>,
     /// True if something is not protected because of a failure.
     pub(crate) missed: bool,
-    /// True if the capture is not complete yet and goes on.
+    /// True if the capture is still running.
     pub(crate) late: bool,
     pub(crate) failures: Vec<String>,
     pub(crate) unprotected: Vec<UnprotectedView>,
 }
 
-/// Something that a call may change and that no checkpoint brings back.
+/// A path that a call may change and that no checkpoint can restore.
 #[derive(Serialize)]
 pub(crate) struct UnprotectedView {
     path: String,
@@ -49,8 +50,8 @@ impl From<&Unprotected> for UnprotectedView {
     }
 }
 
-/// Opens takeback's home for an agent. Also returns the errors of the configuration, in which case
-/// the defaults are in force. Returns `None` if checkpoints are switched off.
+/// Opens takeback's home for an agent. Also returns errors in the configuration; if there are any,
+/// the defaults apply. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -66,7 +67,7 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     opened.settings().enabled.then_some((opened, failures))
 }
 
-/// Returns the workspace that failures in a directory are remembered for.
+/// Returns the workspace whose list shows failures in a directory.
 pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
@@ -77,7 +78,7 @@ pub(crate) struct PendingReport {
     session: String,
     /// The directory that the agent works in.
     directory: PathBuf,
-    /// The longest time that the agent waits; `None` if it waits for as long as it takes.
+    /// The maximum time that the agent waits; `None` if it waits until the work is done.
     limit: Option<Duration>,
     deadline: Arc<Deadline>,
     handled: Receiver<Handled>,
@@ -117,14 +118,14 @@ impl PendingReport {
         let (sender, handled) = mpsc::channel();
         let (worker, work, until) = (opened.clone(), report.clone(), deadline.clone());
         let work = move || {
-            // The receiver is gone if this took too long and the process is ending.
+            // The receiver no longer exists if this took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
         };
         let work = Arc::new(Mutex::new(Some(work)));
         let in_thread = work.clone();
         let started = thread::Builder::new().spawn(move || run_once(&in_thread));
         if started.is_err() {
-            // No thread can be started, so this one does the work, and the agent waits for it.
+            // No thread could be started, so this thread does the work while the agent waits.
             run_once(&work);
         }
         let (session, directory) = (report.session_id(), report.directory.clone());
@@ -147,8 +148,7 @@ impl PendingReport {
                 self.deadline.pass();
                 self.opened.note_missed(&self.workspace(), LATE);
                 let limit = self.limit.unwrap_or_default().as_millis();
-                let message =
-                    format!("not done within {limit} ms; the work goes on in the background");
+                let message = format!("not done within {limit} ms");
                 Waited::TooLong { message }
             }
             Err(RecvTimeoutError::Disconnected) => {

@@ -1,4 +1,4 @@
-//! The names of subcommands: before all options, and added where the user left them out.
+//! Subcommand names: moves them before all options, and adds the default where the user gave none.
 //!
 //! Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
 //! subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
@@ -17,7 +17,7 @@ pub(super) enum Named {
     Help(Vec<OsString>),
 }
 
-/// Puts the names of subcommands before all options, and adds the default ones.
+/// Moves subcommand names before all options, and adds default subcommands.
 pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -> Named {
     let (mut command, mut at) = (root, 1);
     loop {
@@ -49,9 +49,9 @@ pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -
 
 /// The first word that is not an option.
 enum Found<'c> {
-    /// The name of a subcommand, at this distance in words.
+    /// The name of a subcommand, after this many other words.
     Subcommand(&'c clap::Command, usize),
-    /// Something else, or the end of options.
+    /// Another word, or the end of options.
     Other,
     /// There are only options, and one of them asks for help or the version.
     Help,
@@ -104,7 +104,7 @@ fn has_own_option(words: &[OsString], command: &clap::Command) -> bool {
     words.iter().filter_map(long).any(|word| own.contains(&word.as_str()))
 }
 
-/// True if the value of an option, given without its first dash, is the next word.
+/// True if the next word is the value of `option`, which is given without its first dash.
 fn takes_next_word(option: &str, root: &clap::Command, command: &clap::Command) -> bool {
     // The option may belong to a subcommand that is not known yet.
     let commands = [root, command].into_iter().chain(command.get_subcommands());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_is_the_default() {
+    fn a_missing_subcommand_becomes_the_default() {
         check("takeback", "takeback list");
         check("takeback --json", "takeback list --json");
         check("takeback -C dir --steps", "takeback list -C dir --steps");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_and_paths_are_no_subcommands() {
+    fn checkpoints_and_paths_are_not_subcommands() {
         for typed in [
             "takeback rollback 1 list",
             "takeback rollback --yes 1 undo",

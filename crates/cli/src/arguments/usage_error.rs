@@ -1,4 +1,4 @@
-//! A wrong command line, and what to type instead.
+//! Reports an invalid command line, and suggests what to type instead.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ impl std::fmt::Display for UsageError {
 }
 
 impl UsageError {
-    /// True if the user asked for help or the version and gets it.
+    /// True if the user asked for help or for the version.
     pub(crate) fn is_help(&self) -> bool {
         !self.error.use_stderr()
     }
@@ -64,7 +64,7 @@ impl UsageError {
         ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
     }
 
-    /// Finds the value of `--color`, although the command line as a whole is wrong.
+    /// Finds the value of `--color`, even if the rest of the command line is invalid.
     fn color(&self) -> Option<Color> {
         let values = self.words.iter().enumerate().filter_map(|(index, word)| {
             let value = word.to_str()?.strip_prefix("--color")?;
@@ -77,7 +77,7 @@ impl UsageError {
         values.rev().find_map(|value| Color::from_str(value, false).ok())
     }
 
-    /// Suggests what to type instead, where takeback knows more than clap.
+    /// Suggests what to type instead. `None` if takeback knows no better hint than clap.
     fn hint(&self) -> Option<String> {
         let (invalid, suggested) = (ContextKind::InvalidArg, ContextKind::SuggestedSubcommand);
         match (self.error.kind(), self.error.get(invalid), self.error.get(suggested)) {
@@ -98,7 +98,7 @@ impl UsageError {
         }
     }
 
-    /// Finds the commands that the words name, from takeback itself down to the last one.
+    /// Returns the commands that the words name, from takeback itself down to the innermost.
     fn named_commands(&self) -> Vec<&clap::Command> {
         let mut named = vec![&self.command];
         for word in &self.words {
@@ -107,7 +107,7 @@ impl UsageError {
         named
     }
 
-    /// Names the command that was probably meant, given similar names with the best one last.
+    /// Suggests a similar command. `names` are the similar names, the best match last.
     fn suggest(&self, names: &[String]) -> Option<String> {
         let named = self.named_commands();
         let command = named[named.len() - 1];
@@ -117,7 +117,7 @@ impl UsageError {
         Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
     }
 
-    /// Names the commands that have an option that this one lacks: its siblings if one of them has
+    /// Names commands that have the option, which this command lacks: siblings if any of them has
     /// it, otherwise any command.
     fn find_owner(&self, typed: &str) -> Option<String> {
         let option = typed.strip_prefix("--")?;

@@ -14,8 +14,9 @@ use crate::output::{self, Progress};
 
 /// Take a checkpoint of this workspace now
 ///
-/// Saves every file of the workspace, so that `takeback rollback` can return to it. If nothing has
-/// changed since the newest checkpoint, it takes a new one only with a reason, a name or a pin.
+/// Saves every file of the workspace, so that `takeback rollback` can return to this state. If
+/// nothing has changed since the newest checkpoint, a new one is taken only with --reason, --name
+/// or --pin.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,13 +24,13 @@ Examples:
   takeback checkpoint --reason 'before the big refactoring'
   takeback checkpoint --name good    `takeback rollback good` returns to it; never pruned")]
 pub(crate) struct Arguments {
-    /// The reason, for the list
+    /// The reason to show in the list
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// The name, for `takeback rollback NAME`. A checkpoint with a name is never pruned
+    /// A name for `takeback rollback NAME`; a checkpoint with a name is never pruned
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Never prune it, without a name
+    /// Never prune this checkpoint
     #[arg(long)]
     pin: bool,
 }
@@ -43,7 +44,7 @@ pub(crate) struct CheckpointView {
     name: Option<String>,
     pinned: bool,
     files: u64,
-    /// False if nothing has changed since this checkpoint, so that no new one was taken.
+    /// False if nothing has changed since this existing checkpoint.
     new: bool,
     uncovered: Vec<Uncovered>,
 }
@@ -88,7 +89,7 @@ pub(crate) fn take_checkpoint(
         output::warn(&failure.message);
     }
     if taken.is_new {
-        // The checkpoint is taken; what cannot be deleted now is deleted after the next one.
+        // A failure is harmless: the limit is enforced again after the next checkpoint.
         let _ = retention::limit_rows(opened, workspace.id());
         background::spawn_upkeep(context, opened);
     }

@@ -37,7 +37,7 @@ const PROJECT: [(&str, &str); 7] = [
 /// The prompt that the scripted agent gets.
 const PROMPT: &str = "tidy up the project";
 
-/// The commands that it runs.
+/// The commands that the scripted agent runs.
 const COMMANDS: [&str; 6] = [
     "rm -rf src vendor",
     "mkdir src && echo 'import everything' > src/rewrite.py",
@@ -66,7 +66,9 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     println!();
     after.print();
     if after != before {
-        return Err(Failure::new("the project is not what it was: please report this"));
+        return Err(Failure::new(
+            "the project differs from its original state: please report this",
+        ));
     }
     println!(
         "\nEverything is back, byte for byte: the files of the nested repository, .env, file modes"
@@ -96,7 +98,7 @@ fn wreck(project: &Path, opened: &Opened) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns to before the turn of the scripted agent.
+/// Rolls back the turn of the scripted agent.
 fn restore(
     project: &Path,
     opened: &Opened,
@@ -212,7 +214,7 @@ fn make_project(project: &Path) -> io::Result<()> {
     fs::set_permissions(project.join("deploy.sh"), fs::Permissions::from_mode(0o755))
 }
 
-/// The files of the project and what is staged.
+/// The files of the project, and those that are staged.
 #[derive(PartialEq)]
 struct ProjectState {
     /// Mode, path and first line of each file.

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress, Style, paint};
 
-/// The number of lines of a diff that are shown without `--full`.
+/// The maximum number of lines of a diff that are shown without `--full`.
 const LINES: usize = 80;
 
 /// Show what changed since a checkpoint, or between two
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// The number, name or id of a checkpoint
     #[arg(value_name = "CHECKPOINT")]
     from: String,
-    /// A second checkpoint to compare with
+    /// A second checkpoint to compare with, then paths
     #[arg(value_name = "CHECKPOINT|PATH")]
     rest: Vec<PathBuf>,
     /// Only these files and directories: names, not patterns
@@ -47,14 +47,14 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 pub(crate) struct DiffView {
     checkpoint: Oid,
-    /// The second checkpoint. `None`: the workspace as it is now.
+    /// The second checkpoint. `None` means the current state of the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<Oid>,
     files_changed: usize,
     insertions: u64,
     deletions: u64,
     changes: Vec<TreeChange>,
-    /// In git's format.
+    /// The diff in git's format.
     diff: String,
     /// The number of lines of the diff that were left out.
     left_out: usize,
@@ -99,7 +99,7 @@ pub(crate) fn compare_with_present(
     DiffView::new(from, None, diff, workspace.store(), full)
 }
 
-/// Opens the workspace that the user means with a checkpoint of it.
+/// Opens the workspace that a checkpoint belongs to.
 fn open_workspace_with<'c>(
     checkpoint: &str,
     context: &'c Context,

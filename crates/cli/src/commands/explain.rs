@@ -60,5 +60,9 @@ fn print_targets(analysis: &ScriptAnalysis, context: &Context) {
     output::print_section("Outside the workspace", analysis.outside.iter().map(tilde), context);
     output::print_section("Sweeps", analysis.sweeps.iter().map(tilde), context);
     let unknown = analysis.unknown.iter().map(|command| output::disarm(command));
-    output::print_section("Changes files that cannot be told in advance", unknown, context);
+    output::print_section(
+        "Commands that change files, but which files is unknown until they run",
+        unknown,
+        context,
+    );
 }

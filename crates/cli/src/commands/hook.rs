@@ -1,7 +1,7 @@
 //! `takeback hook`: handles an event that an agent reports.
 //!
-//! No failure may disturb the agent: the exit code is 0, and standard output has nothing but
-//! messages for the model and for the user.
+//! No failure may disturb the agent: the exit code is 0, and standard output carries only messages
+//! for the model and for the user.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct Arguments {
     #[arg(value_name = "AGENT", help = format!("The agent whose format is read: {}", agent_names()))]
     agent: String,
-    /// The name of the event, for agents whose JSON does not have it
+    /// The name of the event, for agents whose JSON does not include it
     event: Option<String>,
     /// Refuse a call that cannot be protected, like `strict = true`; `generic` exits with 1
     #[arg(long)]
@@ -49,10 +49,10 @@ pub(crate) struct Arguments {
     supervised: bool,
 }
 
-/// The number of problems that are printed.
+/// The maximum number of problems that are printed.
 const MAX_PRINTED: usize = 50;
 
-/// The largest event that is read.
+/// The maximum size of an event, in bytes.
 const MAX_INPUT: u64 = 256 << 20;
 
 /// The result of handling an event.
@@ -75,8 +75,8 @@ impl EventOutcome {
         self.is_strict && self.is_refusable && (!self.failures.is_empty() || is_unsafe)
     }
 
-    /// Lists everything that went wrong. What stays unprotected is listed if it is news, or if it
-    /// is the reason of a refusal.
+    /// Lists everything that went wrong. Unprotected paths are listed if they are new, or if they
+    /// are the reason for a refusal.
     fn problems(&self) -> Vec<String> {
         let is_refused = self.is_refused();
         let is_listed = |lost: &&Unprotected| match is_refused {
@@ -142,7 +142,7 @@ fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Passes the exit code of the supervised process on, or refuses the call if that process ended
+/// Passes on the exit code of the supervised process, or refuses the call if that process ended
 /// abnormally.
 fn judge_supervised(
     agent: &Agent,
@@ -198,8 +198,8 @@ pub(crate) fn is_asked_for() -> bool {
     false
 }
 
-/// Reports an error that kept the hook from doing anything. The exit code is not 2, which tells many
-/// agents to refuse the tool call.
+/// Reports an error that kept the hook from doing anything. The exit code is never 2, because 2
+/// tells many agents to refuse the tool call.
 pub(crate) fn give_up(message: &str) -> ExitCode {
     eprintln!("takeback: {}", output::disarm_lines(message.trim_end()));
     let is_strict = std::env::args_os().any(|word| word == "--strict");
@@ -258,7 +258,7 @@ fn handle_event(
     outcome
 }
 
-/// Parses the event. Returns its text, too, for the process that may have to repeat the work.
+/// Parses the event. Also returns its text, for the process that may have to repeat the work.
 #[allow(clippy::type_complexity, reason = "the parts are taken apart at once")]
 fn parse_event(
     agent: &Agent,
@@ -313,7 +313,7 @@ impl HookRun<'_> {
             }
             Waited::TooLong { message } => {
                 (outcome.view.late, outcome.view.missed) = (true, true);
-                outcome.failures.push(self.repeat_later(input, message));
+                outcome.failures.push(self.repeat_later(input, &message));
             }
             Waited::Broken { message } => {
                 outcome.view.missed = true;
@@ -322,9 +322,9 @@ impl HookRun<'_> {
         }
     }
 
-    /// Starts a process that repeats the work, which ends with this process, and withdraws the
-    /// failure when it is done. Returns the failure.
-    fn repeat_later(&self, input: &[u8], message: String) -> String {
+    /// Starts a process that repeats the work, because the thread that does it ends with this
+    /// process. The new process withdraws the failure when it is done. Returns the failure.
+    fn repeat_later(&self, input: &[u8], message: &str) -> String {
         let turn = hook::current_turn(self.opened, self.report).unwrap_or_else(unknown_turn);
         let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
         let mut words = vec!["hook", self.agent.name];
@@ -332,13 +332,14 @@ impl HookRun<'_> {
         words.extend(["--late", turn.as_str()]);
         let directory = &self.context.directory;
         match background::spawn_takeback(self.context, directory, words, Some(input)) {
-            Ok(()) => message,
-            Err(error) => format!("{message}, but it could not be started: {error}"),
+            Ok(()) => format!("{message}; the work continues in the background"),
+            Err(error) => {
+                format!("{message}, and the background process could not be started: {error}")
+            }
         }
     }
 
-    /// Prints the notices that wait for the session, for the model, and a warning about what is not
-    /// protected, for the user.
+    /// Prints pending notices for the model, and a warning for the user about unprotected paths.
     fn print_output(&self, event: &str, outcome: &EventOutcome) -> Result<(), String> {
         let session = self.report.session_id();
         let mut notice = None;
@@ -352,7 +353,7 @@ impl HookRun<'_> {
         output.map_or(Ok(()), |output| print_answer(&output).map_err(lost))
     }
 
-    /// Words a warning about what the user does not know yet.
+    /// Words a warning about problems that the user has not been told about.
     fn word_warning(&self, outcome: &EventOutcome) -> Option<String> {
         let new: Vec<&Unprotected> =
             outcome.unprotected.iter().filter(|lost| lost.is_new).collect();

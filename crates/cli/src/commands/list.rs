@@ -12,7 +12,7 @@ use crate::output::{self, Cell, Column, Style, Table};
 /// List the checkpoints of this workspace, newest first
 ///
 /// Each row is a turn of an agent or a checkpoint that you took. Its number, id or name stands for
-/// the state before it: `takeback rollback 2` returns to that.
+/// the state before it, and `takeback rollback 2` returns to that state.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
   takeback list --steps         with every step of a turn
   takeback list --json")]
 pub(crate) struct Arguments {
-    /// Show every step of a turn: `takeback rollback 2.3` returns to before a step
+    /// Show every step of a turn; `takeback rollback 2.3` returns to the state before a step
     #[arg(long)]
     steps: bool,
 }
@@ -50,7 +50,7 @@ const COLUMNS: [Column; 12] = [
     Column::free().shrinks(1, 0),
 ];
 
-/// Makes the list of the workspace that the command works in.
+/// Lists the checkpoints of the workspace that the command works in.
 pub(crate) fn make_list(context: &Context) -> Result<List, Failure> {
     Ok(history::list_checkpoints(context.opened_anyway()?, &context.directory)?)
 }
@@ -88,7 +88,7 @@ pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode
     list.failures.iter().for_each(|missed| output::warn(&describe_failure(missed)));
     list.unreadable.iter().for_each(|reason| output::warn(reason));
     let lines = list.repositories.iter().map(ToString::to_string);
-    let title = "Repositories inside, whose history is captured only if a command deletes them";
+    let title = "Nested repositories, whose history is captured only if a command deletes them";
     output::print_section(title, lines, context);
     if let Some(error) = &list.ledger_error {
         output::warn(&format!("prompts and effects are missing: {error}"));
@@ -132,7 +132,7 @@ fn row_cells(row: &RowView) -> [Cell; 12] {
     let unsettled = output::count(row.unsettled.len(), "database");
     let doubts = [
         row.late.then(|| "late".to_owned()),
-        (!row.unsettled.is_empty()).then(|| format!("{unsettled} taken while being written")),
+        (!row.unsettled.is_empty()).then(|| format!("{unsettled} captured while being written")),
     ];
     let doubts = doubts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     [

@@ -22,8 +22,9 @@ use crate::output::{self, Progress};
 /// Run a command between two checkpoints: for agents without hooks
 ///
 /// Takes a checkpoint, runs the command, captures its changes, and exits with its exit code.
-/// `takeback undo` takes the changes back. What changed meanwhile and is not named in the command may
-/// be yours: it asks about each such file, and `--uncertain` takes all of them back.
+/// `takeback undo` takes the changes back. Files that changed while the command ran but are not
+/// named in it may be your own edits: `undo` asks about each of them, and `undo --uncertain` takes
+/// them all back.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -83,7 +84,7 @@ fn run_command(arguments: &Arguments, context: &Context) -> io::Result<ExitStatu
                 SIGHUP => Signal::HUP,
                 _ => continue,
             };
-            // The command may be gone already.
+            // The command may have ended already.
             let _ = rustix::process::kill_process(pid, signal);
         }
     });
@@ -171,7 +172,7 @@ impl CommandSession {
     }
 }
 
-/// Converts an exit status as shells do: a signal counts from 128 on.
+/// Converts an exit status as shells do: a signal becomes 128 plus its number.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))

@@ -48,15 +48,15 @@ struct ShowView {
     turn: Option<TurnId>,
     tool: Option<String>,
     prompt: Option<String>,
-    /// The number of files and symlinks in it.
+    /// The number of files and symlinks in the checkpoint.
     files: Option<u64>,
     repository: Option<Head>,
     steps: Vec<StepView>,
-    /// The files that a turn changed, or that changed until the next row.
+    /// The files that the turn changed. For other rows: the files that changed until the next row.
     changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,
-    /// The databases that were taken while they were being written to.
+    /// The databases that were captured while being written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsettled: Vec<RelPath>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds a checkpoint and everything that is known of it.
+/// Finds a checkpoint and everything that is known about it.
 fn find_view(checkpoint: &str, context: &Context) -> Result<ShowView, Failure> {
     let opened = context.opened_anyway()?;
     let workspace = history::find_workspace_with(opened, &context.directory, checkpoint)?;
@@ -180,7 +180,7 @@ fn print_view(view: &ShowView) {
         |effect: &EffectView| format!("{}: {}", effect.kind, output::disarm(&effect.command));
     print_list("No rollback reverses", view.effects.iter().map(effect));
     let unsettled = view.unsettled.iter().map(ToString::to_string);
-    print_list("Taken while being written, so perhaps not whole", unsettled);
+    print_list("Captured while being written, possibly inconsistent", unsettled);
     print_list("Not covered", view.uncovered.iter().map(output::uncovered_line));
 }
 

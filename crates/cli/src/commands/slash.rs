@@ -48,8 +48,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command and returns its output. Without a user, only lists the checkpoints instead of
-/// changing something.
+/// Runs the command and returns its output. Without a user, a command that would change something
+/// lists the checkpoints instead.
 pub(crate) fn run_slash_command(
     slash: &SlashCommand,
     directory: &Path,

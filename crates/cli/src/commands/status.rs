@@ -24,7 +24,7 @@ Examples:
   takeback status --json")]
 pub(crate) struct Arguments {}
 
-/// The state of everything, in short.
+/// A summary of the workspace, the store and the agents.
 #[derive(Serialize)]
 struct StatusView {
     /// `None` if the directory cannot be a workspace.
@@ -40,8 +40,8 @@ struct StatusView {
     workspaces: usize,
     agents: Vec<AgentView>,
     failures: Vec<Missed>,
-    /// The number of problems that a quick look finds. `takeback doctor` explains them, and reads
-    /// everything.
+    /// The number of problems that quick checks find. `takeback doctor` explains them and checks
+    /// more.
     problems: usize,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
 fn read_status(context: &Context) -> Result<StatusView, Failure> {
     let opened = context.opened()?;
     let status = retention::read_status(opened)?;
-    // A directory that cannot be a workspace has no list, but everything else can be told.
+    // A directory that cannot be a workspace has no list, but everything else can be shown.
     let list = list::make_list(context).ok();
     let mut problems = Vec::new();
     let agents = agents::check_agents(&[], context, &mut problems)?;
@@ -116,7 +116,7 @@ fn print_status(view: &StatusView, context: &Context) {
     table.print();
     if view.problems > 0 {
         let problems = output::count(view.problems, "problem");
-        println!("{problems}: `takeback doctor` explains what to do, and checks more.");
+        println!("{problems}. Run `takeback doctor` for fixes and more checks.");
     }
 }
 

@@ -13,9 +13,9 @@ use crate::output;
 
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
-/// Merges each file: changes of the turn go back, changes that you or other agents made since stay.
-/// Files in which both changed the same lines are not changed, but listed, unless --theirs, --ours or
-/// --markers is given.
+/// Merges each file: takes back the changes of the turn, and keeps changes that you or other agents
+/// made since. Files in which both changed the same lines are listed but not changed, unless
+/// --theirs, --ours or --markers is given.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,13 +40,13 @@ pub(crate) struct Arguments {
     /// In conflicts, write both versions between markers
     #[arg(long, group = "conflicts")]
     markers: bool,
-    /// Also take back changes that another agent, or you, may have made (asked about on a terminal)
+    /// Also take back changes that you or another agent may have made (on a terminal, `undo` asks)
     #[arg(long)]
     uncertain: bool,
-    /// Leave paths that cannot be restored as they are, and take back the rest
+    /// Skip paths that cannot be restored, and take back the rest
     #[arg(long)]
     skip_blocked: bool,
-    /// Leave what the turn changed outside the workspace as it is
+    /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
     // Refused with a hint.
@@ -79,13 +79,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     rollback::carry_out(request(options), arguments.dry_run, context)
 }
 
-/// Asks about each file that others may have changed. Returns those to take back as well.
+/// Asks about each file that others may have changed. Returns the files to take back as well.
 fn ask_about_doubts(request: &Request, context: &Context) -> Result<Vec<RelPath>, Failure> {
     let planned = takeback_undo::rollback::plan(context.opened()?, request)?;
     let doubts = planned.into_view().doubts.into_iter();
     let is_taken = |doubt: &UncertainPath| {
         let path = output::disarm(&doubt.path.to_string());
-        output::is_agreed(&format!("{path} ({}): take this change back, too?", doubt.reason))
+        output::is_agreed(&format!("{path} ({}): also take this change back?", doubt.reason))
     };
     Ok(doubts.filter(is_taken).map(|doubt| doubt.path).collect())
 }

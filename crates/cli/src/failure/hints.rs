@@ -31,7 +31,7 @@ const LIST: &str = "`takeback list` lists the checkpoints of this workspace";
 
 const SKIP: &str = "--skip-blocked restores everything else";
 
-/// The number of paths that an error names.
+/// The maximum number of paths that an error names.
 const MAX_NAMED: usize = 5;
 
 /// Names the paths that kept a rollback from happening.
@@ -96,7 +96,7 @@ impl From<PlanError> for Failure {
             PlanError::Capture(error) => error.into(),
             PlanError::Target(_) => Failure::of(&error).hint(VERIFY),
             PlanError::Unfinished => {
-                Failure::of(&error).hint("fix the problem above, then run it again")
+                Failure::of(&error).hint("fix the problem above, then run the command again")
             }
             PlanError::NoSuchPath(_) | PlanError::Io { .. } => Failure::of(&error),
         }
@@ -203,7 +203,7 @@ impl From<RollbackError> for Failure {
             }
             RollbackError::Restore(RestoreError::Left { failure: cause, .. }) => {
                 name_paths(failure, &cause.blocked_paths())
-                    .hint(format!("everything else is as it was; {SKIP}"))
+                    .hint(format!("everything else is unchanged; {SKIP}"))
             }
             RollbackError::Restore(error) => error.into(),
             RollbackError::Pin(error) => error.into(),
@@ -216,7 +216,9 @@ impl From<RollbackError> for Failure {
             }
             RollbackError::Changed(paths) => name_paths(failure, &paths)
                 .hint(format!("--dry-run shows the new plan, and {SKIP}")),
-            RollbackError::NoChat(_) => failure.hint("only the checkpoints of an agent's turn do"),
+            RollbackError::NoChat(_) => {
+                failure.hint("only checkpoints of an agent's turn belong to one")
+            }
             RollbackError::NoIndex(_) => failure.hint("drop --index"),
             RollbackError::Index(IndexError::Busy(_)) => failure.hint(
                 "nothing was changed; wait for git, or remove the file if git is not running",
@@ -301,9 +303,8 @@ impl From<OpenError> for Failure {
         match error {
             OpenError::Io { .. } | OpenError::Sqlite { .. } => failure.hint(SPACE),
             OpenError::TooNew { .. } => failure.hint("nothing was changed; update takeback"),
-            OpenError::Foreign { .. } => {
-                failure.hint("move that file away, or choose another directory with --home")
-            }
+            OpenError::Foreign { .. } => failure
+                .hint("move that file out of the way, or choose another directory with --home"),
             OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
             OpenError::Unfinished { .. } => failure.hint("`takeback sessions repair` finishes it"),
             OpenError::Network { .. } => failure.hint(

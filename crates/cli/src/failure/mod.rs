@@ -1,4 +1,4 @@
-//! Errors on their way to the user. One place decides about hints and exit codes.
+//! Errors as the user sees them. All hints and exit codes are determined here.
 
 mod hints;
 

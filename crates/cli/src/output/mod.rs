@@ -1,8 +1,8 @@
 //! Everything that takeback says to people: lines on standard output and standard error, tables,
 //! progress, questions.
 //!
-//! `println!` and `eprintln!` mean the ones defined here. They strip colours where these are not
-//! wanted, put long output into a pager, and survive a reader that goes away.
+//! `println!` and `eprintln!` mean the ones defined here. They strip unwanted colours, send long
+//! output to a pager, and survive a reader that goes away.
 
 // The macros come first: modules see only those that are defined before them.
 
@@ -72,11 +72,11 @@ enum Line {
 static OUTPUT: Mutex<Output> = Mutex::new(Output { sink: Sink::Direct, pager: None, error: None });
 
 fn output() -> MutexGuard<'static, Output> {
-    // A panic while a line was written leaves no state that matters half changed.
+    // A panic while writing a line leaves the state usable.
     OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Decides whether to use colours.
+/// Sets whether to use colours.
 pub(crate) fn set_colors(color: Color) {
     let choice = match color {
         Color::Auto => anstream::ColorChoice::Auto,
@@ -135,7 +135,7 @@ impl Output {
             (Sink::Waiting { size, rows, lines }, line) => {
                 *rows += line.rows(*size);
                 lines.push(line);
-                // The shell's next prompt needs a row, too.
+                // The shell's next prompt also needs a row.
                 if *rows >= size.rows {
                     self.start_pager();
                 }
@@ -168,7 +168,7 @@ impl Output {
         }
     }
 
-    /// Takes the lines that wait, and stops waiting.
+    /// Takes the waiting lines, and switches to direct output.
     fn take_lines(&mut self) -> Vec<Line> {
         match std::mem::replace(&mut self.sink, Sink::Direct) {
             Sink::Waiting { lines, .. } => lines,
@@ -207,7 +207,7 @@ impl Output {
 }
 
 impl Line {
-    /// Returns how many rows of a terminal the line takes.
+    /// Returns the number of terminal rows that the line takes.
     fn rows(&self, size: Size) -> usize {
         let (Line::Output(text) | Line::Error(text)) = self;
         let plain = anstream::adapter::strip_str(text).to_string();
@@ -215,10 +215,10 @@ impl Line {
     }
 }
 
-/// Prints bytes as disarmed lines: a writer for text that is made by other code.
+/// A writer that disarms text produced by other code and prints it line by line.
 #[derive(Default)]
 pub(crate) struct DisarmedLines {
-    /// The beginning of a line whose end is still missing.
+    /// The last line, while it is incomplete.
     line: Vec<u8>,
 }
 
@@ -247,8 +247,8 @@ pub(crate) fn print_json(value: &impl Serialize) {
     println!("{}", disarm_json(&json));
 }
 
-/// Writes out the characters of a JSON text that a terminal would obey. They occur only in strings,
-/// where the escape means the same.
+/// Escapes the characters of a JSON text that a terminal would interpret. They occur only in
+/// strings, where the escape has the same meaning.
 pub(crate) fn disarm_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -261,7 +261,7 @@ pub(crate) fn disarm_json(json: &str) -> String {
     out
 }
 
-/// The number of lines of a section that are shown without `-v`.
+/// The maximum number of lines that a section shows without `-v`.
 const SECTION_LINES: usize = 20;
 
 /// Prints a title and lines below it. Prints nothing if there are no lines.
@@ -282,7 +282,7 @@ pub(crate) fn print_section(
     }
 }
 
-/// Prints a warning. The command goes on.
+/// Prints a warning. The command continues.
 pub(crate) fn warn(text: &str) {
     eprintln!("{} {}", paint(Style::Warning, "warning:"), disarm(text));
 }
@@ -300,27 +300,27 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
         }
     };
     eprintln!("note: a restore {what}");
-    left.iter().for_each(|path| eprintln!("  left as it is, because it changed meanwhile: {path}"));
+    left.iter().for_each(|path| eprintln!("  left alone, because it changed meanwhile: {path}"));
 }
 
 /// Tells the user that another process holds up the command.
 pub(crate) fn report_waiting(process: Option<u32>) {
     let id = process.map(|id| format!(" (pid {id})")).unwrap_or_default();
-    // Print this at once, ahead of buffered lines: the user is waiting now. It may have to replace
+    // Print this at once, ahead of buffered lines: the user is waiting now. The message may replace
     // a progress line.
     let begin = if io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
 
-/// Asks the user whether to go on with what was just shown, and fails if not.
+/// Asks the user whether to proceed, and fails if the user declines.
 pub(crate) fn confirm() -> Result<(), Failure> {
-    match is_agreed("Go on?") {
+    match is_agreed("Continue?") {
         true => Ok(()),
         false => Err(Failure::new("nothing was changed")),
     }
 }
 
-/// Asks the user a question.
+/// Asks the user a yes-or-no question.
 pub(crate) fn is_agreed(question: &str) -> bool {
     // The user must see the output that the question is about.
     flush();

@@ -20,8 +20,7 @@ impl Pager {
     /// Starts a pager, given its program and arguments. `None` if there is no such program.
     pub(super) fn start(words: &[String]) -> Option<Pager> {
         let (program, arguments) = words.split_first()?;
-        // Ctrl-C is for the pager, which handles it. Once the pager is closed, it is for takeback
-        // again.
+        // The pager handles Ctrl-C. Once the pager is closed, Ctrl-C ends takeback again.
         let is_over = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&is_over)).ok()?;
         let mut command = Command::new(program);
@@ -48,7 +47,7 @@ impl Pager {
         self.input.as_mut().map_or(Ok(()), |input| writeln!(input, "{line}"))
     }
 
-    /// Waits until the user has seen enough.
+    /// Waits until the user closes the pager.
     pub(super) fn end(mut self) {
         drop(self.input.take());
         let _ = self.child.wait();
@@ -56,7 +55,7 @@ impl Pager {
     }
 }
 
-/// Returns the colour choice for standard output, which also holds for the pager.
+/// Returns the colour choice for standard output, which also applies to the pager.
 fn color_choice() -> ColorChoice {
     AutoStream::choice(&io::stdout())
 }

@@ -1,4 +1,4 @@
-//! Progress of something that takes longer than a second, on a terminal.
+//! Progress of operations that take longer than a second, on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use super::terminal::Size;
 use super::text::{disarm, shorten, width_of};
 
-/// Nothing is shown for work that ends sooner.
+/// The time after which progress is shown. Shorter operations show nothing.
 const DELAY: Duration = Duration::from_secs(1);
 
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// Shows on standard error how long something has taken, or how far it has come. The display ends
-/// when the value is dropped.
+/// A display of the elapsed time or of a count, on standard error. It ends when the value is
+/// dropped.
 pub(crate) struct Progress {
     counts: Arc<Counts>,
     /// Dropped to end the thread.
@@ -33,7 +33,7 @@ struct Counts {
 }
 
 impl Progress {
-    /// Shows how long something has taken.
+    /// Shows the elapsed time.
     pub(crate) fn new(what: &str) -> Progress {
         Progress::start(what, None)
     }

@@ -3,7 +3,7 @@
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-/// The meaning of a piece of text, which decides its colour.
+/// The meaning of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Id,

@@ -1,4 +1,4 @@
-//! Tables for people. A row is never longer than the terminal is wide.
+//! Tables for people. No row is wider than the terminal.
 //!
 //! ```text
 //! let mut table = Table::new([Column::right(), Column::left().shrinks(2, 12), Column::free()]);
@@ -105,7 +105,8 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts text before and after the cell's text, which stays when that is shortened.
+    /// Puts text around the cell's text. If there is room, it stays whole when the cell is
+    /// shortened.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }
@@ -192,7 +193,8 @@ impl Table {
         whole.map(|line| format!("{indent}{line}").trim_end().to_owned()).collect()
     }
 
-    /// Returns the width of a column: the width of its widest cell, or 0 without text.
+    /// Returns the width of a column: the width of its widest cell, or 0 if all its cells are
+    /// empty.
     fn widest(&self, at: usize) -> usize {
         match self.rows.iter().map(|row| row[at].width()).max() {
             Some(widest) if widest > 0 => widest.max(self.columns[at].at_least),
@@ -200,8 +202,8 @@ impl Table {
         }
     }
 
-    /// Shortens columns, in the order of their ranks, until every row fits. Then gives back any
-    /// width that leaving out whole columns freed in excess.
+    /// Shortens columns, in the order of their ranks, until every row fits. Then widens shortened
+    /// columns if columns left out whole freed more space than needed.
     fn fit(&mut self, widths: &mut [usize], columns: usize) {
         let full = (self.rows.clone(), widths.to_vec());
         let mut ranked: Vec<(u8, usize, usize)> = (0..self.columns.len())
@@ -233,7 +235,7 @@ impl Table {
         }
     }
 
-    /// Changes the width of a column, computed from the present one: for all rows alike, or for
+    /// Changes the width of a column, computed from the current one: the same for all rows, or for
     /// each row separately if the column is free.
     fn resize(
         &mut self,
@@ -256,7 +258,7 @@ impl Table {
         }
     }
 
-    /// Returns how wide a row is up to the end of its last text.
+    /// Returns the width of a row up to the end of its last text.
     fn row_width(&self, row: &[Cell], widths: &[usize]) -> usize {
         let (mut end, mut last) = (self.indent, self.indent);
         for (at, cell) in row.iter().enumerate() {

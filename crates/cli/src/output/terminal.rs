@@ -19,8 +19,8 @@ impl Size {
     }
 }
 
-/// Returns how many columns a line on standard output may have. `None` means any number: a pipe or a
-/// file gets whole lines.
+/// Returns the maximum width of a line on standard output. `None` means unlimited: a pipe or a file
+/// gets whole lines.
 pub(crate) fn columns() -> Option<usize> {
     Size::of(io::stdout()).map(|size| size.columns)
 }

@@ -15,7 +15,7 @@ pub(crate) fn disarm_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns how many columns a terminal needs for a text.
+/// Returns the number of columns that a text takes on a terminal.
 pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
@@ -39,7 +39,8 @@ pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
     format!("…{}", &text[text.len() - kept..])
 }
 
-/// Returns how many bytes of these graphemes fit into this many columns. `None` if all do.
+/// Returns the number of bytes of these graphemes that fit into this many columns. `None` if all
+/// fit.
 fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -> Option<usize> {
     let (mut end, mut used) = (0, 0);
     for grapheme in graphemes {
@@ -114,7 +115,7 @@ pub(crate) fn blocked_line(blocked: &BlockedPath) -> String {
         BlockedReason::Failed { error } => error.clone(),
     };
     for writer in &blocked.writers {
-        why.push_str(&format!("; {} (pid {}) writes to it", writer.command, writer.pid));
+        why.push_str(&format!("; {} (pid {}) has it open for writing", writer.command, writer.pid));
     }
     format!("{}  ({})", blocked.path, disarm(&why))
 }
@@ -132,7 +133,7 @@ fn reason(reason: &UncoveredReason) -> String {
         UncoveredReason::Special => "a socket, pipe or device".into(),
         UncoveredReason::Changing => "kept changing".into(),
         UncoveredReason::Private => "private".into(),
-        UncoveredReason::Nested => "a nested repository, of which only a link was kept".into(),
+        UncoveredReason::Nested => "a nested repository, kept only as a link".into(),
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn shortened_text_has_at_most_so_many_columns() {
+    fn shortened_text_fits_into_the_columns() {
         let family = "👨\u{200d}👩\u{200d}👧";
         let texts =
             ["plain text", "日本語の理由", "e\u{301}te\u{301}", family, "a\u{1F1E9}\u{1F1EA}b"];

@@ -17,7 +17,7 @@ struct Story {
     write: [&'static str; 2],
     shell: [&'static str; 2],
     end: &'static [&'static str],
-    /// Later payloads at which the model cannot be told anything.
+    /// Later payloads whose output does not reach the model.
     silent: &'static [&'static str],
     /// The payload at which the model gets the notice, and the path of its text in the output.
     speaks: Option<(&'static str, &'static str)>,
@@ -537,7 +537,7 @@ fn strict_mode_refuses_unprotected_calls_in_the_form_of_each_agent() {
         // A call that has ended cannot be refused.
         let after = run(story.write[1]);
         assert_eq!((after.status.code(), after.stdout.len()), (Some(0), 0), "{}", story.agent);
-        // Without strict mode the call goes on.
+        // Without strict mode, the call is not refused.
         configure(&scene.session, "");
         let output = run(story.write[0]);
         assert_eq!(output.status.code(), Some(0), "{}", story.agent);

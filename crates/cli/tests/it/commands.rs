@@ -133,7 +133,7 @@ $ takeback checkpoints lits
 }
 
 #[test]
-fn names_of_commands_are_no_names_of_checkpoints() {
+fn command_names_are_refused_for_checkpoints() {
     let mut session = Session::new();
     session.write("a", "1");
     for name in ["undo", "redo", "list", "diff", "show", "status", "search", "help"] {
@@ -228,9 +228,9 @@ Examples:
 $ takeback rollback --help
 Return to a checkpoint, or undo a rollback
 
-Returns the workspace to a checkpoint, and the conversation to before that turn; or only the given
-files and directories. The present state is saved first, so `takeback rollback undo` brings it back.
-Without arguments, lists the checkpoints.
+Returns the workspace to a checkpoint and the conversation to before that turn, or restores only the
+given files and directories. The current state is saved first, so that `takeback rollback undo` can
+restore it. Without arguments, lists the checkpoints.
 
 Usage: takeback rollback [OPTIONS] <CHECKPOINT> [PATH]...
        takeback rollback <COMMAND>
@@ -254,19 +254,19 @@ Options:
           Show what would happen and change nothing
 
       --files-only
-          Keep the conversation as it is
+          Do not change the conversation
 
       --chat-only
-          Keep the files as they are
+          Do not change the files
 
       --index
           Also restore what was staged in the workspace's own git repository
 
       --skip-blocked
-          Leave paths that cannot be restored as they are, and restore the rest
+          Skip paths that cannot be restored, and restore the rest
 
       --workspace-only
-          Leave what the turns changed outside the workspace as it is
+          Do not touch files outside the workspace
 
 Global options:
   -C <DIR>
@@ -311,8 +311,8 @@ Usage: takeback redo [OPTIONS]
 
 Options:
       --dry-run         Show what would happen and change nothing
-      --skip-blocked    Leave paths that cannot be restored as they are, and restore the rest
-      --workspace-only  Leave what is outside the workspace as it is
+      --skip-blocked    Skip paths that cannot be restored, and restore the rest
+      --workspace-only  Do not touch files outside the workspace
 
 Global options:
   -C <DIR>            Work as if started in DIR

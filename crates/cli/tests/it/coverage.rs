@@ -1,4 +1,4 @@
-//! Changes of what is covered: a file that comes into view was not made, and one that goes out of view
+//! Changes of coverage: a file that becomes covered was not created, and one that becomes uncovered
 //! was not deleted.
 
 use std::fs;
@@ -69,7 +69,7 @@ fn a_file_that_was_too_large_before_the_turn_is_not_deleted() {
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
     agent.hears("shorten it");
-    // The command does not name the file, which would be captured then.
+    // The command does not name the file: a named file would be captured.
     let call = agent.begins("Bash", serde_json::json!({ "command": "some-program" }));
     session.write("large", "short\n");
     session.write("a", "1\n");

@@ -1,4 +1,4 @@
-//! A store that lost something: the next checkpoint is whole, and the loss is said.
+//! A store that lost objects: the next checkpoint is complete, and the loss is reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -103,9 +103,9 @@ fn a_workspace_with_too_many_files_is_tried_again_when_asked() {
 }
 
 #[test]
-fn a_database_that_was_taken_while_being_written_is_said_to_be() {
+fn a_database_captured_while_being_written_is_marked() {
     let session = Session::new();
-    // A log that is too large for a capture does not fit together with its database.
+    // A log that is too large for a capture makes its database inconsistent.
     configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
     let connection = Connection::open(session.project().join("app.db")).unwrap();
     connection.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -118,8 +118,8 @@ fn a_database_that_was_taken_while_being_written_is_said_to_be() {
     assert_eq!(list["checkpoints"][0]["unsettled"], json!(["app.db"]), "{list}");
     let shown = |arguments: &[&str]| String::from_utf8(session.output(arguments).stdout).unwrap();
     let list = shown(&["rollback"]);
-    assert!(list.contains("1 database taken while being written"), "{list}");
+    assert!(list.contains("1 database captured while being written"), "{list}");
     drop(connection);
     let plan = shown(&["rollback", "1", "--dry-run"]);
-    assert!(plan.contains("Taken while being written"), "{plan}");
+    assert!(plan.contains("Captured while being written"), "{plan}");
 }

@@ -1,4 +1,4 @@
-//! The documents of the repository: their links lead somewhere, and their commands exist.
+//! The documents of the repository: their links resolve, and their commands exist.
 
 use std::collections::BTreeSet;
 use std::fs;

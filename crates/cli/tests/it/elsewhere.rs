@@ -1,4 +1,4 @@
-//! What turns changed outside the workspace belongs to their story.
+//! Files that turns changed outside the workspace are taken back with them.
 
 use std::fs;
 use std::process::Command;
@@ -115,7 +115,7 @@ fn a_directory_that_is_gone_comes_back_with_the_turn() {
 }
 
 #[test]
-fn a_place_whose_surroundings_are_gone_is_named_and_not_made_again() {
+fn a_file_whose_directory_no_longer_exists_is_named_and_not_recreated() {
     let session = Session::new();
     session.write("a", "1");
     fs::create_dir_all(session.base().join("disk")).unwrap();
@@ -179,7 +179,7 @@ fn a_turn_that_changed_only_files_outside_can_be_undone() {
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert!(!notes.exists());
-    // The user has brought them back already.
+    // The user has already restored them.
     fs::write(&notes, "1").unwrap();
     session.json(&["undo"]);
     assert_eq!(session.read("a"), "1");
@@ -250,7 +250,7 @@ fn an_undo_takes_back_a_turn_that_worked_only_outside() {
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert_eq!((session.read("a"), fs::read_to_string(&bashrc).unwrap()), ("2".into(), "2".into()));
-    // What the workspace alone has to take back is in another turn.
+    // The newest turn that changed the workspace itself is row 2.
     assert_eq!(session.json(&["undo", "--workspace-only"])["row"], 2);
     assert_eq!((session.read("a"), fs::read_to_string(&bashrc).unwrap()), ("1".into(), "2".into()));
 }

@@ -1,4 +1,4 @@
-//! Files and workspaces that are gone altogether come back.
+//! Deleted files and workspaces come back.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn a_single_file_that_is_gone_comes_back() {
     assert_eq!(read_file(&file), "mine");
 }
 
-/// `rm -rf` of the project that the agent works in: what takeback is for.
+/// The agent runs `rm -rf` on the project that it works in: the case that takeback exists for.
 #[test]
 fn a_workspace_that_is_gone_comes_back() {
     let session = Session::new();
@@ -53,15 +53,15 @@ fn a_workspace_that_is_gone_comes_back() {
         (&done["restored"], read_file(&gone.join("src/lib.rs"))),
         (&planned["restored"], "mine".into())
     );
-    // And work goes on in it.
+    // Work continues in it.
     agent.turn("once more", "src/lib.rs", "yours");
     session.json(&["-C", name, "undo"]);
     assert_eq!(read_file(&gone.join("src/lib.rs")), "mine");
 }
 
-/// Made anew by hand, it is no project any more, but one above it is.
+/// Recreated by hand, the directory is no longer a project, but one above it is.
 #[test]
-fn a_directory_that_was_made_anew_has_its_old_history() {
+fn a_recreated_directory_has_its_old_history() {
     let session = Session::new();
     session.write("package.json", "{}");
     session.write("inner/Makefile", "");

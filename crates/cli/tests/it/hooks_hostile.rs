@@ -1,5 +1,5 @@
-//! Hooks in hostile surroundings: pipes and devices in the place of git's files, and processes that
-//! are killed or never end.
+//! Hooks in hostile surroundings: pipes and devices in place of git's files, and processes that are
+//! killed or never end.
 
 use std::fs;
 use std::io::Write;

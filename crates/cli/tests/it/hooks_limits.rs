@@ -56,7 +56,7 @@ fn hook_under(session: &Session, limit: &str, event: &[u8]) -> Option<Output> {
     }
     let mut command = Command::new("prlimit");
     command.args(["--core=0", limit]);
-    // Root has no limit of processes. No other process belongs to this user.
+    // Root has no limit on processes. No other process belongs to this user.
     if rustix::process::getuid().is_root() {
         let everyone = fs::Permissions::from_mode(0o777);
         for path in [session.base(), session.project()] {

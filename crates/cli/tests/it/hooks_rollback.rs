@@ -31,7 +31,7 @@ fn add_answers(session: &Session, id: &str, answers: &[(&str, &str)]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Plays three turns of one session, each with another content of `a`.
+/// Plays three turns of one session, each with different content of `a`.
 fn three_turns() -> Session {
     let session = Session::new();
     session.write("a", "0");
@@ -124,7 +124,7 @@ fn a_manual_checkpoint_has_no_conversation() {
         "
 $ takeback rollback mine --chat-only
 ! error: checkpoint <id> belongs to no conversation
-! hint: only the checkpoints of an agent's turn do
+! hint: only checkpoints of an agent's turn belong to one
 [exit Some(1)]
 $ takeback rollback 1 a --chat-only
 ! error: --chat-only takes no paths
@@ -227,7 +227,7 @@ Would restore:
   a
 Would delete:
   notes
-Edited since the turn, by you or another agent (the safety checkpoint keeps this):
+Edited since the turn, by you or another agent (saved in the safety checkpoint):
   notes
 Conversation: 1 message taken back.
 The prompt was:

@@ -378,7 +378,7 @@ fn options_for_agents_need_an_agent() {
     }
 }
 
-/// Hooks there would be in force in every directory below.
+/// Hooks there would apply in every directory below.
 #[test]
 fn a_directory_that_is_no_project_gets_no_project_hooks() {
     let session = Session::new();
@@ -388,7 +388,7 @@ fn a_directory_that_is_no_project_gets_no_project_hooks() {
             let output = session.output(&[&["-C", directory, "-y"], arguments].concat());
             let said = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(said.contains(&format!("is no project: it is {reason}")), "{said}");
+            assert!(said.contains(&format!("is not a project: it is {reason}")), "{said}");
         }
     }
     assert!(!session.base().join(".claude").exists());

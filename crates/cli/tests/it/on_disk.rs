@@ -18,7 +18,7 @@ use crate::session::Session;
 /// The directory in which the archive was made.
 pub(crate) const OLD: &str = "/tmp/takeback-fixture";
 
-/// Unpacks the archive unchanged: the history belongs to a directory that is gone.
+/// Unpacks the archive unchanged: the history belongs to a directory that no longer exists.
 pub(crate) fn unpacked_home() -> Session {
     let session = Session::new();
     let archive =

@@ -21,8 +21,8 @@ fn mode(session: &Session, path: &str) -> u32 {
     fs::metadata(session.project().join(path)).unwrap().permissions().mode() & 0o7777
 }
 
-/// Hermes: the snapshot before a rollback failed, the rollback went on all the same, overwrote
-/// everything and said that a snapshot had been saved.
+/// Hermes: when the snapshot before a rollback failed, the rollback continued anyway, overwrote
+/// everything and reported that a snapshot had been saved.
 #[test]
 fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     let session = Session::new();
@@ -386,7 +386,7 @@ Other workspaces have checkpoints:
     );
 }
 
-/// Hermes: restoring a single file took the conversation back, too.
+/// Hermes: restoring a single file also took the conversation back.
 #[test]
 fn a_single_file_keeps_the_conversation() {
     let session = Session::new();

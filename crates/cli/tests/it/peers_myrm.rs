@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, configure, eventually, ledger, rows};
 use crate::session::Session;
 
-/// Myrm: after the time limit the tool ran while the snapshot went on, so it could capture the
-/// state after the command.
+/// Myrm: after the time limit, the tool ran while the snapshot was still being taken, so the
+/// snapshot could capture the state after the command.
 #[test]
 fn a_late_checkpoint_is_marked_late() {
     let session = Session::new();
@@ -116,7 +116,7 @@ fn notices_are_kept_per_session_with_path_and_content() {
     assert!(body["files"][0]["content"].is_string());
 }
 
-/// Myrm: it warned of effects only if the pattern for files matched the command, too, and only once
+/// Myrm: it warned of effects only if the pattern for files also matched the command, and only once
 /// per turn. Older checkpoints did not show newer effects.
 #[test]
 fn every_effect_since_a_checkpoint_is_shown() {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::agent::{Agent, configure, eventually, hook, rows};
 use crate::session::Session;
 
-/// People start agents in `~` and go somewhere else.
+/// Users start agents in `~`, and the agents then change to another directory.
 #[test]
 fn a_session_that_began_in_the_home_directory_is_protected_where_it_works() {
     let session = Session::new();
@@ -43,7 +43,7 @@ fn a_session_in_a_directory_that_is_too_large_is_protected_in_its_projects() {
     assert_eq!(session.read("inner/a"), "mine");
 }
 
-/// Each of two places would stand in for the other, forever.
+/// Each of two such directories would otherwise be replaced by the other, in an endless loop.
 #[test]
 fn a_place_that_is_too_large_is_tried_once() {
     let session = Session::new();
@@ -164,7 +164,7 @@ fn what_a_call_names_is_safe_while_a_large_workspace_is_captured_first() {
     eventually("the workspace is known", || count(&store) == 1);
     let state = session.workspace_directory().join("state");
     eventually("the workspace is warm", || state.exists());
-    // As if that capture went on.
+    // As if that capture were still running.
     let lock = session.lock_workspace();
     fs::remove_file(state).unwrap();
     agent.hears("tidy up");

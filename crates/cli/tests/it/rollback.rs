@@ -59,7 +59,7 @@ Done. `takeback rollback undo` takes this back.
         "
 $ takeback rollback 2
 Not covered by the checkpoint: 1 path (-v lists them).
-Nothing to restore: everything is as it was then.
+Nothing to restore: everything is already in that state.
 $ takeback rollback undo
 Restored:
   a.txt
@@ -110,7 +110,7 @@ Cannot be restored:
   thing/.git  (never captured)
 Not covered by the checkpoint: 1 path (-v lists them).
 ! error: nothing was changed
-! hint: move the blocking paths away, or restore the rest with --skip-blocked
+! hint: move the blocking paths out of the way, or restore the rest with --skip-blocked
 [exit Some(1)]
 ",
     );

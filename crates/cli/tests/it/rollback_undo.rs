@@ -64,7 +64,7 @@ fn a_failed_rollback_is_not_undone() {
     session.output(&["checkpoint"]);
     session.write("a", "2");
     session.output(&["rollback", "1", "a"]);
-    // Something that no rollback can replace comes in the way.
+    // Something that no rollback can replace is now in the way.
     fs::remove_file(session.project().join("thing")).unwrap();
     session.write("thing/.git/HEAD", "x");
     assert!(!session.output(&["rollback", "1"]).status.success());

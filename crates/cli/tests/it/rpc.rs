@@ -16,7 +16,7 @@ fn assert_same_result(
     params: &Value,
     words: &[&str],
 ) {
-    // The background may still be at work between the two.
+    // A background process may still be working between the two.
     eventually(method, || client.call(method, params.clone()) == session.json(words));
 }
 
@@ -300,7 +300,7 @@ fn a_server_goes_on_if_its_home_is_deleted() {
     let mut client = Client::new(&session);
     client.turn(&session, "s", "write something", ("a", "2\n"));
     eventually("the home is gone", || {
-        // The background may still be writing into it.
+        // A background process may still be writing into it.
         let _ = std::fs::remove_dir_all(session.base().join(".takeback"));
         !session.base().join(".takeback").exists()
     });
@@ -318,7 +318,7 @@ fn the_ledger_is_repaired_while_a_server_rests() {
     let mut client = Client::new(&session);
     client.turn(&session, "s", "a gizmo", ("a", "2\n"));
     client.call("sessions.search", json!({ "query": "gizmo" }));
-    // The server closes the ledger when it has nothing to do.
+    // The server closes the ledger when it is idle.
     eventually("the repair", || session.output(&["sessions", "repair"]).status.success());
     let found = client.call("sessions.search", json!({ "query": "gizmo" }));
     assert_eq!(found["results"][0]["session"], "mine:s", "{found}");

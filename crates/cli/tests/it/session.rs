@@ -58,12 +58,12 @@ impl Session {
         command.spawn().unwrap()
     }
 
-    /// True if something is at a path of the project, be it a link that leads nowhere.
+    /// True if a path of the project exists, even as a broken link.
     pub(crate) fn exists(&self, path: &str) -> bool {
         fs::symlink_metadata(self.project().join(path)).is_ok()
     }
 
-    /// The directory that the store has for its only workspace.
+    /// Returns the store's directory for its only workspace.
     pub(crate) fn workspace_directory(&self) -> PathBuf {
         first_in(&self.base().join(".takeback/checkpoints/store/workspaces"))
     }

@@ -227,7 +227,7 @@ fn a_text_is_not_json() {
     session.assert(
         "
 $ takeback sessions show 4f2a --json --format text
-{\"error\":{\"causes\":[],\"hint\":\"drop one of them\",\"message\":\"--json contradicts --format text\"}}
+{\"error\":{\"causes\":[],\"hint\":\"drop one of them\",\"message\":\"--json conflicts with --format text\"}}
 [exit Some(1)]
 ",
     );
@@ -424,7 +424,7 @@ $ takeback sessions rewind 4f2a
     });
     assert_eq!(session.json(&["sessions", "unrewind", "4f2a"]), expected);
     assert_eq!(session.json(&["sessions", "rewind", "4f2a", "--turns", "2"]), expected);
-    // More messages are imported: the conversation went on.
+    // More messages are imported: the conversation continued.
     let mut longer = example_sessions().remove(0);
     let message = json!({ "seq": 6, "role": "user", "content": "hm", "timestamp": START + 200 });
     longer["messages"].as_array_mut().unwrap().push(message);

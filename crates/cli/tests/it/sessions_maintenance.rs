@@ -95,7 +95,7 @@ fn a_whole_ledger_passes_verification() {
     session.assert(
         "
 $ takeback sessions verify
-No problems in 3 sessions, 7 messages.
+No problems found: 3 sessions, 7 messages.
 $ takeback sessions repair
 Nothing to repair: 3 sessions, 7 messages.
 ",
@@ -182,7 +182,7 @@ $ takeback sessions repair
 Note: repaired: session codex:4f2b0000-bbbb claims 99 messages and 0 tool calls, but has 1 and 0
 Rebuilt the counts and the search index of 3 sessions, 7 messages.
 $ takeback sessions verify
-No problems in 3 sessions, 7 messages.
+No problems found: 3 sessions, 7 messages.
 ",
     );
 }
@@ -240,7 +240,7 @@ fn foreign_databases_are_left_alone() {
         "
 $ takeback sessions
 ! error: ~/.takeback/state.db is another program's database, not takeback's ledger
-! hint: move that file away, or choose another directory with --home
+! hint: move that file out of the way, or choose another directory with --home
 [exit Some(1)]
 ",
     );

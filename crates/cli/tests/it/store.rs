@@ -25,11 +25,11 @@ fn a_whole_store_passes_verification() {
     session.assert(
         "
 $ takeback checkpoints verify
-No problems in 0 checkpoints and 0 steps, 0 objects.
+No problems found in 0 checkpoints, 0 steps and 0 objects.
 $ takeback checkpoints verify
-No problems in 1 checkpoint and 0 steps, 3 objects.
+No problems found in 1 checkpoint, 0 steps and 3 objects.
 $ takeback checkpoints repair
-No problems in 1 checkpoint and 0 steps, 3 objects.
+No problems found in 1 checkpoint, 0 steps and 3 objects.
 ",
     );
 }

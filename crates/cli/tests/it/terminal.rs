@@ -49,7 +49,7 @@ fn a_rollback_shows_its_plan_and_asks() {
     let Some((seen, code)) = typed(&session, "rollback 1", "n\n") else { return };
     assert_eq!((session.read("a"), code), ("2".into(), Some(1)), "{seen}");
     for part in
-        ["Will restore:\n  a\n", "cannot be reversed:\n  publish: git push\n", "Go on? [y/N]"]
+        ["Will restore:\n  a\n", "cannot be reversed:\n  publish: git push\n", "Continue? [y/N]"]
     {
         assert!(seen.contains(part), "{part:?} in {seen}");
     }
@@ -66,7 +66,7 @@ fn a_rollback_offers_to_skip_what_is_in_the_way() {
     fs::remove_file(session.project().join("thing")).unwrap();
     session.write("thing/.git/HEAD", "x");
     session.write("a", "3");
-    let question = "Skip what cannot be restored, and restore the rest? [y/N]";
+    let question = "Skip the paths that cannot be restored, and restore the rest? [y/N]";
     let Some((seen, code)) = typed(&session, "rollback 1", "n\n") else { return };
     assert_eq!((session.read("a"), code), ("3".into(), Some(1)), "{seen}");
     assert!(seen.contains(question), "{seen}");
@@ -83,7 +83,7 @@ fn an_undo_shows_its_plan_and_asks() {
     assert!(seen.contains("Will restore:\n  a\n"), "{seen}");
     let (seen, code) = typed(&session, "undo --yes", "").unwrap();
     assert_eq!((session.read("a"), code), ("1".into(), Some(0)), "{seen}");
-    assert!(!seen.contains("Go on?"), "{seen}");
+    assert!(!seen.contains("Continue?"), "{seen}");
 }
 
 #[test]
@@ -106,7 +106,10 @@ fn an_undo_asks_about_each_uncertain_file() {
         agent.is_done();
         let Some((seen, code)) = typed(&session, "undo", "y\nn\ny\n") else { return };
         assert_eq!(code, Some(0), "{seen}");
-        assert!(seen.contains("b (the call names other files): take this change back"), "{seen}");
+        assert!(
+            seen.contains("b (the call names other files): also take this change back"),
+            "{seen}"
+        );
         let contents = ["a", "b", "c"].map(|name| session.read(name));
         assert_eq!(contents, ["1", "1", "2"], "{tool}: {seen}");
     }
@@ -117,12 +120,12 @@ fn clearing_asks_first() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };
     assert_eq!((rows(&session).len(), code), (1, Some(1)), "{seen}");
-    assert!(seen.contains("It cannot be undone."), "{seen}");
+    assert!(seen.contains("This cannot be undone."), "{seen}");
     let (seen, code) = typed(&session, "checkpoints clear", "y\n").unwrap();
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
 }
 
-/// An agent goes on working while the user thinks, so the plan is outdated.
+/// An agent continues to work while the user thinks, so the plan is outdated.
 #[test]
 fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     let session = worked();
@@ -141,7 +144,7 @@ fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     let mut seen = Vec::new();
     let mut byte = [0];
     let mut stdout = child.stdout.take().unwrap();
-    while !seen.ends_with(b"Go on? [y/N] ") {
+    while !seen.ends_with(b"Continue? [y/N] ") {
         std::io::Read::read_exact(&mut stdout, &mut byte).unwrap();
         seen.push(byte[0]);
     }
@@ -364,7 +367,7 @@ fn a_long_plan_is_read_in_the_pager_before_the_question() {
     let Some(seen) = terminal.show(&session, "rollback 1", "y\n") else { return };
     assert_eq!(session.read("file-3"), "1");
     let gone = seen.find("the pager is gone").unwrap();
-    assert!(gone < seen.find("Go on? [y/N]").unwrap(), "{seen}");
+    assert!(gone < seen.find("Continue? [y/N]").unwrap(), "{seen}");
 }
 
 #[test]

@@ -69,7 +69,8 @@ fn our_own_numbers_of_turns_are_not_taken_for_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Agents that count anew in each process, and those that count from where a rollback went to.
+/// Some agents restart their count in each process, and some continue from where a rollback went
+/// to.
 #[test]
 fn a_turn_whose_name_comes_again_is_another_one() {
     let session = Session::new();

@@ -1,4 +1,5 @@
-//! `takeback undo` inside one file: the turn's changes are removed, and those of others stay.
+//! `takeback undo` inside one file: the turn's changes are taken back, and those of others are
+//! kept.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! What a command names is protected whatever the rules say; the rest is said at once.
+//! Paths that a command names are protected regardless of the rules; unprotected ones are reported
+//! at once.
 
 use std::fs;
 use std::path::Path;
@@ -126,7 +127,7 @@ fn with_large_repository() -> Session {
 }
 
 #[test]
-fn what_is_not_protected_is_said_once_per_session_and_cause() {
+fn unprotected_paths_are_reported_once_per_session_and_cause() {
     let session = with_large_repository();
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "rm -rf .git" }));
@@ -138,7 +139,7 @@ fn what_is_not_protected_is_said_once_per_session_and_cause() {
     let mut other = Agent::new(&session, "s2");
     let call = other.call("Bash", json!({ "command": "rm -rf .git" }));
     assert!(!other.report(call.event("before_tool")).is_empty());
-    // It is remembered.
+    // The warning is remembered.
     let status = String::from_utf8(session.output(&["status"]).stdout).unwrap();
     assert!(status.contains("not protected: "), "{status}");
 }
@@ -296,7 +297,7 @@ fn a_repository_that_a_sweep_deletes_comes_back() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_budget_is_said() {
+fn files_over_the_budget_are_reported() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
     session.write(".gitignore", "uploads/\n");
@@ -311,7 +312,7 @@ fn what_does_not_fit_into_the_budget_is_said() {
         "{said}"
     );
     assert!(!said.contains("small"), "{said}");
-    // What can be made again is no reason for a refusal; this is.
+    // Unlike files that can be regenerated, this file is a reason for a refusal.
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
     assert_eq!(output.status.code(), Some(1));
@@ -377,11 +378,11 @@ fn the_list_names_repositories_inside_the_workspace() {
         session.json(&["list"])["repositories"] == json!(["lib"])
     });
     let listed = String::from_utf8(session.output(&["list"]).stdout).unwrap();
-    assert!(listed.contains("Repositories inside") && listed.contains("  lib"), "{listed}");
+    assert!(listed.contains("Nested repositories") && listed.contains("  lib"), "{listed}");
 }
 
 #[test]
-fn a_command_that_deletes_something_unknown_is_said() {
+fn a_command_that_deletes_unknown_files_is_reported() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -433,7 +434,7 @@ fn large_and_ignored_files_of_a_directory_that_is_named_outside_come_back() {
 }
 
 #[test]
-fn the_line_that_leads_from_a_submodule_to_its_repository_is_said() {
+fn the_line_that_leads_from_a_submodule_to_its_repository_is_reported() {
     let session = Session::new();
     make_repository(&session.project());
     session.write("sub/.git", "gitdir: ../.git/modules/sub\n");
@@ -446,7 +447,7 @@ fn the_line_that_leads_from_a_submodule_to_its_repository_is_said() {
 }
 
 #[test]
-fn more_repositories_than_are_captured_are_said() {
+fn repositories_beyond_the_limit_are_reported() {
     let session = Session::new();
     for number in 0..18 {
         session.write(&format!("lib/{number}/.git/HEAD"), "ref: refs/heads/main\n");

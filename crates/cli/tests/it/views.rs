@@ -297,7 +297,7 @@ index d00491f..0cfbf08 100644
 #[test]
 fn the_status_fits_on_one_page() {
     let mut session = with_two_turns();
-    // How large the store is depends on how long its paths are.
+    // The size of the store depends on the length of its paths.
     session.replace(|line| match line.split_once(" of at most 2.1 GB") {
         Some((_, rest)) => format!("Store        <size> of at most 2.1 GB{rest}"),
         None => line.to_owned(),

@@ -128,9 +128,9 @@ fn a_file_that_is_being_written_holds_up_only_itself() {
     let output = session.output(&["rollback", "1", "-y"]);
     assert!(!output.status.success());
     let pid = std::process::id();
-    // It is found out while planning or while restoring, depending on the moment.
+    // takeback notices the writer while planning or while restoring, depending on timing.
     let seen = String::from_utf8_lossy(&output.stdout).into_owned() + &said(&output);
-    assert!(seen.contains(&format!("(pid {pid}) writes to it")), "{seen}");
+    assert!(seen.contains(&format!("(pid {pid}) has it open for writing")), "{seen}");
     assert!(seen.contains("--skip-blocked"), "{seen}");
     assert_eq!(session.read("a"), "2");
     let done = session.json(&["rollback", "1", "--skip-blocked"]);
@@ -173,13 +173,13 @@ Would delete:
   thing/inner
 Cannot be restored:
   thing/.git  (never captured)
-Edited since the turn, by you or another agent (the safety checkpoint keeps this):
+Edited since the turn, by you or another agent (saved in the safety checkpoint):
   thing/inner
 Conversation: 1 message taken back.
 The prompt was:
   change it
 ! error: nothing was changed
-! hint: move the blocking paths away, or restore the rest with --skip-blocked
+! hint: move the blocking paths out of the way, or restore the rest with --skip-blocked
 [exit Some(1)]
 $ takeback rollback 1 --skip-blocked
 Restored:

@@ -1,4 +1,4 @@
-//! `takeback checkpoints import`: imports checkpoints of Hermes.
+//! `takeback checkpoints import`: imports Hermes checkpoints.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ fn find_directories(
     if directories.is_empty() {
         let place = hermes.map(|path| format!(" in {}", output::tilde(&path, context)));
         let place = place.unwrap_or_default();
-        return Err(Failure::new(format!("no checkpoints of Hermes{place}"))
+        return Err(Failure::new(format!("no Hermes checkpoints{place}"))
             .hint("name the directory: `takeback checkpoints import DIR`"));
     }
     Ok(directories)

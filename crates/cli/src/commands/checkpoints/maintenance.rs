@@ -128,7 +128,7 @@ fn print_verified(view: &VerifyView, context: &Context) -> ExitCode {
         let objects = output::count(view.objects as usize, "object");
         let checkpoints = output::count(view.rows, "checkpoint");
         let steps = output::count(all.saturating_sub(view.rows), "step");
-        println!("No problems in {checkpoints} and {steps}, {objects}.");
+        println!("No problems found in {checkpoints}, {steps} and {objects}.");
     } else {
         println!("{damaged} of {all} checkpoints and steps are damaged.");
         if !view.packs.is_empty() {

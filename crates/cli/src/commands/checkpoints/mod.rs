@@ -24,7 +24,7 @@ Examples:
   takeback checkpoints                    size, workspaces and failures
   takeback checkpoints prune --dry-run    show what exceeds the limits
   takeback checkpoints move ~/old ~/new   after a workspace was moved
-  takeback checkpoints import             import the checkpoints of Hermes
+  takeback checkpoints import             import Hermes checkpoints
   takeback checkpoints verify             check every checkpoint")]
 pub(crate) struct Arguments {
     // Defaults to `status`: see `arguments.rs`.
@@ -89,7 +89,7 @@ Examples:
 Examples:
   takeback checkpoints gc")]
     Gc,
-    /// Import the checkpoints of Hermes
+    /// Import Hermes checkpoints
     ///
     /// Importing twice adds nothing.
     #[command(after_help = "\
@@ -97,8 +97,8 @@ Examples:
   takeback checkpoints import
   takeback checkpoints import /mnt/old/.hermes/checkpoints")]
     Import {
-        /// The directory of Hermes, or one repository [default: checkpoints in $HERMES_HOME
-        /// or ~/.hermes, and archives of takeback]
+        /// The Hermes checkpoint directory, or one repository [default: checkpoints in $HERMES_HOME
+        /// or ~/.hermes, and takeback's archives]
         path: Option<PathBuf>,
     },
     /// Capture a workspace in the background at the beginning of a session

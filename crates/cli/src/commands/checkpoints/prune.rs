@@ -9,12 +9,11 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 
-/// Delete what exceeds the limits, and free its space
+/// Delete checkpoints that exceed the limits, and free their space
 ///
-/// Checkpoints that are pinned or have a name are never deleted. Over the limit of size, neither are
-/// the newest checkpoint of each workspace and the newest one before a rollback. Ages count only days
-/// on which takeback ran. The limits are in config.toml: `takeback config` shows
-/// them.
+/// Checkpoints that are pinned or have a name are never deleted. The size limit also spares the
+/// newest checkpoint of each workspace and the newest one before a rollback. Ages count only days
+/// on which takeback ran. The limits are in config.toml: `takeback config` shows them.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,10 +27,10 @@ pub(super) struct PruneArguments {
     /// Limit the size of the store to this many MB
     #[arg(long, value_name = "N")]
     max_size_mb: Option<u64>,
-    /// Keep the history of workspaces whose directory is gone
+    /// Keep the history of workspaces whose directory no longer exists
     #[arg(long)]
     keep_orphans: bool,
-    /// Delete the history of workspaces whose directory is gone now, whatever its age
+    /// Delete the history of workspaces whose directory no longer exists, regardless of age
     #[arg(long, conflicts_with = "keep_orphans")]
     orphans: bool,
     /// Show what would be deleted, and delete nothing
@@ -80,7 +79,10 @@ pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
-        format!("The clock was ahead: takeback already ran on {from}. Nothing was deleted for it.")
+        format!(
+            "The clock was set back: takeback already ran on {from}. Nothing was deleted because \
+             of this."
+        )
     } else {
         format!(
             "The days between {from} and {to} do not count as age: takeback did not run, or the \
@@ -182,7 +184,7 @@ pub(super) fn run_clear_legacy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the user, or fails if the user cannot be asked: deleting cannot be undone.
+/// Asks the user to confirm, and fails if that is not possible: a deletion cannot be undone.
 fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), Failure> {
     if force.force || context.globals.yes {
         return Ok(());
@@ -191,6 +193,6 @@ fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), 
         return Err(Failure::new(format!("this would delete {what}"))
             .hint("nothing was deleted; pass --force to delete it"));
     }
-    println!("This deletes {what}. It cannot be undone.");
+    println!("This deletes {what}. This cannot be undone.");
     output::confirm()
 }

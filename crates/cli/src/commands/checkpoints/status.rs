@@ -46,7 +46,7 @@ fn print_status(status: &Status, context: &Context) {
         let touched = workspace.last_touched.parse::<jiff::Timestamp>().map(output::short_local);
         let orphan = match workspace.state {
             DirectoryState::Live => "",
-            DirectoryState::Orphan => "orphan: the directory is gone",
+            DirectoryState::Orphan => "orphan: the directory no longer exists",
         };
         table.add([
             Cell::new(output::tilde(&workspace.path.0, context)),

@@ -115,7 +115,7 @@ impl ScopeCheck<'_> {
         let state = match installer.wiring_state(agent, scope) {
             Ok(state) => state,
             Err(error) => {
-                let hint = "fix that file; until then takeback leaves it alone";
+                let hint = "fix that file; until then, takeback does not change it";
                 problems.push(Problem::new(failure::chain(&error), hint));
                 return ScopeState { state: "unreadable", review: None, is_agent_present };
             }
@@ -144,7 +144,7 @@ impl ScopeCheck<'_> {
         {
             for (path, why) in plan.skipped {
                 let message = format!("{}: {why}", output::tilde(&path, context));
-                let hint = format!("move that file away, then run {install}");
+                let hint = format!("move that file out of the way, then run {install}");
                 problems.push(Problem::new(message, hint));
             }
         }

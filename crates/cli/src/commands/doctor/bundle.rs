@@ -1,4 +1,4 @@
-//! `takeback doctor --bundle`: a report for others, without paths, names and secrets.
+//! `takeback doctor --bundle`: a report to share, without paths, names and secrets.
 
 use std::fs::File;
 use std::io::Write;
@@ -47,7 +47,7 @@ pub(super) fn write_bundle(
         output::print_json(&json!({ "file": AnyPath(path) }));
     } else {
         let path = output::tilde(&path, context);
-        println!("Wrote {path}. Read it before you show it to others.");
+        println!("Wrote {path}. Read it before you share it.");
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn read_output(command: &mut Command) -> Option<String> {
 }
 
 /// Returns the names and paths to mask, each with its replacement. The longest come first, so that
-/// none is masked only partly.
+/// none is masked only in part.
 fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let opened = &context.open_with(Config::default());

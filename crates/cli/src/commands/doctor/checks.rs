@@ -21,7 +21,7 @@ pub(crate) struct StoreView {
     pub(super) bytes: u64,
     pub(super) max_bytes: u64,
     pub(super) workspaces: usize,
-    /// The number of workspaces whose directory is gone.
+    /// The number of workspaces whose directory no longer exists.
     pub(super) orphans: usize,
     pub(super) checkpoints: usize,
     pub(super) failures: Vec<String>,
@@ -179,7 +179,7 @@ pub(super) struct HookSpeed {
     pub(super) capture_ms: Option<f64>,
 }
 
-/// The number of measurements. The fastest counts, because other processes only slow it down.
+/// The number of measurements. The fastest counts, because other processes can only slow one down.
 const MEASUREMENTS: usize = 5;
 
 /// The waiting time at which a hook counts as a problem.

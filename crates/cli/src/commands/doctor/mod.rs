@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Forget all failures that were reported so far
     #[arg(long)]
     clear: bool,
-    /// Write a report for others, with paths, names and secrets masked; `-` is standard output
+    /// Write a report to share, with paths, names and secrets masked; `-` is standard output
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ struct DoctorView {
     problems: Vec<Problem>,
 }
 
-/// Something that needs the attention of the user, and what to do about it.
+/// A problem that needs the user's attention, and a hint about what to do.
 #[derive(Serialize)]
 pub(crate) struct Problem {
     message: String,
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorView, Failure> {
     let mut problems = Vec::new();
     let config = Config::read(&context.home).unwrap_or_else(|failure| {
-        let hint = "fix the file; until then the defaults are in force";
+        let hint = "fix the file; until then, the defaults apply";
         problems.push(Problem::new(failure.to_string(), hint));
         Config::default()
     });

@@ -1,4 +1,4 @@
-//! `takeback install` without arguments: the agents on this machine, and whether they are installed.
+//! `takeback install` without arguments: the agents on this machine, and the state of their hooks.
 
 use std::process::ExitCode;
 

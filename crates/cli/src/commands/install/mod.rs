@@ -23,15 +23,15 @@ use crate::output;
 /// Install takeback into agents: hooks, and a /rollback command
 ///
 /// Without arguments, lists the agents that are found on this machine. Configuration files of agents
-/// are edited in place: takeback only adds its own entries, and keeps the original, so that
-/// `takeback uninstall` can restore it.
+/// are edited in place: takeback only adds its own entries, and keeps a copy of the original, so
+/// that `takeback uninstall` can restore it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback install                     list the agents on this machine
   takeback install claude codex        into two agents, for all your projects
   takeback install --dry-run claude    show what would be written
-  takeback install --import claude     import past conversations, too
+  takeback install --import claude     also import past conversations
   takeback install --project claude    for everyone who works in this project
   takeback uninstall claude            remove it again")]
 pub(crate) struct Arguments {
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 ///
 /// Without arguments, removes it from all agents and projects. A file that you have not changed
 /// since `takeback install` gets its original content back, byte for byte. From a file that you have
-/// changed, only the entries of takeback are removed. Checkpoints and sessions are kept.
+/// changed, only takeback's entries are removed. Checkpoints and sessions are kept.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -84,14 +84,14 @@ impl ScopeArguments {
         if self.project { project_scope(context) } else { InstallScope::User }
     }
 
-    /// Returns the scope to install into. A directory that can never be a workspace is no project:
-    /// hooks there would be in force everywhere below it.
+    /// Returns the scope to install into. Fails for a directory that can never be a workspace: its
+    /// hooks would apply to everything below it.
     fn to_install_scope(&self, context: &Context) -> Result<InstallScope, Failure> {
         let scope = self.to_scope(context);
         if let InstallScope::Project(project) = &scope
             && let Some(reason) = context.places.refusal(project)
         {
-            let refused = format!("{} is no project: it is {reason}", project.display());
+            let refused = format!("{} is not a project: it is {reason}", project.display());
             return Err(Failure::new(refused)
                 .hint("change to a project, or drop --project to install for all your projects"));
         }
@@ -154,7 +154,7 @@ pub(crate) fn run_uninstall(
     })
 }
 
-/// Applies the plans. A user who can be asked sees the changes first and has to agree; a dry run
+/// Applies the plans. On a terminal, shows the changes first and asks for confirmation; a dry run
 /// only shows them.
 fn apply_plans(
     mut results: Vec<AgentResult>,
@@ -183,7 +183,7 @@ pub(super) fn find_agents(names: &[String]) -> Result<Vec<&'static Agent>, Failu
             "generic" => {
                 failure.hint("an agent of your own runs `takeback hook generic` or `takeback rpc`")
             }
-            _ => failure.hint(format!("it supports {}", agent_names())),
+            _ => failure.hint(format!("supported agents: {}", agent_names())),
         }
     };
     let mut agents: Vec<&'static Agent> = Vec::new();
@@ -214,8 +214,8 @@ pub(super) fn with_installer<T>(
     work(&Installer { takeback_home: &context.home, user_home: home, env_var: &variable, program })
 }
 
-/// Returns the words that run takeback for this user. Its path is the one in PATH if that is this
-/// program, so that it stays valid after an update.
+/// Returns the command line that runs takeback for this user. Uses the path found in PATH if it
+/// leads to this program, because that path stays valid after an update.
 fn takeback_command(context: &Context) -> Result<Vec<String>, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::new("cannot find the path of takeback").because(&error))?;

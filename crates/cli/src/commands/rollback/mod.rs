@@ -1,4 +1,5 @@
-//! `takeback rollback`: returns to a checkpoint. Its subcommands `undo` and `redo` reverse that.
+//! `takeback rollback`: returns to a checkpoint. Its subcommands `undo` and `redo` reverse
+//! rollbacks.
 
 pub(crate) mod render;
 
@@ -16,9 +17,9 @@ use crate::output::{self, Progress};
 
 /// Return to a checkpoint, or undo a rollback
 ///
-/// Returns the workspace to a checkpoint, and the conversation to before that turn; or only the
-/// given files and directories. The present state is saved first, so `takeback rollback undo`
-/// brings it back. Without arguments, lists the checkpoints.
+/// Returns the workspace to a checkpoint and the conversation to before that turn, or restores only
+/// the given files and directories. The current state is saved first, so that `takeback rollback
+/// undo` can restore it. Without arguments, lists the checkpoints.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,19 +46,19 @@ pub(crate) struct Arguments {
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Keep the conversation as it is
+    /// Do not change the conversation
     #[arg(long, conflicts_with = "chat_only")]
     files_only: bool,
-    /// Keep the files as they are
+    /// Do not change the files
     #[arg(long)]
     chat_only: bool,
     /// Also restore what was staged in the workspace's own git repository
     #[arg(long, conflicts_with = "chat_only")]
     index: bool,
-    /// Leave paths that cannot be restored as they are, and restore the rest
+    /// Skip paths that cannot be restored, and restore the rest
     #[arg(long, conflicts_with = "chat_only")]
     skip_blocked: bool,
-    /// Leave what the turns changed outside the workspace as it is
+    /// Do not touch files outside the workspace
     #[arg(long, conflicts_with = "chat_only")]
     workspace_only: bool,
 }
@@ -83,10 +84,10 @@ pub(crate) struct ReverseArguments {
     /// Show what would happen and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Leave paths that cannot be restored as they are, and restore the rest
+    /// Skip paths that cannot be restored, and restore the rest
     #[arg(long)]
     skip_blocked: bool,
-    /// Leave what is outside the workspace as it is
+    /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
     // Refused with a hint.
@@ -157,7 +158,7 @@ pub(crate) fn carry_out(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let opened = context.opened_anyway()?;
-    // The agent's own log shows how far the conversation has come.
+    // The agent's own log has the latest messages of the conversation.
     logs::catch_up_ledger(context);
     let mut planned = make_plan(opened, &request)?;
     let may_ask = context.asks() && !dry_run;
@@ -202,9 +203,9 @@ fn show_plan(planned: &Planned, context: &Context) {
     render::print_warnings(planned.view(), context);
 }
 
-/// Asks whether to leave the paths as they are that cannot be restored, and fails if not.
+/// Asks whether to skip the paths that cannot be restored, and fails if the user declines.
 fn ask_to_skip() -> Result<(), Failure> {
-    match output::is_agreed("Skip what cannot be restored, and restore the rest?") {
+    match output::is_agreed("Skip the paths that cannot be restored, and restore the rest?") {
         true => Ok(()),
         false => Err(Failure::new("nothing was changed")),
     }

@@ -26,14 +26,15 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     print_warnings(view, context);
     view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
-        let hint = "move the blocking paths away, or restore the rest with --skip-blocked";
+        let hint =
+            "move the blocking paths out of the way, or restore the rest with --skip-blocked";
         Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
         println!("Done. `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() {
-            println!("Nothing to restore: everything is as it was then.");
+            println!("Nothing to restore: everything is already in that state.");
         } else {
             println!("Nothing was changed.");
         }
@@ -63,7 +64,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         Action::Redo => "undo",
     };
     let others = format!(
-        "Edited since the {since}, by you or another agent (the safety checkpoint keeps this)"
+        "Edited since the {since}, by you or another agent (saved in the safety checkpoint)"
     );
     print_section(&others, paths(&view.others), context);
     let (resolved, left): (Vec<_>, Vec<_>) =
@@ -75,7 +76,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         "Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers)";
     print_section(conflicts, left.into_iter().map(line), context);
     let uncertain =
-        "Not changed: others may have made these changes (--uncertain takes them back, too)";
+        "Not changed: others may have made these changes (--uncertain also takes them back)";
     let doubt =
         |doubt: &takeback_undo::UncertainPath| format!("{}  ({})", doubt.path, doubt.reason);
     print_section(uncertain, view.doubts.iter().map(doubt), context);
@@ -85,12 +86,12 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         restored.any(|path| path == *database || path.to_string().starts_with(&beside))
     };
     let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
-    print_section("Taken while being written, so perhaps not whole", unsettled, context);
-    let privileged = "Setuid or setgid, so that other users who run these act as you";
+    print_section("Captured while being written, possibly inconsistent", unsettled, context);
+    let privileged = "Setuid or setgid: other users who run these act as you";
     print_section(privileged, paths(&view.privileged), context);
     let unprivileged = "Without setuid and setgid, because another user owned these";
     print_section(unprivileged, paths(&view.unprivileged), context);
-    let disowned = "Owned by root afterwards, because who may read these is not known";
+    let disowned = "Owned by root afterwards, because it is unknown who may read these";
     print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
@@ -120,7 +121,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     }
 }
 
-/// Prints what the user should know besides the files.
+/// Prints effects, the repository's state and the conversation.
 pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     let changes = !view.restored.is_empty() || !view.deleted.is_empty();
     if changes && !view.effects.is_empty() {
@@ -137,7 +138,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         };
         print_section(&title, view.effects.iter().map(line), context);
     }
-    // A repository that is gone is among the warnings.
+    // A repository that no longer exists is among the warnings.
     let moved = view.repository.as_ref().filter(|moved| moved.now != Head::default());
     if let Some(moved) = moved {
         println!(
@@ -180,7 +181,7 @@ fn print_conversations(view: &RollbackView) {
     }
 }
 
-/// Describes where a repository is: `1234567 on main`.
+/// Describes the commit and branch of a repository: `1234567 on main`.
 pub(crate) fn describe_head(head: &Head) -> String {
     let commit =
         head.commit.as_ref().map_or("no commit".to_owned(), |commit| commit[..7].to_owned());

@@ -1,4 +1,4 @@
-//! Waiting for the next request, for a signal, or for nothing to happen.
+//! Waits for the next request, for a signal, or until the server has been idle for a while.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,10 +12,10 @@ use rustix::io::{Errno, read};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// The length of the longest line that is read.
+/// The maximum length of a line, in bytes.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
-/// The number of bytes that are read at once.
+/// The maximum number of bytes that are read at once.
 const CHUNK: usize = 64 << 10;
 
 /// An event that wakes the server.
@@ -60,10 +60,10 @@ impl Input {
         self.stopped.clone()
     }
 
-    /// Waits for the next event, if need be forever.
+    /// Waits for the next event, without limit if `idle_after` is `None`.
     pub(super) fn next_event(&mut self, idle_after: Option<Duration>) -> io::Result<Event> {
         loop {
-            // After a signal, lines that wait are not served.
+            // After a signal, pending lines are not served.
             if self.stopped.load(Ordering::SeqCst) {
                 return Ok(Event::End);
             }
@@ -97,18 +97,18 @@ impl Input {
     }
 }
 
-/// Bytes of input that are not taken yet.
+/// Input that was read but not taken yet.
 #[derive(Default)]
 struct LineBuffer {
     bytes: Vec<u8>,
-    /// The number of bytes at the beginning that contain no end of a line.
+    /// The number of leading bytes that are known to contain no line end.
     searched: usize,
     /// True while the rest of a line that is too long is skipped.
     is_skipping: bool,
 }
 
 impl LineBuffer {
-    /// Reads what is there, and returns the number of bytes.
+    /// Reads the available bytes, and returns their number.
     fn read_from(&mut self, input: impl AsFd) -> io::Result<usize> {
         let length = self.bytes.len();
         self.bytes.resize(length + CHUNK, 0);
@@ -123,7 +123,7 @@ impl LineBuffer {
         Ok(count)
     }
 
-    /// Takes the first line, without its end, if all of it is there.
+    /// Takes the first line, without its line end, if it is complete.
     fn take_line(&mut self) -> Option<Event> {
         let end = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n');
         let Some(end) = end.map(|end| self.searched + end) else {
@@ -141,7 +141,7 @@ impl LineBuffer {
         Some(self.end_line(line))
     }
 
-    /// Takes a last line that has no end.
+    /// Takes the last line if it has no line end.
     fn take_last_line(&mut self) -> Option<Event> {
         if self.bytes.is_empty() && !self.is_skipping {
             return None;

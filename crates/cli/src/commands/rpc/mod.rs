@@ -61,7 +61,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let ended = server.serve_all(&mut input);
     server.late.wait_for_all();
     match ended {
-        // The agent is gone, which is a normal way to end.
+        // The agent has ended, which is a normal way for the server to end.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::new("cannot talk to the agent").because(&error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -78,10 +78,10 @@ fn send_line(response: &str) -> io::Result<()> {
 /// The state that is kept between requests: the opened home, and the late reports.
 struct Server {
     context: RefCell<Context>,
-    /// The files that the home was opened from.
+    /// The stamp of the files that the home was opened from.
     stamp: Cell<Option<Stamp>>,
     late: LateReports,
-    /// True after a signal that ends the server. A long request stops early then.
+    /// True after a signal that ends the server. A long request then stops early.
     is_stopped: Arc<AtomicBool>,
 }
 

@@ -17,7 +17,7 @@ const INTERNAL_ERROR: i64 = -32603;
 const FAILED: i64 = -32000;
 /// Takeback's own code: the plan differs from the one that was shown.
 const CHANGED: i64 = -32001;
-/// Takeback's own code: something blocks a rollback.
+/// Takeback's own code: some paths block a rollback.
 const BLOCKED: i64 = -32002;
 
 /// The result of a method, as JSON, or its error.
@@ -66,9 +66,10 @@ impl Error {
         }
     }
 
-    /// Makes the error for a blocked plan, which lists the obstacles.
+    /// Makes the error for a blocked plan. The plan lists the blocked paths.
     pub(super) fn blocked(plan: &impl Serialize) -> Error {
-        let hint = "move the obstacles away, or restore the rest with skip_blocked";
+        let hint =
+            "move the blocking files out of the way, or set skip_blocked to restore the rest";
         Error {
             data: Some(serde_json::json!({ "hint": hint, "plan": plan })),
             ..Error::new(BLOCKED, "nothing was changed: something is in the way")
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_as_they_are() {
+    fn ids_come_back_unchanged() {
         for id in
             ["1", "-1.50e400", r#""a\ud800""#, "null", "123456789012345678901234567890", r#""""#]
         {

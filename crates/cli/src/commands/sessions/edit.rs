@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output;
 
-/// Give a session a title, or remove it
+/// Set or remove the title of a session
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -77,7 +77,7 @@ pub(super) fn run_title(
 
 /// Copy a session up to a message, to continue differently from there
 ///
-/// The original stays as it is. `takeback sessions show` shows the numbers of messages.
+/// The original is not changed. `takeback sessions show` shows the numbers of messages.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -136,14 +136,14 @@ fn new_id() -> Result<String, Failure> {
 
 /// Take back the last turns of a conversation
 ///
-/// The messages are kept, marked as undone, until the conversation goes on: `takeback sessions
-/// unrewind` brings them back. Files stay as they are: `takeback rollback` restores those, too.
+/// The messages are marked as undone. `takeback sessions unrewind` restores them until the
+/// conversation continues. Files are not changed; `takeback rollback` also restores files.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback sessions rewind 4f2a              the last turn
   takeback sessions rewind 4f2a --turns 3
-  takeback sessions unrewind 4f2a            bring it back")]
+  takeback sessions unrewind 4f2a            restore it")]
 pub(super) struct RewindArguments {
     /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
@@ -164,9 +164,9 @@ pub(super) fn run_rewind(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bring back what the last rewind took back
+/// Restore the messages that the last rewind took back
 ///
-/// Works as long as nothing was said in the session since.
+/// Works only until the conversation continues.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -195,7 +195,7 @@ pub(crate) struct RewindView {
     messages: usize,
     turns: usize,
     from_message: i64,
-    /// The words of the user in the first of these messages.
+    /// The user's prompt in the first of these messages.
     prompt: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     /// Export only sessions of this agent or platform (repeatable)
     #[arg(long = "source", value_name = "SOURCE", conflicts_with = "sessions")]
     sources: Vec<String>,
-    /// The form of the export [default: jsonl]
+    /// The format of the export [default: jsonl]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// Mask API keys, tokens and other secrets
@@ -101,7 +101,7 @@ fn choose_sessions(ledger: &Ledger, arguments: &Arguments) -> Result<Vec<String>
     Ok(ids)
 }
 
-/// Decides the format of an export to standard output, where `--json` means the export itself.
+/// Determines the format of an export to standard output. There, `--json` asks for one JSON array.
 fn resolve_output_format(
     arguments: &Arguments,
     context: &Context,
@@ -114,7 +114,7 @@ fn resolve_output_format(
     }
 }
 
-/// The sessions to write, and how.
+/// The sessions to write, and their format.
 struct Export<'e> {
     ledger: &'e Ledger,
     ids: &'e [String],
@@ -185,7 +185,7 @@ fn export_to_output(export: &Export<'_>) -> Result<ExitCode, Failure> {
         export.write_to(&mut BufWriter::new(stdout.lock()))
     };
     match written {
-        // The reader has seen enough.
+        // The reader has closed the pipe.
         Err(ExchangeError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         other => {
             other?;
@@ -198,7 +198,7 @@ fn export_to_output(export: &Export<'_>) -> Result<ExitCode, Failure> {
 fn export_to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
     let failed =
         |error: &io::Error| Failure::new(format!("cannot write {}", file.display())).because(error);
-    // A link stays, and its target is replaced. A device or a pipe is written to.
+    // A link is kept, and its target is replaced. A device or a pipe is written to.
     let target = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         let opened = OpenOptions::new().write(true).open(&target);

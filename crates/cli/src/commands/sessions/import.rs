@@ -19,7 +19,7 @@ use crate::output::{self, Progress};
 
 /// Import sessions from a file, from another program, or from the logs of an agent
 ///
-/// Adds what the ledger does not have yet. Importing a file twice adds nothing.
+/// Adds only what the ledger does not have yet. Importing a file twice adds nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// A file with one JSON object per line, as `export` writes it; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "from")]
     path: Option<PathBuf>,
-    /// Read the database or the logs of this program; FILE is one of them, or their directory
+    /// Import from the database or logs of this program; FILE is one of them, or their directory
     #[arg(long, value_name = "PROGRAM", value_parser = program_parser())]
     from: Option<String>,
 }
@@ -45,7 +45,7 @@ fn program_parser() -> PossibleValuesParser {
     PossibleValuesParser::new([HERMES].into_iter().chain(agents))
 }
 
-/// The counts of an import, and what could not be imported.
+/// The counts and the errors of an import.
 #[derive(Default, Serialize)]
 pub(crate) struct ImportView {
     pub(crate) sessions: usize,
@@ -54,8 +54,8 @@ pub(crate) struct ImportView {
     bad: Vec<BadEntry>,
 }
 
-/// Something that could not be imported: a line of a file, or a session of a database, counted
-/// from 1. The file is named if there are several.
+/// An item that could not be imported: a line of a file, or a session of a database, counted from
+/// 1. The file is named if there are several.
 #[derive(Serialize)]
 struct BadEntry {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -43,7 +43,7 @@ pub(super) fn verify_ledger(context: &Context) -> Result<ExitCode, Failure> {
         println!("Problem: {}", output::disarm(problem));
     }
     if view.whole {
-        println!("No problems in {}.", count_all(view.sessions, view.messages));
+        println!("No problems found: {}.", count_all(view.sessions, view.messages));
     } else {
         println!("Run `takeback sessions repair` to fix what can be fixed.");
     }

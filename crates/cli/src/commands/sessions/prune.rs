@@ -15,8 +15,9 @@ use crate::output::{self, Cell, Column, Progress, Table};
 
 /// Delete old sessions
 ///
-/// Sessions of subagents are deleted with their parents; forks are kept. A session that has not ended
-/// may be going on, so it is kept until it was inactive for 7 days. This cannot be undone.
+/// Sessions of subagents are deleted with their parents; forks are kept. A session that has not
+/// ended may still be active, so it is kept until it has been inactive for 7 days. This cannot be
+/// undone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +35,7 @@ pub(super) struct PruneArguments {
     dry_run: bool,
 }
 
-/// The time for which a session that has not ended may be going on.
+/// The time of inactivity after which a session counts as ended.
 const OPEN_FOR: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Serialize)]
@@ -85,7 +86,7 @@ fn print_pruned(view: &PruneView, titles: &[String], context: &Context) -> ExitC
     }
     if !view.open.is_empty() && !context.globals.json {
         let count = output::count(view.open.len(), "old session");
-        println!("Kept {count} without an end, active in the last 7 days.");
+        println!("Kept {count}: not ended, and active in the last 7 days.");
         println!("hint: `takeback sessions end SESSION` marks one as ended");
     }
     ExitCode::SUCCESS
@@ -129,9 +130,9 @@ pub(super) fn run_delete(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Delete all messages of a session, but not the session
+/// Delete all messages of a session, but keep the session
 ///
-/// Its title, its settings and its usage stay. This cannot be undone.
+/// Its title, settings and usage are kept. This cannot be undone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -164,7 +165,7 @@ pub(super) fn run_clear(
     if context.asks() {
         let messages = ledger.session(&id)?.message_count.unsigned_abs() as usize;
         let count = output::count(messages, "message");
-        println!("This deletes {count} of {}. It cannot be undone.", output::disarm(&id));
+        println!("This deletes {count} of {}. This cannot be undone.", output::disarm(&id));
         output::confirm()?;
     }
     let view = clear_session(&mut ledger, &id)?;
@@ -202,7 +203,7 @@ fn with_subagents(ledger: &Ledger, ids: &[String]) -> Result<Vec<String>, Failur
     Ok(doomed)
 }
 
-/// The number of sessions that are shown.
+/// The maximum number of sessions that are shown.
 const SHOWN: usize = 20;
 
 /// Reads the titles of the sessions that will be shown. A session without a title has an empty one.
@@ -211,7 +212,7 @@ fn read_titles(ledger: &Ledger, ids: &[String]) -> Vec<String> {
     ids.iter().take(SHOWN).map(|id| title(id).unwrap_or_default()).collect()
 }
 
-/// Prints ids with their titles, as far as there are titles.
+/// Prints ids, with their titles where there are any.
 fn print_sessions(what: &str, ids: &[String], titles: &[String]) {
     println!("{what} {}:", output::count(ids.len(), "session"));
     let mut table = Table::new([Column::left(), Column::free().shrinks(1, 12)]).indented(2);

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The form of the output [default: text]
+    /// The format of the output [default: text]
     #[arg(long, value_enum)]
     format: Option<ShowFormat>,
 }
@@ -35,9 +35,9 @@ enum ShowFormat {
     Text,
     /// Everything that the ledger has, as JSON
     Json,
-    /// The conversation as the API of OpenAI expects it, as JSON
+    /// The conversation as OpenAI's API expects it, as JSON
     Openai,
-    /// The conversation as the API of Anthropic expects it, as JSON
+    /// The conversation as Anthropic's API expects it, as JSON
     Anthropic,
 }
 
@@ -59,7 +59,7 @@ impl Arguments {
     fn resolve_format(&self, context: &Context) -> Result<ShowFormat, Failure> {
         match (self.format, context.globals.json) {
             (Some(ShowFormat::Text), true) => {
-                Err(Failure::new("--json contradicts --format text").hint("drop one of them"))
+                Err(Failure::new("--json conflicts with --format text").hint("drop one of them"))
             }
             (Some(format), _) => Ok(format),
             (None, true) => Ok(ShowFormat::Json),

@@ -11,12 +11,12 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output;
 
-/// The reason of an end that has no other.
+/// The default reason for ending a session.
 pub(crate) const ENDED: &str = "ended";
 
 /// Mark a session as ended
 ///
-/// The first reason counts: a session that had ended keeps its own.
+/// A session that has already ended keeps its first reason.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -26,12 +26,12 @@ pub(super) struct EndArguments {
     /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The reason
+    /// The reason to record for ending the session
     #[arg(long, value_name = "TEXT", default_value = ENDED)]
     reason: String,
 }
 
-/// Reopen a session that had ended
+/// Reopen a session that has ended
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -53,7 +53,7 @@ impl CheckpointName {
     }
 }
 
-/// Takes the paths to work on, relative to the directory of the request. No paths mean all.
+/// Takes the paths to work on, relative to the directory of the request. No paths means all paths.
 pub(super) fn take_paths(params: &mut Params) -> Result<Vec<PathBuf>, Error> {
     let paths: Vec<AnyPath> = params.or_default("paths")?;
     Ok(paths.into_iter().map(|AnyPath(path)| path).collect())

@@ -45,7 +45,7 @@ impl From<&Notice> for NoticeView {
     }
 }
 
-/// Takes the notices that wait for a session, each once.
+/// Takes the pending notices of a session. Each notice is returned only once.
 pub(super) fn take_notices(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (_, session) = take_session(&mut params)?;
     params.end()?;
@@ -63,7 +63,7 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
         let wrong = match message.role.as_str() {
             "" => "role is missing",
             // The prompt would be recorded twice, and begin a turn without checkpoints.
-            "user" => "messages of the user are reported as prompts of turn.start",
+            "user" => "report messages of the user as the prompt of turn.start",
             _ => continue,
         };
         return Err(Error::invalid_params(format!("messages[{number}]: {wrong}")));
@@ -74,7 +74,8 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
-/// Appends messages. One that summarises others compacts these. Returns their numbers.
+/// Appends messages, and returns their numbers. A message that summarises earlier ones compacts
+/// them.
 fn append_messages(
     ledger: &mut Ledger,
     session: &str,
@@ -134,7 +135,7 @@ pub(super) fn end_session(server: &Server, context: &Context, mut params: Params
     };
     let reported = reports::report("session_end", &[], server, context, params)?;
     if was_open {
-        // The report gave the usual reason.
+        // The report recorded the default reason.
         write_in_session(&agent, &session, context, |ledger| {
             ledger.reopen_session(&session)?;
             ledger.end_session(&session, &reason, context.now())
@@ -153,8 +154,8 @@ pub(super) fn record_usage(_: &Server, context: &Context, mut params: Params) ->
     answer(&json!({ "session": session }))
 }
 
-/// Takes the names of the agent and the session. Returns the agent and the id of the session in the
-/// ledger, with the defaults that reports have.
+/// Takes the parameters `agent` and `session`, with the same defaults as reports. Returns the agent
+/// and the id of the session in the ledger.
 fn take_session(params: &mut Params) -> Result<(String, String), Error> {
     let agent: Option<Name> = params.optional("agent")?;
     let agent = agent.map(|Name(agent)| agent).filter(|agent| !agent.is_empty());
@@ -175,7 +176,7 @@ fn write_in_session<T>(
     let mut ledger = context.ledger()?;
     if !ledger.catch_up()? {
         return Err(
-            Failure::new("earlier events still wait to be written").hint("repeat this later")
+            Failure::new("earlier events have not been written yet").hint("try again later")
         );
     }
     match write(&mut ledger) {

@@ -1,4 +1,4 @@
-//! Methods that report the work of the agent, like its hooks.
+//! Methods by which an agent reports its work, as hooks do.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) const ENDED_CALL: [&str; 4] = ["call", "tool", "input", "outcome"];
 /// The parameters of every report.
 const COMMON: [&str; 5] = ["agent", "session", "parent", "turn", "model"];
 
-/// Handles a report like the hook `generic` does. `fields` are the parameters besides the common
+/// Handles a report as `takeback hook generic` does. `fields` are the parameters besides the common
 /// ones.
 pub(super) fn report(
     event: &str,
@@ -46,7 +46,7 @@ pub(super) fn report(
         }
         Waited::TooLong { message } => {
             (view.late, view.missed) = (true, true);
-            view.failures.push(message);
+            view.failures.push(format!("{message}; the work continues in the background"));
             server.late.add(pending, context);
         }
         Waited::Broken { message } => {
@@ -57,7 +57,7 @@ pub(super) fn report(
     answer(&view)
 }
 
-/// Parses the parameters like the hook `generic` does, except that a malformed one is an error.
+/// Parses the parameters as `takeback hook generic` does, except that a malformed one is an error.
 fn parse_report(
     event: &str,
     fields: &[&'static str],
