@@ -1,6 +1,7 @@
 //! Decides which of its operands a program changes.
 
 use super::arguments::{split_operands, to_args};
+use super::containers::CONTAINER_PROGRAMS;
 use super::state::bound_values;
 use super::value::Value;
 use super::{Change, Finder, Stream};
@@ -18,12 +19,12 @@ const CHANGING: &[(&str, &str, Change)] = &[
     ("chmod", "reference", Change::Touches),
     ("chown", "reference from", Change::Touches),
     ("dos2unix", "", Change::Overwrites),
-    ("mkdir", "m mode", Change::Touches),
-    ("mkfifo", "m mode", Change::Touches),
+    ("mkdir", "m mode", Change::Creates),
+    ("mkfifo", "m mode", Change::Creates),
     ("setfacl", "m x M X modify remove", Change::Touches),
     ("sponge", "", Change::Overwrites),
     ("tee", "", Change::Overwrites),
-    ("touch", "d t r date reference", Change::Touches),
+    ("touch", "d t r date reference", Change::Creates),
     ("truncate", "s r size reference", Change::Overwrites),
     ("unix2dos", "", Change::Overwrites),
 ];
@@ -199,7 +200,8 @@ impl Finder<'_> {
                 }
             }
             "tar" | "bsdtar" => self.visit_tar(args, text),
-            "unzip" | "7z" | "7za" | "unrar" | "cpio" => self.visit_unpack(args, text),
+            "unzip" | "7z" | "7za" | "unrar" => self.visit_unpack(base, args, text),
+            "cpio" => self.visit_cpio(args, text),
             "patch" => self.visit_patch(args, text),
             "curl" | "wget" => self.visit_download(base, args, text),
             "zip" => {
@@ -210,6 +212,9 @@ impl Finder<'_> {
                 }
             }
             _ => {
+                if CONTAINER_PROGRAMS.contains(&base) {
+                    self.name_bind_mounts(args);
+                }
                 self.visit_script_program(name, args);
                 self.visit_runner(base, name, args, text);
             }
@@ -269,7 +274,7 @@ impl Finder<'_> {
     }
 
     /// Adds an operand that exists, or that looks like a path outside of the workspace.
-    fn name_operand(&mut self, value: &Value) {
+    pub(super) fn name_operand(&mut self, value: &Value) {
         let start = value.start();
         if start.is_empty() || start.contains('\n') {
             return;

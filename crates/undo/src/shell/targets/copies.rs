@@ -211,23 +211,59 @@ impl Finder<'_> {
             return;
         }
         let directories = split.options_named(&["-C", "--directory"]);
-        match directories.is_empty() {
-            true => self.sweep_directories(text),
-            false => {
-                directories
-                    .iter()
-                    .for_each(|group| self.add_values(group, Change::Overwrites, text));
-            }
-        }
+        self.add_unpacked(&directories.into_iter().cloned().collect::<Vec<_>>(), text);
     }
 
-    pub(super) fn visit_unpack(&mut self, args: &[Vec<Value>], text: &str) {
-        let split = split_operands(args, "d D o x directory");
-        match split.option(&["-d", "-D", "-o", "--directory"]) {
-            Some(directory) if !directory.is_empty() => {
-                self.add_values(&directory, Change::Overwrites, text);
+    /// Visits a program that unpacks an archive, into the current directory unless it is given
+    /// another one.
+    pub(super) fn visit_unpack(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
+        let directories: Vec<Vec<Value>> = match base {
+            "unzip" => {
+                let split = split_operands(args, "d P x");
+                split.options_named(&["-d"]).into_iter().cloned().collect()
             }
-            _ => self.sweep_directories(text),
+            // The directory stands last, with a slash.
+            "unrar" => {
+                let is_directory =
+                    |group: &&Vec<Value>| group.iter().any(|value| value.start().ends_with('/'));
+                split_operands(args, "").operands.iter().filter(is_directory).cloned().collect()
+            }
+            // `-o` and the directory are one word.
+            _ => args
+                .iter()
+                .map(|group| group.iter().filter_map(|value| value.strip_start("-o")).collect())
+                .collect(),
+        };
+        self.add_unpacked(&directories, text);
+    }
+
+    /// Visits `cpio`, which unpacks an archive, copies files to a directory, or writes an archive.
+    pub(super) fn visit_cpio(&mut self, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(
+            args,
+            "C D E F H I M O R block-size directory file format io-size message owner \
+             pattern-file rsh-command",
+        );
+        if split.has(&["-o", "--create"]) {
+            for archive in split.options_named(&["-F", "-O", "--file"]) {
+                self.add_values(archive, Change::Overwrites, text);
+            }
+            return;
+        }
+        let directories: Vec<Vec<Value>> = match split.has(&["-p", "--pass-through"]) {
+            true => split.operands.clone(),
+            false => split.options_named(&["-D", "--directory"]).into_iter().cloned().collect(),
+        };
+        self.add_unpacked(&directories, text);
+    }
+
+    /// Adds the directories that an archive is unpacked into: by default, the current one.
+    fn add_unpacked(&mut self, directories: &[Vec<Value>], text: &str) {
+        match directories.iter().all(Vec::is_empty) {
+            true => self.sweep_directories(text),
+            false => directories
+                .iter()
+                .for_each(|group| self.add_values(group, Change::Overwrites, text)),
         }
     }
 

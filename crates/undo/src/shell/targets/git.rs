@@ -65,6 +65,9 @@ impl Finder<'_> {
                     self.add_values(target, Change::Touches, text);
                 }
             }
+            "submodule" if verb_of == Some("deinit") && split.operands.len() == 1 => {
+                self.sweep_repository(text);
+            }
             "worktree" | "submodule"
                 if matches!(verb_of, Some("remove" | "deinit" | "add" | "move")) =>
             {

@@ -9,8 +9,8 @@
 //! - `walk` goes through the commands and keeps the `state` of the shell, with `compounds`, `simple`
 //!   and `builtins`.
 //! - `words` expands words, with `braces` and `glob`; `files` is the file system, with bounds.
-//! - `calls` decides what a program does to its operands, with `copies`, `git`, `find`, `xargs` and
-//!   `nested`.
+//! - `calls` decides what a program does to its operands, with `copies`, `containers`, `git`, `find`,
+//!   `xargs` and `nested`.
 //! - `outputs` knows what programs print, for `$(…)` and pipes.
 //! - `literals` finds paths in scripts of other languages, and in scripts that cannot be parsed.
 
@@ -19,6 +19,7 @@ mod braces;
 mod builtins;
 mod calls;
 mod compounds;
+mod containers;
 mod copies;
 mod files;
 mod find;
@@ -147,6 +148,8 @@ enum Change {
     Overwrites,
     /// It may change the path, or create it.
     Touches,
+    /// It creates the path. If the path is a directory already, nothing in it changes.
+    Creates,
 }
 
 struct Finder<'a> {
@@ -249,8 +252,8 @@ impl<'a> Finder<'a> {
                     self.add_resolved(&path, change, leads_on);
                 }
             }
-            None if change != Change::Touches => self.note_unknown(command),
-            None => self.is_bounded = false,
+            None if matches!(change, Change::Touches | Change::Creates) => self.is_bounded = false,
+            None => self.note_unknown(command),
         }
     }
 
@@ -328,6 +331,9 @@ impl<'a> Finder<'a> {
 
     /// Adds a path, and the target if it is a link that the command follows.
     fn add_resolved(&mut self, path: &Path, change: Change, leads_on: bool) {
+        if change == Change::Creates && self.files.is_directory(path) {
+            return;
+        }
         if (change != Change::Removes || leads_on)
             && let Some(target) = self.files.follow(path)
         {
@@ -336,7 +342,7 @@ impl<'a> Finder<'a> {
         match change {
             Change::Removes => drop(self.removed.insert(path.to_owned())),
             Change::Overwrites => self.files.note_written(path),
-            Change::Touches => self.files.note_created(path),
+            Change::Touches | Change::Creates => self.files.note_created(path),
         }
         self.add_path(path.to_owned());
     }
