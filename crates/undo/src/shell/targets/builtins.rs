@@ -140,7 +140,7 @@ impl Finder<'_> {
 
     /// True if a directory exists and the script has not removed it.
     fn is_certain_directory(&mut self, directory: &Path) -> bool {
-        if !self.files.is_directory(directory) {
+        if !self.file_system.is_directory(directory) {
             return false;
         }
         let resolved = canonicalize_or_keep(directory);

@@ -287,7 +287,7 @@ impl Finder<'_> {
         }
         let Some(paths) = self.resolve_value(value) else { return };
         for path in paths {
-            let exists = self.files.exists(&path);
+            let exists = self.file_system.exists(&path);
             let looks_like_path = start.contains('/') && !start.contains(':');
             let is_outside = !path.starts_with(&self.workspace);
             let contains_workspace = self.workspace.starts_with(&path);
@@ -300,7 +300,7 @@ impl Finder<'_> {
     /// Adds the directories of the shell that are outside of the workspace.
     fn add_outside_directory(&mut self) {
         for directory in self.state.directories.clone().unwrap_or_default() {
-            let directory = self.files.resolve(&directory);
+            let directory = self.file_system.resolve(&directory);
             if !directory.starts_with(&self.workspace) && !self.workspace.starts_with(&directory) {
                 self.add_path(directory);
             }

@@ -111,13 +111,14 @@ impl Finder<'_> {
             return;
         }
         let paths = self.absolute_paths(directory).unwrap_or_default();
-        let is_directory = paths.iter().any(|path| self.files.is_directory(path));
-        let is_removed = paths.iter().any(|path| self.removed.contains(&self.files.resolve(path)));
+        let is_directory = paths.iter().any(|path| self.file_system.is_directory(path));
+        let is_removed =
+            paths.iter().any(|path| self.removed.contains(&self.file_system.resolve(path)));
         if is_removed {
             self.add_value(target, Change::Removes, text);
             for path in &paths {
-                let path = self.files.resolve(path);
-                self.files.note_written(&path);
+                let path = self.file_system.resolve(path);
+                self.file_system.note_written(&path);
             }
         }
         if !is_directory || is_whole {
@@ -142,7 +143,7 @@ impl Finder<'_> {
             let name = source.text().map(last_name).unwrap_or_default();
             for target in &targets {
                 for place in [target.clone(), target.join(name)] {
-                    let place = self.files.resolve(&place);
+                    let place = self.file_system.resolve(&place);
                     self.note_link(base, source, place);
                 }
             }
@@ -156,10 +157,10 @@ impl Finder<'_> {
             return self.links.push((place, Some(parent.join(text))));
         }
         for source in self.absolute_paths(text).unwrap_or_default() {
-            if let Some(link) = self.files.read_link(&source) {
+            if let Some(link) = self.file_system.read_link(&source) {
                 self.links.push((place.clone(), Some(parent.join(link))));
-            } else if self.files.is_directory(&source)
-                && self.files.find_links(&source).is_none_or(|links| !links.is_empty())
+            } else if self.file_system.is_directory(&source)
+                && self.file_system.find_links(&source).is_none_or(|links| !links.is_empty())
             {
                 self.links.push((place.clone(), None));
             }

@@ -111,7 +111,7 @@ impl Finder<'_> {
     fn add_links_below(&mut self, root: &Value, found: &mut Vec<Value>) {
         let Value::Text(root) = root else { return };
         for directory in self.absolute_paths(root).unwrap_or_default() {
-            match self.files.find_links(&directory) {
+            match self.file_system.find_links(&directory) {
                 Some(links) => {
                     let links = links.iter().map(|link| directory.join(link));
                     let to_below = |link: PathBuf| Some(Value::Below(link.to_str()?.to_owned()));
@@ -137,13 +137,13 @@ impl Finder<'_> {
         };
         let mut found = Vec::new();
         for directory in self.absolute_paths(root)? {
-            let directory = self.files.resolve(&directory);
+            let directory = self.file_system.resolve(&directory);
             let own = root.trim_end_matches('/').rsplit('/').next().unwrap_or(root);
             if is_match(own, "") {
                 return None;
             }
             let depth = max_depth.unwrap_or(usize::MAX);
-            for path in self.files.search(&directory, depth, MAX_VALUES, &is_match)? {
+            for path in self.file_system.search(&directory, depth, MAX_VALUES, &is_match)? {
                 let path = path.to_str()?;
                 found.push(Value::Text(format!("{}/{path}", root.trim_end_matches('/'))));
             }

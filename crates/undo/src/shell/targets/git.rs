@@ -116,7 +116,7 @@ impl Finder<'_> {
         values.iter().any(|value| match value {
             Value::Text(text) if !text.is_empty() => {
                 let paths = self.absolute_paths(text).unwrap_or_default();
-                paths.iter().any(|path| self.files.exists(path))
+                paths.iter().any(|path| self.file_system.exists(path))
             }
             _ => false,
         })
@@ -135,9 +135,10 @@ impl Finder<'_> {
     pub(super) fn find_repositories(&mut self) -> Option<Vec<PathBuf>> {
         let mut roots = Vec::new();
         for directory in self.state.directories.clone()? {
-            let directory = self.files.resolve(&directory.join("x"));
+            let directory = self.file_system.resolve(&directory.join("x"));
             let directory = directory.parent().unwrap_or(&directory);
-            let root = directory.ancestors().find(|root| self.files.exists(&root.join(".git")));
+            let root =
+                directory.ancestors().find(|root| self.file_system.exists(&root.join(".git")));
             roots.push(root.unwrap_or(directory).to_owned());
         }
         Some(roots)

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::files::Files;
+use super::file_system::FileSystem;
 use super::value::Value;
 
 /// A pattern for one name.
@@ -214,10 +214,10 @@ pub(super) fn expand(
     pattern: &str,
     directory: &Path,
     options: GlobOptions,
-    files: &mut Files,
+    file_system: &mut FileSystem,
 ) -> Option<Vec<Value>> {
     let components: Vec<&str> = pattern.split('/').collect();
-    let mut expansion = Expansion { directory, options, files, results: Vec::new() };
+    let mut expansion = Expansion { directory, options, file_system, results: Vec::new() };
     expansion.descend(String::new(), &components, 0)?;
     Some(expansion.results)
 }
@@ -225,7 +225,7 @@ pub(super) fn expand(
 struct Expansion<'e> {
     directory: &'e Path,
     options: GlobOptions,
-    files: &'e mut Files,
+    file_system: &'e mut FileSystem,
     results: Vec<Value>,
 }
 
@@ -239,7 +239,7 @@ impl Expansion<'_> {
         if !has_meaning(component) {
             let mut path = before + &unescape(component);
             if rest.is_empty() {
-                if self.files.exists(&self.directory.join(&path)) {
+                if self.file_system.exists(&self.directory.join(&path)) {
                     self.results.push(Value::Text(path));
                 }
                 return Some(());
@@ -248,9 +248,9 @@ impl Expansion<'_> {
             return self.descend(path, rest, level + 1);
         }
         let directory = self.directory.join(&before);
-        if self.files.is_written(&directory) {
+        if self.file_system.is_written(&directory) {
             if !rest.is_empty() {
-                for link in self.files.find_links(&directory)? {
+                for link in self.file_system.find_links(&directory)? {
                     self.results.push(Value::Below(format!("{before}{}/", link.to_str()?)));
                 }
             }
@@ -258,7 +258,7 @@ impl Expansion<'_> {
             self.results.push(Value::Below(below));
             return Some(());
         }
-        let listing = self.files.list(&directory)?;
+        let listing = self.file_system.list(&directory)?;
         if *component == "**" {
             self.descend(before.clone(), rest, level + 1)?;
         }

@@ -86,9 +86,9 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
     let mut found = false;
     for path in paths {
         let is_outside = !path.starts_with(&finder.workspace);
-        let is_large =
-            finder.workspace.starts_with(&path) || (is_outside && finder.files.is_directory(&path));
-        if finder.files.exists(&path) && (deletes || !is_large) {
+        let is_large = finder.workspace.starts_with(&path)
+            || (is_outside && finder.file_system.is_directory(&path));
+        if finder.file_system.exists(&path) && (deletes || !is_large) {
             finder.add_resolved(&path, Change::Overwrites, true);
             found = true;
         }

@@ -21,7 +21,7 @@ mod calls;
 mod compounds;
 mod containers;
 mod copies;
-mod files;
+mod file_system;
 mod find;
 mod git;
 mod glob;
@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::paths::{canonicalize_or_keep, normalize};
 
-use self::files::Files;
+use self::file_system::FileSystem;
 use self::state::{SavedVariable, State};
 use self::value::Value;
 use super::ScriptContext;
@@ -87,13 +87,13 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
         finder.visit_script(script, Dialect::Bash, true);
         finder.visit_traps();
     }
-    if finder.is_exhausted() || finder.files.is_exhausted() {
+    if finder.is_exhausted() || finder.file_system.is_exhausted() {
         finder.note_unknown(script);
     }
     let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
     Targets {
         is_bounded: finder.is_bounded
-            && !finder.files.has_skipped
+            && !finder.file_system.has_skipped
             && finder.sweeps.is_empty()
             && finder.unknown.is_empty(),
         outside: outside.cloned().collect(),
@@ -157,7 +157,7 @@ struct Finder<'a> {
     /// The workspace, without links.
     workspace: PathBuf,
     state: State,
-    files: Files,
+    file_system: FileSystem,
     paths: Vec<PathBuf>,
     known_paths: HashSet<PathBuf>,
     /// The paths that are deleted or renamed.
@@ -192,7 +192,7 @@ impl<'a> Finder<'a> {
             context,
             workspace: normalize(&canonicalize_or_keep(context.workspace)),
             state: State::new(context.directory.to_owned()),
-            files: Files::new(),
+            file_system: FileSystem::new(),
             paths: Vec::new(),
             known_paths: HashSet::new(),
             removed: HashSet::new(),
@@ -273,7 +273,7 @@ impl<'a> Finder<'a> {
                     continue;
                 }
                 let Some(target) = target else { return false };
-                let path = self.files.resolve(&target.join(rest));
+                let path = self.file_system.resolve(&target.join(rest));
                 self.add_resolved(&path, change, leads_on);
                 open.push(path);
             }
@@ -292,7 +292,7 @@ impl<'a> Finder<'a> {
             Value::Text(text) | Value::Below(text) if text.is_empty() => Some(Vec::new()),
             Value::Text(text) | Value::Below(text) => {
                 let paths = self.absolute_paths(text)?;
-                Some(paths.iter().map(|path| self.files.resolve(path)).collect())
+                Some(paths.iter().map(|path| self.file_system.resolve(path)).collect())
             }
             Value::Prefix(prefix) => {
                 let (directory, start) = match prefix.rsplit_once('/') {
@@ -305,8 +305,8 @@ impl<'a> Finder<'a> {
                 }
                 let mut paths = Vec::new();
                 for directory in self.absolute_paths(directory)? {
-                    let directory = self.files.resolve(&directory);
-                    match self.files.find_prefixed(&directory, start) {
+                    let directory = self.file_system.resolve(&directory);
+                    match self.file_system.find_prefixed(&directory, start) {
                         Some(found) if !matches!(start, "" | "." | "..") => paths.extend(found),
                         _ => paths.push(directory),
                     }
@@ -331,18 +331,18 @@ impl<'a> Finder<'a> {
 
     /// Adds a path, and the target if it is a link that the command follows.
     fn add_resolved(&mut self, path: &Path, change: Change, leads_on: bool) {
-        if change == Change::Creates && self.files.is_directory(path) {
+        if change == Change::Creates && self.file_system.is_directory(path) {
             return;
         }
         if (change != Change::Removes || leads_on)
-            && let Some(target) = self.files.follow(path)
+            && let Some(target) = self.file_system.follow(path)
         {
             self.add_path(target);
         }
         match change {
             Change::Removes => drop(self.removed.insert(path.to_owned())),
-            Change::Overwrites => self.files.note_written(path),
-            Change::Touches | Change::Creates => self.files.note_created(path),
+            Change::Overwrites => self.file_system.note_written(path),
+            Change::Touches | Change::Creates => self.file_system.note_created(path),
         }
         self.add_path(path.to_owned());
     }
@@ -365,7 +365,7 @@ impl<'a> Finder<'a> {
             self.add_sweep(workspace);
         }
         // The lines of an output in the place of one name.
-        if path.as_os_str().as_bytes().contains(&b'\n') && !self.files.exists(&path) {
+        if path.as_os_str().as_bytes().contains(&b'\n') && !self.file_system.exists(&path) {
             self.is_bounded = false;
             return;
         }
@@ -376,7 +376,7 @@ impl<'a> Finder<'a> {
 
     /// Adds a directory in which files are deleted that the command does not name.
     fn add_sweep(&mut self, directory: PathBuf) {
-        if self.sweeps.contains(&directory) || !self.files.is_directory(&directory) {
+        if self.sweeps.contains(&directory) || !self.file_system.is_directory(&directory) {
             return;
         }
         self.sweeps.push(directory.clone());
@@ -390,7 +390,7 @@ impl<'a> Finder<'a> {
         match self.state.directories.clone() {
             Some(directories) => {
                 for directory in directories {
-                    let directory = self.files.resolve(&directory);
+                    let directory = self.file_system.resolve(&directory);
                     self.add_sweep(directory);
                 }
             }
@@ -407,7 +407,7 @@ impl<'a> Finder<'a> {
             };
             for path in paths {
                 let path = canonicalize_or_keep(&path);
-                if self.files.is_directory(&path) {
+                if self.file_system.is_directory(&path) {
                     self.add_sweep(path);
                 } else {
                     self.add_path(path);
@@ -433,7 +433,7 @@ impl<'a> Finder<'a> {
                 Value::Below(_) | Value::Prefix(_) | Value::Fresh => return None,
             };
             for path in self.absolute_paths(path)? {
-                let found = self.files.find_logical(&path).unwrap_or(path);
+                let found = self.file_system.find_logical(&path).unwrap_or(path);
                 if !directories.contains(&found) {
                     directories.push(found);
                 }

@@ -167,7 +167,7 @@ impl Finder<'_> {
         let mut scripts = Vec::new();
         for file in files.iter().take(8).filter_map(Value::text) {
             for path in self.absolute_paths(file).unwrap_or_default() {
-                scripts.extend(self.files.read_text(&path));
+                scripts.extend(self.file_system.read_text(&path));
             }
         }
         scripts
@@ -202,7 +202,7 @@ impl Finder<'_> {
         };
         for directory in self.state.directories.clone().unwrap_or_default() {
             for directory in directory.ancestors().take(8) {
-                let Some(text) = self.files.read_text(&directory.join("package.json")) else {
+                let Some(text) = self.file_system.read_text(&directory.join("package.json")) else {
                     continue;
                 };
                 let Ok(package) = serde_json::from_str::<serde_json::Value>(&text) else { break };

@@ -73,12 +73,12 @@ impl Finder<'_> {
             let Value::Text(file) = file else { return Stream::unknown() };
             let Some(paths) = self.absolute_paths(file) else { return Stream::unknown() };
             for path in paths {
-                let path = self.files.resolve(&path);
+                let path = self.file_system.resolve(&path);
                 // The script may have written it.
                 let is_changed = path.ancestors().any(|path| self.known_paths.contains(path));
                 let text = match is_changed {
                     true => None,
-                    false => self.files.read_text(&path),
+                    false => self.file_system.read_text(&path),
                 };
                 let Some(text) = text.filter(|text| self.spend(text.len())) else {
                     return Stream::unknown();
@@ -105,15 +105,17 @@ impl Finder<'_> {
                 continue;
             };
             for path in self.absolute_paths(text).unwrap_or_default() {
-                if !self.files.is_directory(&path) {
+                if !self.file_system.is_directory(&path) {
                     names.push(operand.clone());
                     // It prints nothing about a file that does not exist.
-                    if !self.files.exists(&path) {
+                    if !self.file_system.exists(&path) {
                         names.push(Value::Text(String::new()));
                     }
                     continue;
                 }
-                let Some(listing) = self.files.list(&path) else { return vec![Value::unknown()] };
+                let Some(listing) = self.file_system.list(&path) else {
+                    return vec![Value::unknown()];
+                };
                 let listed = listing.iter().map(|entry| match entry.name.to_str() {
                     Some(name) => Value::Text(name.to_owned()),
                     None => Value::unknown(),
@@ -139,8 +141,10 @@ impl Finder<'_> {
             let Some(paths) = paths else { return vec![Value::unknown()] };
             for path in paths {
                 let path = match is_whole {
-                    true => Some(self.files.follow(&path).unwrap_or(self.files.resolve(&path))),
-                    false => self.files.read_link(&path),
+                    true => Some(
+                        self.file_system.follow(&path).unwrap_or(self.file_system.resolve(&path)),
+                    ),
+                    false => self.file_system.read_link(&path),
                 };
                 let text = path.and_then(|path| path.to_str().map(str::to_owned));
                 resolved.extend(text.map(Value::Text));

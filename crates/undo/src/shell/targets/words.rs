@@ -346,7 +346,7 @@ impl Finder<'_> {
         let pattern = field.pattern;
         let before = values.len();
         for directory in &directories {
-            match glob::expand(&pattern, directory, options, &mut self.files) {
+            match glob::expand(&pattern, directory, options, &mut self.file_system) {
                 Some(found) => {
                     // In another directory, it may stand for itself.
                     if found.is_empty() && directories.len() > 1 {

@@ -32,7 +32,7 @@ pub(super) struct Entry {
 }
 
 /// The file system, with the effort that is left to look at it.
-pub(super) struct Files {
+pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,
     listings: HashMap<PathBuf, Rc<Vec<Entry>>>,
@@ -45,9 +45,9 @@ pub(super) struct Files {
     pub(super) has_skipped: bool,
 }
 
-impl Files {
-    pub(super) fn new() -> Files {
-        Files {
+impl FileSystem {
+    pub(super) fn new() -> FileSystem {
+        FileSystem {
             entries: MAX_ENTRIES,
             lookups: MAX_LOOKUPS,
             listings: HashMap::new(),
