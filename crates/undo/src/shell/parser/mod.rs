@@ -20,14 +20,14 @@ use super::syntax::{CommandList, Word};
 
 pub(super) use words::is_name;
 
-/// The levels of nesting that are accepted, across scripts within scripts.
+/// The maximum depth of nesting, including nested scripts.
 pub(super) const MAX_DEPTH: usize = 48;
 
-/// The bytes of the longest script that is parsed.
+/// The maximum length of a script, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// The number of commands that are parsed. People write fewer; for generated scripts, the safe
-/// answer is good enough.
+/// The maximum number of commands in a script. People write fewer, and for generated scripts, the
+/// safe answer is good enough.
 const MAX_COMMANDS: usize = 10_000;
 
 /// The reason why a script cannot be parsed.
@@ -52,7 +52,7 @@ pub(super) fn parse_script(text: &str, dialect: Dialect, depth: usize) -> Parsed
     match parser.peek() {
         None if parser.pending.is_empty() => Ok(list),
         None => Err("a here-document has no end"),
-        Some(_) => Err("a command ends too early"),
+        Some(_) => Err("an unexpected token follows a command"),
     }
 }
 
@@ -97,11 +97,11 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// Fails unless the shell has the extensions of bash.
+    /// Fails unless the shell has bash's extensions.
     fn require_bash(&self) -> Parsed<()> {
         match self.dialect {
             Dialect::Bash => Ok(()),
-            Dialect::Posix => Err("not every shell understands it"),
+            Dialect::Posix => Err("it uses syntax that not every shell has"),
         }
     }
 
@@ -163,7 +163,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Fails if the operator that was just read may go on in a continued line.
+    /// Fails if the operator that was just read may continue after an escaped line break.
     fn check_operator_end(&self) -> Parsed<()> {
         let mut after = self.rest();
         if !after.starts_with("\\\n") {

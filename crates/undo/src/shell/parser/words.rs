@@ -10,7 +10,7 @@ impl Parser<'_> {
         self.parse_word_with(false)
     }
 
-    /// Parses the regular expression after `=~`, in which parentheses and bars belong to the word.
+    /// Parses the regular expression after `=~`. Parentheses and bars belong to the word.
     pub(super) fn parse_regex_word(&mut self) -> Parsed<Option<Word>> {
         self.parse_word_with(true)
     }
@@ -59,7 +59,7 @@ impl Parser<'_> {
         if self.at == start { Ok(None) } else { Ok(Some(word)) }
     }
 
-    /// Parses text up to the next character that may have a meaning.
+    /// Parses text up to the next character that may be special.
     fn parse_plain(&mut self, word: &mut Word) {
         const SPECIAL: &[char] =
             &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')', '\\', '\'', '"', '$', '`'];
@@ -70,7 +70,7 @@ impl Parser<'_> {
         self.at += length;
     }
 
-    /// Parses `~` and `~/…`. The home directories of other users are not known.
+    /// Parses `~` and `~/…`. The home directories of other users are unknown.
     fn parse_tilde(&mut self, word: &mut Word) {
         self.at += 1;
         match self.peek() {

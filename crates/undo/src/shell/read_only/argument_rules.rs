@@ -10,13 +10,13 @@ pub(super) enum ArgumentRule {
     Any,
     /// These options, and no others.
     Only(AllowedOptions),
-    /// Some options, then a verb, then the arguments that the rule of this verb allows.
+    /// Some options, then a verb, then the arguments that the rule for this verb allows.
     Verbs(AllowedOptions, &'static [(&'static str, ArgumentRule)]),
-    /// The arguments for which the function returns true.
+    /// All arguments for which the function returns true.
     Check(fn(&[Arg]) -> bool),
 }
 
-/// Options in the manner of getopt, and a number of operands.
+/// Options in the style of getopt, and a maximum number of operands.
 #[derive(Clone, Copy)]
 pub(in crate::shell) struct AllowedOptions {
     /// The letters; `:` after one that takes a value, `?` if the value must be attached, `#` for
@@ -25,9 +25,9 @@ pub(in crate::shell) struct AllowedOptions {
     /// The names; `=` after one that takes a value, `?` if the value must be attached, `*` if it may
     /// have one.
     long: &'static str,
-    /// The largest number of operands.
+    /// The maximum number of operands.
     max_operands: usize,
-    /// Options without their dashes, of which one must be given; empty if none must.
+    /// The options of which at least one must be given, without dashes. Empty if none is required.
     required: &'static str,
 }
 
@@ -100,7 +100,7 @@ struct OptionReader<'a> {
 }
 
 impl OptionReader<'_> {
-    /// Skips the next option and its value, and returns whether it is allowed.
+    /// Skips the next option and its value. Returns false if it is not allowed.
     fn skip_option(&mut self) -> bool {
         let Some(text) = self.args[self.at].known() else { return false };
         self.at += 1;

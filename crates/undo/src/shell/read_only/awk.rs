@@ -1,4 +1,4 @@
-//! Decides when awk only reads.
+//! Determines when awk only reads.
 
 use super::argument_rules::only;
 use crate::shell::syntax::Arg;

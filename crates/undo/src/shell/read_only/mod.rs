@@ -1,4 +1,4 @@
-//! Knows the commands that only read. `programs` has them by name, each with the rule for its
+//! The commands that only read. `programs` lists them by name, each with the rule for its
 //! arguments. Programs whose arguments form a language have a file each.
 
 mod argument_rules;

@@ -1,4 +1,4 @@
-//! Decides when tar only reads: when it lists.
+//! Determines when tar only reads: when it lists.
 
 use super::argument_rules::{ArgumentRule, only};
 use crate::shell::syntax::Arg;

@@ -16,8 +16,8 @@ pub(in crate::shell) fn is_harmless_for_programs(name: &str, value: Option<&str>
         || (is_pager && matches!(value, Some("cat" | "")))
 }
 
-/// True if a variable of the shell may be set. It may have been exported before, so names that the
-/// shell or other programs read are not harmless.
+/// True if a shell variable may be set. It may have been exported before, so names that the shell
+/// or other programs read are not harmless.
 pub(in crate::shell) fn is_harmless_in_shell(name: &str) -> bool {
     #[rustfmt::skip]
     const PARTS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Containers: the directories of the host that they are given.
+//! Containers, and the host paths that are mounted into them.
 
 use super::Finder;
 use super::arguments::split_operands;
@@ -50,7 +50,7 @@ fn mount_source(mount: &Value) -> Option<Value> {
     })
 }
 
-/// True for a path of the host. Other sources are names of volumes.
+/// True for a host path. Other sources are names of volumes.
 fn is_path(source: &str) -> bool {
     source.starts_with(['/', '.'])
 }

@@ -1,4 +1,4 @@
-//! Programs that write to a place they are given: copies, archives, downloads.
+//! Programs that write to a path that they are given: copies, archives, downloads.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a program that copies or moves operands to the last one.
+    /// Visits a program that copies or moves its operands to the last one.
     pub(super) fn visit_copy(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
         let valued = match base {
             "install" => "t S m o g target-directory suffix mode owner group",
@@ -85,14 +85,14 @@ impl Finder<'_> {
                 self.note_links(base, value, sources);
             }
             if base == "ln" && split.has(&["-n", "--no-dereference"]) {
-                // It replaces a link to a directory.
+                // `ln -n` replaces a link to a directory.
                 self.add_value(value, Change::Removes, text);
             }
         }
     }
 
-    /// Adds the paths to which sources are copied: the target, or their names within it if it is a
-    /// directory.
+    /// Adds the paths that sources are copied to: the target itself, or, if it is a directory, the
+    /// names of the sources in it.
     fn add_copy_target(
         &mut self,
         target: &Value,
@@ -135,7 +135,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the links that a copy makes, through which later commands may reach other files.
+    /// Notes the links that a copy creates. Later commands may reach other files through them.
     fn note_links(&mut self, base: &str, target: &Value, sources: &[Vec<Value>]) {
         let Value::Text(target) = target else { return };
         let targets = self.absolute_paths(target).unwrap_or_default();
@@ -173,11 +173,11 @@ impl Finder<'_> {
         let is_in_place = split.has(&["-i", "--in-place", "-I"]);
         let change = if is_in_place { Change::Overwrites } else { Change::Touches };
         if !is_in_place && self.state.directories.is_none() {
-            // Its script writes files.
+            // The script writes files.
             self.note_unknown(text);
         }
         let mut operands = split.operands.as_slice();
-        // BSD's sed takes the suffix of the copy as a separate argument.
+        // BSD's sed takes the suffix of the backup as a separate argument.
         if operands.first().is_some_and(|group| group.as_slice() == [Value::Text(String::new())]) {
             operands = &operands[1..];
         }
@@ -195,7 +195,7 @@ impl Finder<'_> {
 
     pub(super) fn visit_tar(&mut self, args: &[Vec<Value>], text: &str) {
         let mut args = args.to_vec();
-        // The first argument may be a bundle without a dash.
+        // The first argument may be a bundle of options without a dash.
         if let Some(Value::Text(first)) = args.first_mut().and_then(|group| group.first_mut())
             && !first.starts_with('-')
         {
@@ -223,7 +223,7 @@ impl Finder<'_> {
                 let split = split_operands(args, "d P x");
                 split.options_named(&["-d"]).into_iter().cloned().collect()
             }
-            // The directory stands last, with a slash.
+            // Only a directory ends in a slash.
             "unrar" => {
                 let is_directory =
                     |group: &&Vec<Value>| group.iter().any(|value| value.start().ends_with('/'));
@@ -310,7 +310,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns the names that `ln` gives to links without a target.
+/// Returns the names that `ln` gives to links by default.
 fn find_names(sources: &[Value]) -> Vec<Value> {
     let find_name = |value: &Value| match value {
         Value::Text(path) => Value::Text(last_name(path).to_owned()),
@@ -319,7 +319,7 @@ fn find_names(sources: &[Value]) -> Vec<Value> {
     sources.iter().map(find_name).collect()
 }
 
-/// True if a group may become no word at all.
+/// True if a group may expand to no word at all.
 fn may_vanish(group: &[Value]) -> bool {
     group.iter().any(|value| match value {
         Value::Text(text) => text.is_empty() || text.contains(['*', '?', '[']),
@@ -327,7 +327,7 @@ fn may_vanish(group: &[Value]) -> bool {
     })
 }
 
-/// True if options stand among the values of an operand.
+/// True if an argument with several possible values may be an option.
 fn has_hidden_options(args: &[Vec<Value>]) -> bool {
     args.iter().any(|group| group.len() > 1 && group.iter().any(Value::is_option))
 }

@@ -1,4 +1,4 @@
-//! What git does to files: those it names, and those that it sweeps away.
+//! The files that git changes or deletes: those that the command names, and those that it sweeps.
 
 use std::path::PathBuf;
 
@@ -122,7 +122,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Adds the working trees around the directories of the shell as swept ones.
+    /// Sweeps the working trees that the shell may be in.
     fn sweep_repository(&mut self, text: &str) {
         match self.find_repositories() {
             Some(roots) => roots.into_iter().for_each(|root| self.add_sweep(root)),
@@ -130,8 +130,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Finds the working trees around the directories of the shell; a directory without one counts
-    /// itself.
+    /// Finds the roots of the working trees that the shell may be in. A directory outside any
+    /// working tree counts as a root.
     pub(super) fn find_repositories(&mut self) -> Option<Vec<PathBuf>> {
         let mut roots = Vec::new();
         for directory in self.state.directories.clone()? {

@@ -1,24 +1,24 @@
-//! What programs print, for substitutions and pipes.
+//! Predicts the output of programs, for substitutions and pipes.
 
 use super::arguments::{last_name, split_operands};
 use super::state::bound_values;
 use super::value::Value;
 use super::{Finder, Stream};
 
-/// Programs that print what they read, or some of it.
+/// Programs that print their input, or part of it.
 const FILTERS: &[&str] = &[
     "column", "egrep", "fgrep", "grep", "head", "pv", "rg", "shuf", "sort", "sponge", "tac",
     "tail", "tee", "uniq",
 ];
 
-/// Programs that print something made of what they read.
+/// Programs that print an edited form of their input.
 const EDITORS: &[&str] = &[
     "awk", "cut", "gawk", "jq", "mawk", "nl", "paste", "perl", "python", "python3", "rev", "ruby",
     "sed", "tr",
 ];
 
 impl Finder<'_> {
-    /// Returns what a program prints.
+    /// Predicts the output of a program.
     pub(super) fn find_output(
         &mut self,
         base: &str,
@@ -58,7 +58,7 @@ impl Finder<'_> {
                 let skipped = filter_operands(base).min(files.len());
                 return self.read_files(&files[skipped..]);
             }
-            // It only joins or separates lines.
+            // With these arguments, `tr` only joins or splits lines.
             "tr" if args.iter().flatten().all(is_line_end) => return input.clone(),
             _ if FILTERS.contains(&base) => return input.clone(),
             _ if EDITORS.contains(&base) => find_edited(&input.values),
@@ -74,7 +74,7 @@ impl Finder<'_> {
             let Some(paths) = self.absolute_paths(file) else { return Stream::unknown() };
             for path in paths {
                 let path = self.file_system.resolve(&path);
-                // The script may have written it.
+                // The script may have changed the file.
                 let is_changed = path.ancestors().any(|path| self.known_paths.contains(path));
                 let text = match is_changed {
                     true => None,
@@ -94,7 +94,7 @@ impl Finder<'_> {
         stream
     }
 
-    /// Returns what `ls` prints: the names in directories, and other operands as they are.
+    /// Predicts the output of `ls`: the names in directories, and other operands unchanged.
     fn list_names(&mut self, operands: &[Value]) -> Vec<Value> {
         let here = [Value::Text(".".to_owned())];
         let operands = if operands.is_empty() { &here } else { operands };
@@ -107,7 +107,7 @@ impl Finder<'_> {
             for path in self.absolute_paths(text).unwrap_or_default() {
                 if !self.file_system.is_directory(&path) {
                     names.push(operand.clone());
-                    // It prints nothing about a file that does not exist.
+                    // `ls` prints nothing for a file that does not exist.
                     if !self.file_system.exists(&path) {
                         names.push(Value::Text(String::new()));
                     }
@@ -133,7 +133,8 @@ impl Finder<'_> {
         bound_values(names)
     }
 
-    /// Returns the paths without links, or the texts of links.
+    /// Returns the operands with all links resolved if `is_whole` is true, and otherwise the
+    /// targets of links as written.
     fn resolve_links(&mut self, operands: &[Value], is_whole: bool) -> Vec<Value> {
         let mut resolved = Vec::new();
         for operand in operands {
@@ -188,17 +189,17 @@ impl Finder<'_> {
     }
 }
 
-/// True for an argument of `tr` that leaves the characters of names as they are.
+/// True for an argument of `tr` that does not affect the characters of names.
 fn is_line_end(argument: &Value) -> bool {
     matches!(argument.text(), Some("\\n" | "\\0" | "\\r" | " " | "\n" | "-d" | "-s"))
 }
 
-/// Returns the number of operands of a filter that are no files.
+/// Returns the number of operands of a filter that are not files.
 fn filter_operands(base: &str) -> usize {
     usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"))
 }
 
-/// Returns the places that a search looks at: all operands after the pattern, or this directory.
+/// Returns the roots of a search: the operands after the pattern, or the current directory.
 fn search_roots(operands: &[Vec<Value>]) -> Vec<Value> {
     let mut roots: Vec<Value> = operands
         .iter()
@@ -215,7 +216,7 @@ fn search_roots(operands: &[Vec<Value>]) -> Vec<Value> {
     roots
 }
 
-/// Returns words, and the lines that they may make.
+/// Predicts the output of `echo`: the words, and the lines that they may form.
 fn print_words(groups: &[Vec<Value>]) -> Stream {
     let mut values: Vec<Value> = groups.concat();
     if values.iter().any(|value| value.start().contains('\\')) {
@@ -319,7 +320,7 @@ fn print_sequence(args: &[Value]) -> Vec<Value> {
     }
 }
 
-/// Returns what a program makes of lines: most likely paths in the same directories.
+/// Predicts the edited lines: most likely, they are paths in the same directories.
 fn find_edited(values: &[Value]) -> Vec<Value> {
     let to_below = |value: &Value| match value {
         Value::Text(_) => match find_directory(value) {

@@ -67,7 +67,7 @@ impl Scene {
         )
     }
 
-    /// Writes paths relative to the workspace, or to the scene with a leading `@/`.
+    /// Formats paths relative to the workspace, or relative to the scene with a leading `@/`.
     fn shorten(&self, paths: &[std::path::PathBuf]) -> Vec<String> {
         let root = self.root();
         let mut names: Vec<String> = paths
@@ -213,7 +213,7 @@ fn directories_are_followed() {
         ("cd @/other && cd - && rm a.txt", &["a.txt"], &[], &[]),
         ("pushd @/other; rm f1; popd; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
         ("cd sub && (cd none; cd -; rm f)", &["f", "sub/f"], &[], &[]),
-        // `cd` fails where a directory before `..` does not exist.
+        // `cd` fails if the directory before `..` does not exist.
         ("cd sub; (cd none/..; cd -; rm f)", &["f", "sub/f"], &[], &[]),
         ("cd none || cd sub; rm f", &["none/f", "sub/f"], &[], &[]),
         ("cd sub || cd src && rm f", &["sub/f", "sub/src/f"], &[], &[]),
@@ -569,7 +569,7 @@ fn bind_mounts_of_containers_are_named() {
         // A container cannot change what it may only read.
         ("docker run -v ~/notes:/x:ro img", &[], &[], &[]),
         ("docker run --mount type=bind,src=@/other,dst=/x,readonly img", &[], &[], &[]),
-        // Volumes are no directories of the user.
+        // A named volume is not a host path.
         ("docker run -v sub:/x img", &[], &[], &[]),
         ("docker run --mount type=volume,source=sub,target=/x img", &[], &[], &[]),
         ("docker rm -v web", &[], &[], &[]),
@@ -625,13 +625,13 @@ fn a_script_that_cannot_be_parsed_names_the_paths_in_it() {
 #[test]
 fn links_are_resolved_as_the_system_does() {
     Scene::new().check(&[
-        // `..` behind a link leads to the directory above its target.
+        // `..` after a link leads to the parent of its target.
         ("rm src/link/../f1", &["@/other/f1"], &[], &[]),
         ("rm src/link/f3", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link/*", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link", &["src/link"], &[], &[]),
         ("rm -r src/link/", &["src/link", "@/other/deep"], &[], &[]),
-        // A shell takes `..` back by the names.
+        // For `cd`, `..` removes the name before it.
         ("cd src/link/..; rm main.rs", &["src/main.rs"], &[], &[]),
         ("echo x > to-f1", &["to-f1", "@/other/f1"], &[], &[]),
         ("rm to-f1", &["to-f1"], &[], &[]),
