@@ -1,4 +1,4 @@
-//! Walks a parsed script command by command, in the order in which they run.
+//! Visits the commands of a parsed script, in the order in which they run.
 
 use std::collections::HashSet;
 
@@ -181,7 +181,7 @@ impl<'a> Analyzer<'a> {
         self.visit_call(&args, &simple.text, stdin.as_deref());
     }
 
-    /// Checks the assignments before a command. Without a command, they set variables of the shell.
+    /// Checks the assignments before a command. Without a command, they set shell variables.
     fn check_assignments(&mut self, assignments: &[Assignment], command: Option<&Arg>) {
         for Assignment { name, value, .. } in assignments {
             let is_harmless = match command {
@@ -231,8 +231,8 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Visits a script within this one. It runs in its own shell, where the functions of this one
-    /// are not defined.
+    /// Visits a nested script. It runs in a shell of its own, where the functions of the outer
+    /// script are not defined.
     fn visit_inner_script(&mut self, script: &str, dialect: Dialect) {
         self.go_deeper(SCRIPT_LEVELS, |analyzer| {
             let functions = std::mem::take(&mut analyzer.functions);

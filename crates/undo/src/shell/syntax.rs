@@ -1,4 +1,4 @@
-//! The syntax tree of a script, as far as it matters for what the script may do.
+//! The syntax tree of a script, reduced to the parts that matter for the analysis.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ pub(super) struct ListEntry {
     pub(super) is_alternative: bool,
     /// True before `|`: the next command reads the output of this one.
     pub(super) is_piped: bool,
-    /// True after `!`: the next command runs after `&&` if this one failed.
+    /// True after `!`: the exit status is inverted.
     pub(super) is_negated: bool,
     /// True in a pipeline: changes to the shell itself do not last.
     pub(super) in_subshell: bool,
-    /// True before `&`: the whole chain runs in one other process, perhaps after the script's end.
+    /// True before `&`: the whole chain runs in a separate process, which may outlive the script.
     pub(super) in_background: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct SimpleCommand {
     pub(super) assignments: Vec<Assignment>,
     pub(super) words: Vec<Word>,
     pub(super) redirects: Vec<Redirect>,
-    /// The command as it was written.
+    /// The command as written.
     pub(super) text: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Assignment {
     pub(super) appends: bool,
 }
 
-/// Lists of commands that may run. Which of them do is determined at run time.
+/// Lists of commands. Which of them run is determined at run time.
 #[derive(Debug, Default)]
 pub(super) struct CompoundCommand {
     pub(super) kind: CompoundKind,
@@ -195,7 +195,7 @@ impl Word {
         }
     }
 
-    /// Returns the text of a word without quotes and expansions. Only such a word can be a keyword.
+    /// Returns the text of a word without quotes or expansions. Only such a word can be a keyword.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [WordPart::Text { text, quoted: false }] => Some(text),
@@ -261,7 +261,8 @@ impl Word {
         (below.is_empty() || below.starts_with('/')).then_some(below)
     }
 
-    /// True if the first character is known and not a dash. A pattern there may expand to any name.
+    /// True if the first character is known and not a dash. A pattern at the start may expand to
+    /// any name.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
         match self.visible_parts().first() {
             Some(WordPart::Text { text, .. }) => {

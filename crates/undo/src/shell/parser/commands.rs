@@ -13,7 +13,8 @@ use super::{MAX_COMMANDS, Parsed, Parser};
 const META: &[char] = &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
 
 impl<'t> Parser<'t> {
-    /// Parses commands up to a closing parenthesis, the end of a `case` branch, or one of the keywords.
+    /// Parses commands up to a closing parenthesis, the end of a `case` branch, or a keyword in
+    /// `ends`.
     pub(super) fn parse_list(&mut self, ends: &[&str]) -> Parsed<CommandList> {
         let mut list = CommandList::new();
         self.skip_lines()?;

@@ -7,7 +7,7 @@ use crate::shell::syntax::{Redirect, RedirectOperator, Word, WordPart};
 use super::{Parsed, Parser, PendingHereDocument};
 
 impl Parser<'_> {
-    /// Parses the word after `<<` or `<<-` that will end the document. Its body comes later.
+    /// Parses the end word after `<<` or `<<-`. The body of the here-document comes later.
     pub(super) fn parse_here_document_start(&mut self, from: usize) -> Parsed<Redirect> {
         let strip_tabs = self.eat("-");
         self.check_operator_end()?;

@@ -1,11 +1,11 @@
 //! Parses a shell script.
 //!
-//! Only syntax that bash, zsh and POSIX shells read alike is accepted. Where shells differ, or
-//! where their rules are too intricate to be sure, parsing fails and the script counts as changing
-//! files, which is the safe answer. So this parser may understand less than a shell, but it never
-//! understands something different.
+//! Only syntax that all shells of a dialect interpret in the same way is accepted. Where shells
+//! differ, or where their rules are too intricate to be certain, parsing fails and the script
+//! counts as changing files, which is the safe answer. So this parser may accept less than a shell
+//! does, but it never interprets a script differently.
 //!
-//! Parsing takes linear time, and the depth is bounded.
+//! Parsing takes linear time, and the nesting depth is bounded.
 
 mod commands;
 mod expansions;
@@ -38,10 +38,9 @@ type Parsed<T> = Result<T, Fault>;
 /// The shell that a script is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// A script for bash or zsh.
+    /// The shell is bash or zsh.
     Bash,
-    /// A script for a shell that may be a plain POSIX shell, in which bash's extensions mean
-    /// something else.
+    /// The shell may be a plain POSIX shell, in which bash's extensions mean something else.
     Posix,
 }
 
@@ -117,7 +116,7 @@ impl<'t> Parser<'t> {
         self.text.as_bytes().get(self.at + ahead).copied()
     }
 
-    /// Skips `expected` if it comes next, and returns whether it did.
+    /// Skips `expected` if it comes next. Returns true if it did.
     fn eat(&mut self, expected: &str) -> bool {
         let found = self.rest().starts_with(expected);
         if found {

@@ -154,8 +154,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Fails if a word that comes after `<<` contains a line break: it would be unclear where the
-    /// here-document starts.
+    /// Fails if a word that comes after `<<` contains a line break, because it would be unclear
+    /// where the here-document starts.
     fn check_no_break(&self, text: &str) -> Parsed<()> {
         if !self.pending.is_empty() && text.contains('\n') {
             return Err("a here-document starts within a quote");
@@ -227,7 +227,7 @@ fn is_array_start(word: &Word) -> bool {
     is_name(name.strip_suffix('+').unwrap_or(name))
 }
 
-/// True if it can be the name of a variable.
+/// True if a text can be the name of a variable.
 pub(in crate::shell) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

@@ -40,7 +40,7 @@ fn is_harmless_single_test(args: &[Arg]) -> bool {
         && !args.windows(2).any(unknown_operator)
 }
 
-/// True for a harmless `[[ … ]]`, given by its words. Numbers are compared by arithmetic, which may
+/// True if `[[ … ]]` with these words is harmless. Numbers are compared by arithmetic, which may
 /// run a command.
 pub(in crate::shell) fn is_harmless_test(words: &[Word]) -> bool {
     let args: Vec<Arg> = words.iter().map(Word::to_arg).collect();

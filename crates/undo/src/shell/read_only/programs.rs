@@ -63,7 +63,7 @@ fn find_rule(base: &str) -> Option<&'static Rule> {
     RULES.iter().find(|(name, _)| *name == base).map(|(_, rule)| rule)
 }
 
-/// True if the only argument asks for the version. Short options mean other things to some
+/// True if the sole argument asks for the version. Short options have other meanings in some
 /// programs.
 fn is_version_request(base: &str, args: &[Arg]) -> bool {
     let [Arg::Known(arg)] = args else { return false };
@@ -95,7 +95,7 @@ const ALWAYS_READ_ONLY: &[&str] = &[
     "whoami", "yes", "zipinfo",
 ];
 
-/// Programs that only print their version when asked for it.
+/// Programs that do nothing but print their version when asked for it.
 #[rustfmt::skip]
 const HAS_VERSION: &[&str] = &[
     "ansible", "aws", "bash", "bun", "bundle", "cargo", "clang", "cmake", "curl", "deno", "docker",

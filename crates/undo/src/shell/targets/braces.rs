@@ -38,7 +38,7 @@ pub(super) fn expand(word: &Word) -> Option<Vec<Vec<Piece<'_>>>> {
                     return None;
                 }
                 tokens.extend(text.chars().map(|c| Token::Char(c, *quoted)));
-                // Quotes keep an empty word.
+                // Empty quotes keep the word from vanishing.
                 if text.is_empty() && *quoted {
                     tokens.push(Token::Part(part));
                 }

@@ -151,7 +151,8 @@ impl Finder<'_> {
             .any(|removed| resolved.starts_with(removed) || directory.starts_with(removed))
     }
 
-    /// Notes the script of a `trap`, which runs when the shell ends, or at any time.
+    /// Notes the script of a `trap`, which runs when the shell ends or, for some events, at any
+    /// time.
     fn set_trap(&mut self, args: &[Vec<Value>]) {
         let Some((script, events)) = args.split_first() else { return };
         for script in script {

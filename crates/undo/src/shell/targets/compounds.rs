@@ -109,7 +109,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Adds the state in which `break`, `continue` or `return` may have left the commands before.
+    /// Adds the state in which `break`, `continue` or `return` may have left the preceding
+    /// commands.
     fn join_escaped(&mut self) {
         if let Some(escaped) = self.escaped.take() {
             self.state.join(&escaped);
@@ -131,7 +132,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Calls a function of the script, with each of the bodies that it may have.
+    /// Visits a call of a function, with each body that the function may have.
     pub(super) fn call_function(
         &mut self,
         function: &Function,

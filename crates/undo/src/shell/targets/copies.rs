@@ -223,13 +223,13 @@ impl Finder<'_> {
                 let split = split_operands(args, "d P x");
                 split.options_named(&["-d"]).into_iter().cloned().collect()
             }
-            // Only a directory ends in a slash.
+            // An operand that ends in a slash is the directory.
             "unrar" => {
                 let is_directory =
                     |group: &&Vec<Value>| group.iter().any(|value| value.start().ends_with('/'));
                 split_operands(args, "").operands.iter().filter(is_directory).cloned().collect()
             }
-            // `-o` and the directory are one word.
+            // 7z takes `-o` and the directory as one word.
             _ => args
                 .iter()
                 .map(|group| group.iter().filter_map(|value| value.strip_start("-o")).collect())

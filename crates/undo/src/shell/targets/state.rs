@@ -13,7 +13,7 @@ pub(super) const MAX_VALUES: usize = 1000;
 /// The maximum number of directories that the shell may be in. Beyond it, the directory is unknown.
 const MAX_DIRECTORIES: usize = 32;
 
-/// The maximum number of variables that are tracked, and of functions.
+/// The maximum number of variables, and of functions, that are tracked.
 const MAX_VARIABLES: usize = 256;
 
 /// The state of a shell. Where several values are possible, the state has all of them.
@@ -172,7 +172,7 @@ impl State {
         self.set_variable(name, before.into_iter().chain(values).collect());
     }
 
-    /// Adds the empty value to each variable, because another shell has only the exported ones.
+    /// Adds the empty value to each variable, because a new shell has only the exported ones.
     pub(super) fn doubt_variables(&mut self) {
         for values in Rc::make_mut(&mut self.variables).values_mut() {
             let empty = Value::Text(String::new());
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    /// True if nothing differs from another state.
+    /// True if two states are the same.
     pub(super) fn is_same(&self, other: &State) -> bool {
         self.directories == other.directories
             && self.previous == other.previous
@@ -296,7 +296,7 @@ impl State {
             && self.trap_directories == other.trap_directories
     }
 
-    /// True if everything that is possible in this state is possible in the other one.
+    /// True if everything that is possible in this state is possible in another one.
     pub(super) fn is_within(&self, other: &State) -> bool {
         let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
             let known = other.variable(name).unwrap_or_default();

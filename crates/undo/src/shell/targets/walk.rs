@@ -132,7 +132,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the pipeline after `||`, which runs if one before it failed.
+    /// Visits the pipeline after `||`, which runs if a pipeline before it failed.
     fn visit_alternative(
         &mut self,
         pipeline: &[ListEntry],

@@ -9,7 +9,7 @@ use super::value::Value;
 use super::{Finder, Stream};
 use crate::shell::syntax::{Word, WordPart};
 
-/// Variables that programs inherit, and that scripts rarely change.
+/// Environment variables that scripts rarely change.
 const INHERITED: &[&str] = &["LOGNAME", "TMPDIR", "USER"];
 
 /// The maximum length of a word, in bytes. The rest of a longer word counts as unknown.
@@ -129,7 +129,7 @@ impl Finder<'_> {
         done
     }
 
-    /// Appends each value to each field. An unquoted value is split at its blanks.
+    /// Appends each value to each field. Unquoted values are split at blanks.
     fn push_values(
         &mut self,
         open: &[Field],
@@ -321,7 +321,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns a word as a pattern, if all of it is known.
+    /// Returns a word as a pattern, or `None` if the word is too long or not fully known.
     fn expand_pattern(&mut self, word: &Word) -> Option<String> {
         let mut field = Field::new();
         for part in &word.parts {

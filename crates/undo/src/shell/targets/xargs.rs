@@ -1,4 +1,4 @@
-//! `xargs`: runs a command with the words that it reads.
+//! `xargs`, which runs a command with words from standard input.
 
 use super::arguments::{SplitArguments, split_operands_until};
 use super::state::{MAX_VALUES, bound_values};
@@ -71,7 +71,7 @@ impl Finder<'_> {
         words.extend(more);
     }
 
-    /// Replaces a mark in words by each of the values.
+    /// Replaces a mark in words with each of the values.
     pub(super) fn replace_mark(
         &mut self,
         group: &[Value],

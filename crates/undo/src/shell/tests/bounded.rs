@@ -1,4 +1,5 @@
-//! Scripts that are known to change nothing but the paths they name, and scripts that are not.
+//! Scripts that are known to change nothing but the paths they name, and scripts that may change
+//! other files.
 
 use std::fs;
 
