@@ -1,4 +1,4 @@
-//! Walks a parsed script command by command, in the order in which they run.
+//! Visits the commands of a parsed script, in the order in which they run.
 
 use std::collections::HashSet;
 
@@ -12,16 +12,16 @@ use super::syntax::{
 use super::targets::{Targets, find_targets};
 use super::{Effect, ScriptAnalysis, ScriptContext, effects};
 
-/// The number of commands that are looked at, in all scripts within scripts.
+/// The maximum number of commands that are visited, including those in nested scripts.
 const MAX_COMMANDS: usize = 20_000;
 
-/// The number of nesting levels that a nested script counts as, because its text is read once more
-/// for each script around it.
+/// The number of nesting levels that a nested script counts as. It is more than one, because the
+/// text of a nested script is parsed again for each script around it.
 const SCRIPT_LEVELS: usize = 6;
 
 pub(super) struct Analyzer<'a> {
     context: &'a ScriptContext<'a>,
-    /// The first reason found for which files may change.
+    /// The first reason found why files may change.
     reason: Option<String>,
     effects: Vec<Effect>,
     /// The functions that are certainly defined. Their bodies have been visited.
@@ -174,14 +174,14 @@ impl<'a> Analyzer<'a> {
             return;
         }
         if args[0].known().is_some_and(|name| self.functions.contains(name)) {
-            // Its body was visited where it was defined.
+            // The body of the function was visited where it was defined.
             return;
         }
         let stdin = simple.redirects.iter().rev().find_map(text_for_stdin);
         self.visit_call(&args, &simple.text, stdin.as_deref());
     }
 
-    /// Checks the assignments before a command. Without a command, they set variables of the shell.
+    /// Checks the assignments before a command. Without a command, they set shell variables.
     fn check_assignments(&mut self, assignments: &[Assignment], command: Option<&Arg>) {
         for Assignment { name, value, .. } in assignments {
             let is_harmless = match command {
@@ -199,8 +199,8 @@ impl<'a> Analyzer<'a> {
         self.note_change(format!("it sets `{name}`, which can change what programs do"));
     }
 
-    /// Visits a program with its arguments. `text` is the command as written, `stdin` the text that
-    /// the program is given to read.
+    /// Visits a program with its arguments. `text` is the command as written, `stdin` the text on
+    /// its standard input, if that is known.
     fn visit_call(&mut self, args: &[Arg], text: &str, stdin: Option<&str>) {
         let Some((first, args)) = args.split_first() else { return };
         let Some(name) = first.known() else {
@@ -231,8 +231,8 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Visits a script within this one. It runs in its own shell, where the functions of this one
-    /// are not defined.
+    /// Visits a nested script. It runs in a shell of its own, where the functions of the outer
+    /// script are not defined.
     fn visit_inner_script(&mut self, script: &str, dialect: Dialect) {
         self.go_deeper(SCRIPT_LEVELS, |analyzer| {
             let functions = std::mem::take(&mut analyzer.functions);
@@ -255,7 +255,7 @@ impl<'a> Analyzer<'a> {
             }
             "eval" => self.visit_eval(args),
             "trap" => self.visit_trap(args),
-            // The name may be a function's, which would then be gone.
+            // The name may be that of a function, which is then no longer defined.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {
@@ -311,7 +311,7 @@ pub(super) fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
             let is_descriptor = descriptor.bytes().all(|byte| byte.is_ascii_digit());
             !is_descriptor && !is_harmless_device(target)
         }
-        // bash opens a connection for these.
+        // bash opens a connection for these paths.
         RedirectOperator::Read => {
             target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/")
         }

@@ -1,20 +1,20 @@
-//! Decides, before a shell command runs, whether it may change files.
+//! Determines, before a shell command runs, whether it may change files.
 //!
-//! A command counts as changing files unless every program in it is known to be read-only with
-//! exactly these arguments. The two possible mistakes differ in cost: mistaking a harmful command
-//! for a harmless one loses the user's work, while the opposite mistake costs a millisecond. So
-//! everything unknown or unusual counts as changing files.
+//! A command counts as changing files unless every program in it is known to be read-only when run
+//! with exactly its arguments. The two possible mistakes differ in cost: mistaking a harmful
+//! command for a harmless one loses the user's work, while the opposite mistake costs a
+//! millisecond. So everything unknown or unusual counts as changing files.
 //!
-//! Effects that no checkpoint can undo (in a database, in the cloud, on things that other people
-//! see) are recognized by program and verb. They are reported whether or not files change.
+//! Effects that no checkpoint can undo (on a database, on cloud resources, on things that other
+//! people see) are recognized by program and verb. They are reported whether or not files change.
 //!
-//! - `parser` reads a script into the tree of `syntax`, and `analyzer` goes through that tree.
-//! - `read_only` knows the programs that only read, and with which arguments. For example,
-//!   `read_only/sed.rs` decides that `sed -i` changes files.
+//! - `parser` parses a script into the tree defined in `syntax`, and `analyzer` walks that tree.
+//! - `read_only` lists the programs that only read, each with the arguments for which that holds.
+//!   For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
 //! - `effects` recognizes effects.
-//! - `targets` finds what a script changes or deletes: it goes through the tree once more, with the
-//!   values of variables, and expands words against the file system.
+//! - `targets` finds the paths that a script changes or deletes. It walks the tree a second time,
+//!   tracks the values of variables, and expands words against the file system.
 
 mod analyzer;
 mod effects;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The directories that matter for a script.
+/// The directories that matter for the analysis of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptContext<'a> {
     /// The current directory.
@@ -46,35 +46,35 @@ pub struct ScriptContext<'a> {
 pub struct ScriptAnalysis {
     /// True if the script may change files.
     pub mutates: bool,
-    /// The reason for `mutates`, as a clause for people.
+    /// The reason for `mutates`, as a clause to show to the user.
     pub because: String,
     /// The effects on anything but files.
     pub effects: Vec<Effect>,
-    /// The paths that the script may change or delete, inside and outside of the workspace:
-    /// absolute, and expanded against the file system. Where a word cannot be expanded, the
-    /// directory before its first unknown part.
+    /// The paths that the script may change or delete, inside and outside the workspace. They are
+    /// absolute, and patterns are expanded against the file system. A word that cannot be expanded
+    /// is represented by the directory before its first unknown part.
     #[serde(serialize_with = "serialize_lossy")]
     pub paths: Vec<PathBuf>,
-    /// The paths among `paths` that are outside of the workspace.
+    /// The members of `paths` that are outside the workspace.
     #[serde(serialize_with = "serialize_lossy")]
     pub outside: Vec<PathBuf>,
-    /// The directories in which the script deletes files that git does not track, without naming
-    /// them: `git clean`, `make clean`.
+    /// The directories in which the script may delete or overwrite files without naming them, as
+    /// `git clean` and `make clean` do.
     #[serde(serialize_with = "serialize_lossy")]
     pub sweeps: Vec<PathBuf>,
-    /// The commands, as written, that certainly delete or overwrite files that cannot be told
-    /// before they run.
+    /// The commands, as written, that delete or overwrite files, but which files is unknown until
+    /// they run.
     pub unknown: Vec<String>,
-    /// True if the script is known to change no other files than `paths`.
+    /// True if the script is known to change no files other than `paths`.
     pub bounded: bool,
 }
 
 /// An effect that a checkpoint cannot undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect {
-    /// The thing that is affected.
+    /// The kind of thing that is affected.
     pub kind: EffectKind,
-    /// The command that has the effect, as it was written.
+    /// The command that has the effect, as written.
     pub command: String,
 }
 
@@ -84,7 +84,7 @@ pub struct Effect {
 pub enum EffectKind {
     /// Data in a database.
     Database,
-    /// Another machine that is sent something.
+    /// Another machine, to which data is sent.
     Network,
     /// Containers, clusters, infrastructure.
     Cloud,
@@ -95,7 +95,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns its name in JSON.
+    /// Returns the name of the kind in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectKind::Database => "database",

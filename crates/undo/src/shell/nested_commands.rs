@@ -106,7 +106,7 @@ const RUNNERS: &[(&str, &[&str])] = &[
 
 pub(super) const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash", "ksh", "ash"];
 
-/// Finds the commands within a command; `None` if the program runs no others.
+/// Finds the commands within a command. Returns `None` if the program runs no others.
 pub(super) fn find_nested_commands(name: &str, args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let base = base_name(name);
     if base == "command" && starts_with_flag(args, &["-v", "-V"]) {
@@ -216,7 +216,7 @@ fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
         let ends = |arg: &Arg| matches!(arg.known(), Some(";" | "+"));
         let length = args[at..].iter().position(ends).unwrap_or(args.len() - at);
         let command = args[at..at + length].iter().map(|arg| match arg.known() {
-            // A path that begins with one of the searched directories, so it cannot be an option.
+            // This becomes a path that begins with a searched directory, so it cannot be an option.
             Some("{}") => Arg::Operand,
             Some(text) if text.contains("{}") => Arg::Unknown,
             _ => arg.clone(),

@@ -1,4 +1,4 @@
-//! The syntax tree of a script, as far as it matters for what the script may do.
+//! The syntax tree of a script, reduced to the parts that matter for the analysis.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 /// Commands in the order in which they would run.
 pub(super) type CommandList = Vec<ListEntry>;
 
-/// A command, and how it is joined to its neighbours.
+/// A command, and the way in which it is joined to its neighbours.
 #[derive(Debug)]
 pub(super) struct ListEntry {
     pub(super) command: Command,
@@ -16,11 +16,11 @@ pub(super) struct ListEntry {
     pub(super) is_alternative: bool,
     /// True before `|`: the next command reads the output of this one.
     pub(super) is_piped: bool,
-    /// True after `!`: the next command runs after `&&` if this one failed.
+    /// True after `!`: the exit status is inverted.
     pub(super) is_negated: bool,
     /// True in a pipeline: changes to the shell itself do not last.
     pub(super) in_subshell: bool,
-    /// True before `&`: the whole chain runs in one other process, perhaps after the script's end.
+    /// True before `&`: the whole chain runs in a separate process, which may outlive the script.
     pub(super) in_background: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct SimpleCommand {
     pub(super) assignments: Vec<Assignment>,
     pub(super) words: Vec<Word>,
     pub(super) redirects: Vec<Redirect>,
-    /// The command as it was written.
+    /// The command as written.
     pub(super) text: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Assignment {
     pub(super) appends: bool,
 }
 
-/// Lists of commands that may run. The script decides at run time which of them do.
+/// Lists of commands. Which of them run is determined at run time.
 #[derive(Debug, Default)]
 pub(super) struct CompoundCommand {
     pub(super) kind: CompoundKind,
@@ -125,7 +125,7 @@ pub(super) enum WordPart {
         /// The name of the variable; `None` for a computed value.
         name: Option<String>,
         quoted: bool,
-        /// True if it may become several words even within quotes.
+        /// True if the value may become several words even within quotes.
         many: bool,
     },
     /// `$(…)`, backticks, `<(…)`, `>(…)`.
@@ -142,17 +142,17 @@ pub(super) enum WordPart {
     },
     /// The words of `x=(a b)`.
     Array(Vec<Word>),
-    /// A construct in which the shell may run something that cannot be seen.
+    /// A construct in which the shell may run code that the script does not show.
     Hidden(&'static str),
 }
 
-/// An argument that a program gets.
+/// An argument of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
     Known(String),
     /// The home directory, followed by this text.
     Home(String),
-    /// One word that is certainly no option.
+    /// One word that is certainly not an option.
     Operand,
     /// One word that may be an option.
     Value,
@@ -169,7 +169,7 @@ impl Arg {
         }
     }
 
-    /// True if it cannot be an option.
+    /// True if the argument cannot be an option.
     pub(super) fn is_operand(&self) -> bool {
         match self {
             Arg::Known(text) => !text.starts_with('-') || text == "-",
@@ -195,7 +195,7 @@ impl Word {
         }
     }
 
-    /// Returns the text if it has no quotes and no expansions: only such a word can be a keyword.
+    /// Returns the text of a word without quotes or expansions. Only such a word can be a keyword.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [WordPart::Text { text, quoted: false }] => Some(text),
@@ -203,7 +203,7 @@ impl Word {
         }
     }
 
-    /// Returns the argument that a program gets for this word.
+    /// Converts the word to an argument of a program.
     pub(super) fn to_arg(&self) -> Arg {
         let mut known = String::new();
         let mut is_known = true;
@@ -261,7 +261,8 @@ impl Word {
         (below.is_empty() || below.starts_with('/')).then_some(below)
     }
 
-    /// True if the first character is known and not a dash. A pattern there may expand to any name.
+    /// True if the first character is known and not a dash. A pattern at the start may expand to
+    /// any name.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
         match self.visible_parts().first() {
             Some(WordPart::Text { text, .. }) => {

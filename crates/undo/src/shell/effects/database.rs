@@ -144,7 +144,7 @@ fn is_reading_statements(script: &str) -> bool {
         })
 }
 
-/// True for a command such as `\dt` of psql or `.tables` of sqlite that only reads.
+/// True for a meta-command that only reads, such as `\dt` in psql or `.tables` in sqlite.
 fn is_reading_meta_command(statement: &str) -> bool {
     let name = statement.split_whitespace().next().unwrap_or_default();
     let sqlite = [

@@ -69,14 +69,14 @@ fn is_curl_sending(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True for `http POST url`, and with a field to send: `http url name=value`.
+/// True for `http POST url`, and for a request with a field to send, such as `http url name=value`.
 fn is_httpie_sending(command: &Invocation<'_>) -> bool {
     let is_method =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
     match command.operands.as_slice() {
         [first, ..] if is_method(first) => is_changing_method(first),
         [_, rest @ ..] => {
-            // Not `name==value`, which goes into the address, nor `Name:value`, a header.
+            // Neither `name==value`, which becomes part of the URL, nor `Name:value`, a header.
             let is_field = |word: &&str| {
                 let Some((name, value)) = word.split_once('=') else { return word.contains('@') };
                 !value.starts_with('=') && (!name.contains(':') || name.ends_with(':'))

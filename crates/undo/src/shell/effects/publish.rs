@@ -25,7 +25,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("yarn", &["publish", "npm publish"]),
 ];
 
-/// Verbs of gh and glab that change something other people see.
+/// Verbs of gh and glab that change something that other people see.
 #[rustfmt::skip]
 const FORGE_VERBS: &[&str] = &[
     "add", "approve", "archive", "cancel", "clone-and-push", "close", "comment", "create", "delete",

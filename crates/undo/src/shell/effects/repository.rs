@@ -30,8 +30,8 @@ const HG_VERBS: &[&str] = &[
     "bookmark", "uncommit",
 ];
 
-/// Finds the effect of git, jj and hg. A command that removes `.git` has none: its files are
-/// protected like others that a command names.
+/// Finds the effect of git, jj and hg. Removing `.git` is not an effect: the files in it are
+/// protected like all files that a command names.
 pub(super) fn find_effect(command: &Invocation<'_>) -> Option<EffectKind> {
     match command.base {
         "git" => find_git_effect(&command.skip_options(&[
@@ -108,7 +108,7 @@ fn is_tag_change(rest: &[&str], operands: &[&str]) -> bool {
         || (!operands.is_empty() && !rest.iter().any(lists))
 }
 
-/// True if a checkout moves HEAD, and does not only write files.
+/// True if a checkout moves HEAD instead of only writing files.
 fn is_head_moving(rest: &[&str]) -> bool {
     let creates = |word: &&str| matches!(*word, "-b" | "-B" | "--orphan" | "--detach" | "-");
     if rest.iter().any(creates) {

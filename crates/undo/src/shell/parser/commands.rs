@@ -9,11 +9,12 @@ use crate::shell::syntax::{
 use super::words::is_name;
 use super::{MAX_COMMANDS, Parsed, Parser};
 
-/// The characters that end a word without quotes.
+/// The characters that end an unquoted word.
 const META: &[char] = &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
 
 impl<'t> Parser<'t> {
-    /// Parses commands up to a closing parenthesis, the end of a `case` branch, or one of the keywords.
+    /// Parses commands up to a closing parenthesis, the end of a `case` branch, or a keyword in
+    /// `ends`.
     pub(super) fn parse_list(&mut self, ends: &[&str]) -> Parsed<CommandList> {
         let mut list = CommandList::new();
         self.skip_lines()?;
@@ -50,7 +51,7 @@ impl<'t> Parser<'t> {
         &rest[..rest.find(META).unwrap_or(rest.len())]
     }
 
-    /// Skips this keyword, which must come next.
+    /// Skips a keyword. Fails if it does not come next.
     fn expect_keyword(&mut self, keyword: &'static str) -> Parsed<()> {
         if self.peek_keyword() != keyword {
             return Err("a keyword is missing");

@@ -42,7 +42,7 @@ impl Parser<'_> {
                 self.at += 2;
                 Ok(())
             }
-            // Modifiers of zsh, which may make several words of a value.
+            // zsh modifiers, which may split a value into several words.
             Some(b'=' | b'^' | b'~' | b'+') => {
                 word.parts.push(WordPart::Expansion { name: None, quoted, many: true });
                 self.at += 2;
@@ -71,8 +71,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses arithmetic after its `((`. Only plain numbers are certain to run nothing: the value
-    /// of a name may contain a subscript, and a subscript may contain a command.
+    /// Parses arithmetic after its `((`. Only arithmetic on plain numbers certainly runs nothing:
+    /// the value of a name may contain a subscript, and a subscript may contain a command.
     pub(super) fn parse_arithmetic(&mut self, word: &mut Word) -> Parsed<()> {
         let mut open = 0usize;
         let mut plain = true;

@@ -7,7 +7,7 @@ use crate::shell::syntax::{Redirect, RedirectOperator, Word, WordPart};
 use super::{Parsed, Parser, PendingHereDocument};
 
 impl Parser<'_> {
-    /// Parses the word after `<<` or `<<-` that will end the document. Its body comes later.
+    /// Parses the end word after `<<` or `<<-`. The body of the here-document comes later.
     pub(super) fn parse_here_document_start(&mut self, from: usize) -> Parsed<Redirect> {
         let strip_tabs = self.eat("-");
         self.check_operator_end()?;
@@ -27,7 +27,7 @@ impl Parser<'_> {
             end.push_str(text);
             quoted |= is_quoted;
         }
-        // A backslash that escapes nothing is no longer in the word, but it still quotes.
+        // A backslash before a line break leaves no trace in the word, but it still quotes.
         quoted |= raw.contains(['\'', '"', '\\']);
         let body = Rc::default();
         self.pending.push(PendingHereDocument { end, quoted, strip_tabs, body: Rc::clone(&body) });
@@ -84,7 +84,7 @@ impl Parser<'_> {
         &rest[..length]
     }
 
-    /// Parses text with expansions, in which quotes mean nothing.
+    /// Parses text with expansions. Quotes in it are literal.
     fn parse_here_document_body(&mut self) -> Parsed<Word> {
         let mut word = Word::default();
         while self.peek().is_some() {

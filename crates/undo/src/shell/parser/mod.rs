@@ -1,11 +1,11 @@
 //! Parses a shell script.
 //!
-//! Only syntax that bash, zsh and POSIX shells read alike is accepted. Where shells differ, or
-//! where their rules are too intricate to be sure, parsing fails and the script counts as changing
-//! files, which is the safe answer. So this parser may understand less than a shell, but it never
-//! understands something different.
+//! Only syntax that all shells of a dialect interpret in the same way is accepted. Where shells
+//! differ, or where their rules are too intricate to be certain, parsing fails and the script
+//! counts as changing files, which is the safe answer. So this parser may accept less than a shell
+//! does, but it never interprets a script differently.
 //!
-//! Parsing takes linear time, and the depth is bounded.
+//! Parsing takes linear time, and the nesting depth is bounded.
 
 mod commands;
 mod expansions;
@@ -20,14 +20,14 @@ use super::syntax::{CommandList, Word};
 
 pub(super) use words::is_name;
 
-/// The levels of nesting that are accepted, across scripts within scripts.
+/// The maximum depth of nesting, including nested scripts.
 pub(super) const MAX_DEPTH: usize = 48;
 
-/// The bytes of the longest script that is parsed.
+/// The maximum length of a script, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// The number of commands that are parsed. People write fewer; for generated scripts, the safe
-/// answer is good enough.
+/// The maximum number of commands in a script. People write fewer, and for generated scripts, the
+/// safe answer is good enough.
 const MAX_COMMANDS: usize = 10_000;
 
 /// The reason why a script cannot be parsed.
@@ -38,10 +38,9 @@ type Parsed<T> = Result<T, Fault>;
 /// The shell that a script is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// A script for bash or zsh.
+    /// The shell is bash or zsh.
     Bash,
-    /// A script for a shell that may be a plain POSIX shell, in which bash's extensions mean
-    /// something else.
+    /// The shell may be a plain POSIX shell, in which bash's extensions mean something else.
     Posix,
 }
 
@@ -52,7 +51,7 @@ pub(super) fn parse_script(text: &str, dialect: Dialect, depth: usize) -> Parsed
     match parser.peek() {
         None if parser.pending.is_empty() => Ok(list),
         None => Err("a here-document has no end"),
-        Some(_) => Err("a command ends too early"),
+        Some(_) => Err("an unexpected token follows a command"),
     }
 }
 
@@ -97,11 +96,11 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// Fails unless the shell has the extensions of bash.
+    /// Fails unless the shell has bash's extensions.
     fn require_bash(&self) -> Parsed<()> {
         match self.dialect {
             Dialect::Bash => Ok(()),
-            Dialect::Posix => Err("not every shell understands it"),
+            Dialect::Posix => Err("it uses syntax that not every shell has"),
         }
     }
 
@@ -117,7 +116,7 @@ impl<'t> Parser<'t> {
         self.text.as_bytes().get(self.at + ahead).copied()
     }
 
-    /// Skips `expected` if it comes next, and returns whether it did.
+    /// Skips `expected` if it comes next. Returns true if it did.
     fn eat(&mut self, expected: &str) -> bool {
         let found = self.rest().starts_with(expected);
         if found {
@@ -163,7 +162,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Fails if the operator that was just read may go on in a continued line.
+    /// Fails if the operator that was just read may continue after an escaped line break.
     fn check_operator_end(&self) -> Parsed<()> {
         let mut after = self.rest();
         if !after.starts_with("\\\n") {

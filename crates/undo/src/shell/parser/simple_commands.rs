@@ -51,7 +51,7 @@ impl Parser<'_> {
         }
         let first = simple.words.first().and_then(Word::bare);
         if first.is_some_and(|first| RESERVED.contains(&first)) {
-            return Err("a keyword is in the place of a command");
+            return Err("a keyword stands where a command is expected");
         }
         simple.text = self.text[start..end].to_owned();
         Ok(Command::Simple(simple))

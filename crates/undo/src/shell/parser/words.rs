@@ -10,7 +10,7 @@ impl Parser<'_> {
         self.parse_word_with(false)
     }
 
-    /// Parses the regular expression after `=~`, in which parentheses and bars belong to the word.
+    /// Parses the regular expression after `=~`. Parentheses and bars belong to the word.
     pub(super) fn parse_regex_word(&mut self) -> Parsed<Option<Word>> {
         self.parse_word_with(true)
     }
@@ -59,7 +59,7 @@ impl Parser<'_> {
         if self.at == start { Ok(None) } else { Ok(Some(word)) }
     }
 
-    /// Parses text up to the next character that may have a meaning.
+    /// Parses text up to the next character that may be special.
     fn parse_plain(&mut self, word: &mut Word) {
         const SPECIAL: &[char] =
             &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')', '\\', '\'', '"', '$', '`'];
@@ -70,7 +70,7 @@ impl Parser<'_> {
         self.at += length;
     }
 
-    /// Parses `~` and `~/…`. The home directories of other users are not known.
+    /// Parses `~` and `~/…`. The home directories of other users are unknown.
     fn parse_tilde(&mut self, word: &mut Word) {
         self.at += 1;
         match self.peek() {
@@ -154,8 +154,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Fails if a word that comes after `<<` contains a line break: it would be unclear where the
-    /// here-document starts.
+    /// Fails if a word that comes after `<<` contains a line break, because it would be unclear
+    /// where the here-document starts.
     fn check_no_break(&self, text: &str) -> Parsed<()> {
         if !self.pending.is_empty() && text.contains('\n') {
             return Err("a here-document starts within a quote");
@@ -227,7 +227,7 @@ fn is_array_start(word: &Word) -> bool {
     is_name(name.strip_suffix('+').unwrap_or(name))
 }
 
-/// True if it can be the name of a variable.
+/// True if a text can be the name of a variable.
 pub(in crate::shell) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

@@ -10,24 +10,24 @@ pub(super) enum ArgumentRule {
     Any,
     /// These options, and no others.
     Only(AllowedOptions),
-    /// Some options, then a verb, then the arguments that the rule of this verb allows.
+    /// Some options, then a verb, then the arguments that the rule for this verb allows.
     Verbs(AllowedOptions, &'static [(&'static str, ArgumentRule)]),
-    /// The arguments for which the function returns true.
+    /// All arguments for which the function returns true.
     Check(fn(&[Arg]) -> bool),
 }
 
-/// Options in the manner of getopt, and a number of operands.
+/// Options in the style of getopt, and a maximum number of operands.
 #[derive(Clone, Copy)]
 pub(in crate::shell) struct AllowedOptions {
-    /// The letters; `:` after one that takes a value, `?` if the value must be attached, `#` for
-    /// `-12`.
+    /// The letters of short options. A letter that takes a value is followed by `:`, or by `?` if
+    /// the value is optional and attached. `#` allows numbers such as `-12`.
     short: &'static str,
-    /// The names; `=` after one that takes a value, `?` if the value must be attached, `*` if it may
-    /// have one.
+    /// The names of long options. A name that takes a value is followed by `=`, by `?` if the value
+    /// is optional and attached, or by `*` if it is optional.
     long: &'static str,
-    /// The largest number of operands.
+    /// The maximum number of operands.
     max_operands: usize,
-    /// Options without their dashes, of which one must be given; empty if none must.
+    /// The options of which at least one must be given, without dashes. Empty if none is required.
     required: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl AllowedOptions {
         reader.has_required && operands <= self.max_operands
     }
 
-    /// Counts the arguments before the first operand; `None` if one of them is not allowed.
+    /// Counts the arguments before the first operand. Returns `None` if one of them is not allowed.
     pub(in crate::shell) fn count_before_operand(&self, args: &[Arg]) -> Option<usize> {
         let mut reader = OptionReader { options: self, args, at: 0, has_required: true };
         while let Some(arg) = args.get(reader.at) {
@@ -100,7 +100,7 @@ struct OptionReader<'a> {
 }
 
 impl OptionReader<'_> {
-    /// Skips the next option and its value, and returns whether it is allowed.
+    /// Skips the next option and its value. Returns false if it is not allowed.
     fn skip_option(&mut self) -> bool {
         let Some(text) = self.args[self.at].known() else { return false };
         self.at += 1;
@@ -159,8 +159,8 @@ impl OptionReader<'_> {
         true
     }
 
-    /// Skips the next argument as the value of an option. One that looks like an option is refused:
-    /// if the table were wrong about the value, the option would slip through.
+    /// Skips the next argument as the value of an option. A value that looks like an option is
+    /// rejected: if the table were wrong about the value, the option would slip through.
     fn skip_value(&mut self) -> bool {
         let Some(arg) = self.args.get(self.at) else { return false };
         self.at += 1;
@@ -172,7 +172,7 @@ impl OptionReader<'_> {
 }
 
 impl ArgumentRule {
-    /// True if a program with this rule only reads when it is given these arguments.
+    /// True if a program with this rule only reads when run with these arguments.
     pub(super) fn allows(&self, args: &[Arg]) -> bool {
         match self {
             ArgumentRule::Any => true,

@@ -1,4 +1,4 @@
-//! Decides when awk only reads.
+//! Determines when awk only reads.
 
 use super::argument_rules::only;
 use crate::shell::syntax::Arg;
@@ -11,6 +11,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
     !plain.contains(['>', '|', '@'])
         && !plain.contains("system")
         && !plain.contains("getline")
-        // The arguments after the program are files, but some awks still look for options there.
+        // The arguments after the program are files, but some implementations still accept options
+        // there.
         && args[at + 1..].iter().all(Arg::is_operand)
 }

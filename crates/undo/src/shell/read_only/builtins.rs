@@ -1,11 +1,10 @@
-//! The commands that the shell itself runs.
+//! The builtins of the shell.
 
 use super::variables::{is_harmless_for_programs, is_harmless_in_shell};
 use crate::shell::parser::is_name;
 use crate::shell::syntax::{Arg, Word};
 
-/// Returns whether a command that the shell itself runs is harmless; `None` if it is not such a
-/// command.
+/// Returns true if a shell builtin is harmless, or `None` for other commands.
 pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     Some(match name {
         "test" | "[" => is_harmless_single_test(args),
@@ -41,7 +40,7 @@ fn is_harmless_single_test(args: &[Arg]) -> bool {
         && !args.windows(2).any(unknown_operator)
 }
 
-/// True for a harmless `[[ … ]]`, given by its words. Numbers are compared by arithmetic, which may
+/// True if `[[ … ]]` with these words is harmless. Numbers are compared by arithmetic, which may
 /// run a command.
 pub(in crate::shell) fn is_harmless_test(words: &[Word]) -> bool {
     let args: Vec<Arg> = words.iter().map(Word::to_arg).collect();
@@ -64,7 +63,8 @@ fn is_harmless_read(args: &[Arg]) -> bool {
         Some(option) if option.starts_with('-') => {
             option[1..].bytes().all(|byte| b"rsaptndeuN0123456789".contains(&byte))
         }
-        // A prompt, a delimiter or the name of a variable: it must not be a variable that matters.
+        // A prompt, a delimiter or the name of a variable. If it is a name, setting that variable
+        // must be harmless.
         Some(text) => !is_name(text) || is_harmless_in_shell(text),
         None => false,
     }) && args.iter().filter_map(Arg::known).all(|text| !text.contains('['))
@@ -76,7 +76,8 @@ fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
         let Some(text) = arg.known() else { return false };
         if let Some(letters) = text.strip_prefix('-') {
             exported |= letters.contains('x');
-            // Not `-n`, which makes a name stand for another variable, nor `-i`, which calculates.
+            // Neither `-n`, which makes a name refer to another variable, nor `-i`, which evaluates
+            // arithmetic.
             return letters.bytes().all(|byte| b"raAglupx".contains(&byte));
         }
         let (variable, value) = match text.split_once('=') {

@@ -1,9 +1,9 @@
-//! Decides when curl only reads.
+//! Determines when curl only reads.
 
 use super::argument_rules::{ArgumentRule, only};
 use crate::shell::syntax::Arg;
 
-/// True if curl only fetches something and prints it.
+/// True if curl only fetches a resource and prints it.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let options = only(
         "sSfLkviIgGN46#aA:e:H:m:u:b:x:w:X:o:r:0",
@@ -20,7 +20,8 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
     values.all(is_harmless_word) && has_harmless_values(args)
 }
 
-/// True for a word without `%output{file}` and without an address outside the web.
+/// True for a word that contains no `%output{file}`, reads no file, and has no URL scheme other
+/// than HTTP.
 fn is_harmless_word(text: &str) -> bool {
     let web = |scheme: &str| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
@@ -51,7 +52,8 @@ fn has_harmless_values(args: &[Arg]) -> bool {
                     let (_, value) = text.split_once(letter)?;
                     Some(if value.is_empty() { next } else { Some(value) })
                 };
-                // This takes letters of another option's value for options: too strict, but safe.
+                // This mistakes letters in the value of another option for options, which is too
+                // strict, but safe.
                 value('X').is_none_or(reads)
                     && value('o').is_none_or(nowhere)
                     && value('w').is_none_or(formats)

@@ -1,4 +1,4 @@
-//! Decides when find only reads: not with `-delete` or `-fprint`.
+//! Determines when find only reads: never with `-delete` or `-fprint`.
 
 use crate::shell::syntax::Arg;
 

@@ -1,5 +1,5 @@
-//! Knows the commands that only read. `programs` has them by name, each with the rule for its
-//! arguments. Programs whose arguments form a language have a file each.
+//! The commands that only read. `programs` lists them by name, each with the rule for its
+//! arguments. Programs whose arguments form a language each have a file of their own.
 
 mod argument_rules;
 mod awk;

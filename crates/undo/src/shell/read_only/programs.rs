@@ -10,8 +10,8 @@ const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/",
 ];
 
-/// Programs whose purpose is to change files. They get a separate reason, although any unknown
-/// program counts as changing files.
+/// Programs whose purpose is to change files. Any unknown program counts as changing files, but for
+/// these the reason is clearer.
 #[rustfmt::skip]
 const CHANGES_FILES: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "dd", "install", "ln", "mkdir", "mkfifo", "mknod", "mktemp",
@@ -24,13 +24,13 @@ pub(in crate::shell) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// True if the program is given by its bare name, or in a directory of the system.
+/// True if the program is given by its bare name, or by a path in a system directory.
 pub(in crate::shell) fn is_in_usual_place(name: &str) -> bool {
     let base = base_name(name);
     base == name || SYSTEM_DIRECTORIES.iter().any(|dir| name.strip_prefix(dir) == Some(base))
 }
 
-/// Explains why a command may change something; `None` if it only reads.
+/// Explains why a command may change something. Returns `None` if it only reads.
 pub(in crate::shell) fn why_may_change(name: &str, args: &[Arg]) -> Option<String> {
     let base = base_name(name);
     if !is_in_usual_place(name) {
@@ -63,7 +63,7 @@ fn find_rule(base: &str) -> Option<&'static Rule> {
     RULES.iter().find(|(name, _)| *name == base).map(|(_, rule)| rule)
 }
 
-/// True if the only argument asks for the version. Short options mean other things to some
+/// True if the sole argument asks for the version. Short options have other meanings in some
 /// programs.
 fn is_version_request(base: &str, args: &[Arg]) -> bool {
     let [Arg::Known(arg)] = args else { return false };
@@ -78,7 +78,7 @@ fn is_version_request(base: &str, args: &[Arg]) -> bool {
     }
 }
 
-/// Programs of which no option writes a file or runs another program.
+/// Programs that have no options to write a file or run another program.
 #[rustfmt::skip]
 const ALWAYS_READ_ONLY: &[&str] = &[
     ":", "arch", "b2sum", "basename", "break", "cat", "cd", "cksum", "clear", "cmp", "column",
@@ -95,7 +95,7 @@ const ALWAYS_READ_ONLY: &[&str] = &[
     "whoami", "yes", "zipinfo",
 ];
 
-/// Programs that may be asked for their version.
+/// Programs that do nothing but print their version when asked for it.
 #[rustfmt::skip]
 const HAS_VERSION: &[&str] = &[
     "ansible", "aws", "bash", "bun", "bundle", "cargo", "clang", "cmake", "curl", "deno", "docker",
@@ -105,7 +105,8 @@ const HAS_VERSION: &[&str] = &[
     "uv",
 ];
 
-/// Programs with options that could write a file or run a program. The rules leave those out.
+/// Programs with options that could write a file or run a program. The rules do not allow those
+/// options.
 #[rustfmt::skip]
 const RULES: &[(&str, Rule)] = &[
     ("ag", Rule::Only(only("#ilLnSsvwcgQarUtuzA:B:C:G:m:", "ignore= nocolor color hidden depth= \

@@ -1,9 +1,10 @@
-//! Decides when sed only reads. With `-i` it changes files, and so do some commands of its scripts.
+//! Determines when sed only reads. With `-i` it changes files, and so do some commands of its
+//! scripts.
 
 use crate::shell::syntax::Arg;
 
-/// True if sed only prints: it is not told to edit files, and every command of its script does no
-/// more than print.
+/// True if sed only prints: it is not told to edit files, and every command of its script only
+/// prints.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let mut scripts: Vec<&str> = Vec::new();
     let mut first_operand: Option<&Arg> = None;
@@ -71,7 +72,7 @@ impl SedScript<'_> {
         Some(next)
     }
 
-    /// Skips the address before a command, and returns whether it is well-formed.
+    /// Skips the address before a command. Returns false if it is malformed.
     fn skip_address(&mut self) -> bool {
         loop {
             self.rest = self.rest.trim_start_matches(|c: char| {
@@ -93,7 +94,7 @@ impl SedScript<'_> {
         }
     }
 
-    /// Skips a command, and returns whether it is one that only prints.
+    /// Skips a command. Returns false if it may do more than print.
     fn skip_harmless_command(&mut self) -> bool {
         match self.take_char() {
             Some('p' | 'P' | 'd' | 'D' | 'n' | 'N' | '=' | 'l' | 'h' | 'H' | 'g' | 'G' | 'x') => {
@@ -114,7 +115,7 @@ impl SedScript<'_> {
                 if !self.skip_two_parts() {
                     return false;
                 }
-                // Not `w`, which writes, nor `e`, which runs.
+                // Neither `w`, which writes a file, nor `e`, which runs a command.
                 self.rest = self.rest.trim_start_matches(|c: char| {
                     matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit()
                 });
@@ -134,7 +135,7 @@ impl SedScript<'_> {
     }
 
     /// Skips text up to and including the delimiter. Brackets must be closed before it: whether a
-    /// delimiter within brackets counts depends on the sed.
+    /// delimiter within brackets counts depends on the implementation of sed.
     fn skip_part(&mut self, delimiter: char) -> bool {
         let mut brackets = false;
         loop {

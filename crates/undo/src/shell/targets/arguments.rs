@@ -3,10 +3,10 @@
 use super::value::Value;
 use crate::shell::syntax::Arg;
 
-/// The arguments of a program, sorted.
+/// The arguments of a program, split into operands and options.
 pub(super) struct SplitArguments {
     pub(super) operands: Vec<Vec<Value>>,
-    /// The options, each with its value. Bundled letters are separate.
+    /// The options, each with its value. Bundled letters are split.
     options: Vec<(String, Option<Vec<Value>>)>,
 }
 
@@ -15,12 +15,12 @@ impl SplitArguments {
         self.options.iter().any(|(name, _)| names.contains(&name.as_str()))
     }
 
-    /// Returns the value of an option.
+    /// Returns the value of the first of these options that has one.
     pub(super) fn option(&self, names: &[&str]) -> Option<Vec<Value>> {
         self.options_named(names).first().map(|values| (*values).clone())
     }
 
-    /// Returns the value of an option. If it may be several words, the others are operands.
+    /// Returns the value of an option. If it may be several words, also adds them to the operands.
     fn take_words(&mut self, group: Option<&Vec<Value>>) -> Option<Vec<Value>> {
         self.operands.extend(group.filter(|group| group.len() > 1).cloned());
         group.cloned()
@@ -32,13 +32,13 @@ impl SplitArguments {
     }
 }
 
-/// Sorts arguments into options and operands. `valued` has the options that take a value: letters
-/// and long names.
+/// Splits arguments into options and operands. `valued` lists the options that take a value,
+/// separated by spaces: letters and long names.
 pub(super) fn split_operands(args: &[Vec<Value>], valued: &str) -> SplitArguments {
     split(args, valued, false).0
 }
 
-/// Sorts the arguments before the first operand, and returns the position of that.
+/// Splits the arguments before the first operand. Also returns the position of that operand.
 pub(super) fn split_operands_until(args: &[Vec<Value>], valued: &str) -> (SplitArguments, usize) {
     split(args, valued, true)
 }
@@ -54,7 +54,7 @@ fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usi
                 if stops {
                     break;
                 }
-                // A pattern may match names that look like options, but they are operands then.
+                // Names that a pattern matches are operands, even if some look like options.
                 split.operands.push(group.clone());
                 at += 1;
                 continue;
@@ -105,7 +105,7 @@ fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usi
     (split, at)
 }
 
-/// Returns the arguments as the rules for reading programs take them.
+/// Converts arguments to the form that the rules for read-only programs take.
 pub(super) fn to_args(args: &[Vec<Value>]) -> Vec<Arg> {
     let to_arg = |group: &Vec<Value>| match group.as_slice() {
         [Value::Text(text)] => Arg::Known(text.clone()),

@@ -2,13 +2,13 @@
 
 use crate::shell::syntax::{Word, WordPart};
 
-/// The number of words that one word may become.
+/// The maximum number of words that one word may become.
 const MAX_WORDS: usize = 1000;
 
-/// The number of characters of a word whose braces are expanded.
+/// The maximum length of a word whose braces are expanded.
 const MAX_CHARS: usize = 4096;
 
-/// The number of braces within braces.
+/// The maximum number of brace expressions that contain or follow each other.
 const MAX_LEVELS: usize = 16;
 
 /// A piece of a word after brace expansion.
@@ -24,7 +24,7 @@ enum Token<'w> {
     Part(&'w WordPart),
 }
 
-/// Returns the words that a word becomes; `None` if there are too many of them.
+/// Returns the words that a word becomes, or `None` if there are too many.
 pub(super) fn expand(word: &Word) -> Option<Vec<Vec<Piece<'_>>>> {
     let has_brace = |part: &WordPart| matches!(part, WordPart::Text { text, quoted: false } if text.contains('{'));
     if !word.parts.iter().any(has_brace) {
@@ -38,7 +38,7 @@ pub(super) fn expand(word: &Word) -> Option<Vec<Vec<Piece<'_>>>> {
                     return None;
                 }
                 tokens.extend(text.chars().map(|c| Token::Char(c, *quoted)));
-                // Quotes keep an empty word.
+                // Empty quotes keep the word from vanishing.
                 if text.is_empty() && *quoted {
                     tokens.push(Token::Part(part));
                 }
@@ -93,7 +93,7 @@ fn expand_tokens<'w>(tokens: &[Token<'w>], level: usize) -> Option<Vec<Vec<Token
         match expand_range(&tokens[open + 1..close])? {
             Some(range) => choices = range,
             None => {
-                // These braces mean nothing, but there may be others in or after them.
+                // These braces are literal, but there may be others in or after them.
                 let mut literal = Vec::new();
                 for rest in expand_tokens(&tokens[open + 1..], level + 1)? {
                     literal.push([&tokens[..=open], &rest].concat());
@@ -121,7 +121,8 @@ fn expand_tokens<'w>(tokens: &[Token<'w>], level: usize) -> Option<Vec<Vec<Token
     Some(words)
 }
 
-/// Finds the first braces that are closed: their positions, and those of the commas between them.
+/// Finds the first pair of braces. Returns their positions, and the positions of the commas between
+/// them.
 fn find_expression(tokens: &[Token<'_>]) -> Option<(usize, usize, Vec<usize>)> {
     let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
     let mut first = None;
@@ -135,7 +136,7 @@ fn find_expression(tokens: &[Token<'_>]) -> Option<(usize, usize, Vec<usize>)> {
         } else if is_char(token, '}')
             && let Some((start, commas)) = open.pop()
         {
-            // Those that were opened before may never be closed.
+            // Braces that were opened earlier may never be closed.
             first = Some((start, at, commas));
             if open.is_empty() {
                 return first;
@@ -145,8 +146,8 @@ fn find_expression(tokens: &[Token<'_>]) -> Option<(usize, usize, Vec<usize>)> {
     first
 }
 
-/// Expands `1..3` or `a..c`. The outer `None` means that it is too long, the inner one that it is
-/// no range.
+/// Expands `1..3` or `a..c`. The outer `None` means that the range is too long, the inner one that
+/// the text is not a range.
 #[allow(clippy::option_option)]
 fn expand_range<'w>(tokens: &[Token<'w>]) -> Option<Option<Vec<Vec<Token<'w>>>>> {
     let mut text = String::new();
@@ -187,7 +188,7 @@ fn expand_range<'w>(tokens: &[Token<'w>]) -> Option<Option<Vec<Vec<Token<'w>>>>>
     let (Some(from), Some(to)) = (single(first), single(last)) else { return Some(None) };
     let (low, high) = (from.min(to), from.max(to));
     let step = usize::try_from(step).unwrap_or(1);
-    // From the upper end, a step leads to other letters: all of them are taken.
+    // Counting down by a step leads to other letters than counting up, so all letters are taken.
     let step = if from <= to { step } else { 1 };
     Some(Some((low..=high).step_by(step).map(|c| as_tokens(c.to_string())).collect()))
 }

@@ -10,11 +10,11 @@ use super::value::Value;
 use super::{Finder, Stream, literals};
 use crate::shell::parser::{Dialect, is_name};
 
-/// The number of scripts that `eval` may make of its words.
+/// The maximum number of scripts that the arguments of `eval` may form.
 const MAX_EVALUATED: usize = 16;
 
 impl Finder<'_> {
-    /// Visits a command that the shell itself runs; returns `None` if it is no such command.
+    /// Visits a shell builtin that affects later commands. Returns `None` for other commands.
     pub(super) fn visit_builtin(
         &mut self,
         name: &str,
@@ -29,7 +29,7 @@ impl Finder<'_> {
                 false => self.forget_directories(),
             },
             "export" | "readonly" => self.declare(args),
-            // Outside of a function, bash refuses it.
+            // Outside a function, bash rejects `local`.
             "local" if self.locals.is_none() => {
                 let before = self.state.clone();
                 self.declare(args);
@@ -84,14 +84,14 @@ impl Finder<'_> {
         self.state.push_directory(before, exists);
     }
 
-    /// Handles a change of the directory that is not followed.
+    /// Handles a change to an unknown directory.
     fn forget_directories(&mut self) {
         self.state.previous = self.state.directories.clone();
         self.state.set_directories(None);
         self.state.forget_stack();
     }
 
-    /// Handles `cd`, and returns whether it certainly succeeds.
+    /// Handles `cd`. Returns true if it certainly succeeds.
     fn change_directory(&mut self, args: &[Vec<Value>]) -> bool {
         let is_flag =
             |value: &Value| matches!(value.text(), Some("--" | "-P" | "-L" | "-e" | "-q"));
@@ -106,7 +106,7 @@ impl Finder<'_> {
             }
             _ if self.state.variable("CDPATH").is_some() => None,
             [group] if group.iter().any(|value| value.start().is_empty()) => {
-                // Without a word, this leads home.
+                // If the argument expands to no word, `cd` leads home.
                 let values = [group.as_slice(), &self.home()].concat();
                 self.find_directories(&values)
             }
@@ -123,13 +123,13 @@ impl Finder<'_> {
             after.iter().all(|directory| self.is_certain_directory(directory))
         });
         if !exists {
-            // Where the first one failed, the second one did not run.
+            // If an earlier `cd` failed, this one may not have run.
             let mut failed = self.failed_cd.take().unwrap_or_default();
             failed.extend(before.iter().flatten().cloned());
             failed.dedup();
             self.failed_cd = (!failed.is_empty()).then_some(failed);
         }
-        // A `cd` that fails leaves the directory before the last one as it is.
+        // A `cd` that fails does not change the previous directory.
         self.state.previous = match (self.state.previous.take(), before) {
             (Some(previous), Some(before)) if !exists => Some([before, previous].concat()),
             (_, before) => before,
@@ -140,7 +140,7 @@ impl Finder<'_> {
 
     /// True if a directory exists and the script has not removed it.
     fn is_certain_directory(&mut self, directory: &Path) -> bool {
-        if !self.files.is_directory(directory) {
+        if !self.file_system.is_directory(directory) {
             return false;
         }
         let resolved = canonicalize_or_keep(directory);
@@ -151,7 +151,8 @@ impl Finder<'_> {
             .any(|removed| resolved.starts_with(removed) || directory.starts_with(removed))
     }
 
-    /// Notes a script that runs when the shell ends, or at any time.
+    /// Notes the script of a `trap`, which runs when the shell ends or, for some events, at any
+    /// time.
     fn set_trap(&mut self, args: &[Vec<Value>]) {
         let Some((script, events)) = args.split_first() else { return };
         for script in script {
@@ -168,7 +169,7 @@ impl Finder<'_> {
                 matches!(name, Some("EXIT" | "0" | "HUP" | "INT" | "QUIT" | "TERM"))
             };
             if !events.iter().flatten().all(ends) {
-                // It may run in any directory.
+                // The script may run in any directory.
                 let at_trap = self.state.at_trap();
                 let before = std::mem::replace(&mut self.state, at_trap);
                 self.state.directories = None;
@@ -179,7 +180,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the variables that end with the function.
+    /// Notes the variables that are local to the current function.
     fn note_locals(&mut self, args: &[Vec<Value>]) {
         let Some(locals) = &mut self.locals else { return };
         for value in args.iter().filter_map(|group| group.first()) {
@@ -248,7 +249,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the parts of lines that `read` gives to several variables.
+    /// Adds the parts of lines that `read` may assign when it is given several variables.
     fn split_lines(&self, mut values: Vec<Value>) -> Vec<Value> {
         let separators = self.separators();
         let is_end = |c: char| c.is_whitespace() || separators.contains(&c);
@@ -275,7 +276,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Handles `shift`, which may run any number of times: each argument may then be any other.
+    /// Handles `shift`. It may run any number of times, so each argument may become any other.
     fn shift_arguments(&mut self) {
         if let Some(arguments) = &self.state.arguments {
             let all: Vec<Value> = arguments.iter().flatten().cloned().collect();
@@ -284,7 +285,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the scripts that the arguments of `eval` may make.
+    /// Visits the scripts that the arguments of `eval` may form.
     fn eval(&mut self, args: &[Vec<Value>]) -> Stream {
         let mut scripts = vec![Value::Text(String::new())];
         for group in args {
@@ -324,7 +325,7 @@ impl Finder<'_> {
         output
     }
 
-    /// Visits a script that runs in this shell.
+    /// Visits the script of `source`, which runs in this shell.
     fn source(&mut self, args: &[Vec<Value>]) {
         self.is_bounded = false;
         let Some((files, rest)) = args.split_first() else { return };

@@ -1,6 +1,7 @@
-//! Decides which of its operands a program changes.
+//! Determines which of its operands a program changes.
 
 use super::arguments::{split_operands, to_args};
+use super::containers::CONTAINER_PROGRAMS;
 use super::state::bound_values;
 use super::value::Value;
 use super::{Change, Finder, Stream};
@@ -10,7 +11,7 @@ use crate::shell::read_only::programs::{base_name, is_in_usual_place, why_may_ch
 /// Programs that delete their operands.
 const REMOVING: &[&str] = &["rm", "rmdir", "shred", "srm", "trash", "trash-put", "unlink", "wipe"];
 
-/// Programs that change all their operands, each with its options that take a value.
+/// Programs that change all their operands, each with the options that take a value.
 #[rustfmt::skip]
 const CHANGING: &[(&str, &str, Change)] = &[
     ("chattr", "v p", Change::Touches),
@@ -18,34 +19,34 @@ const CHANGING: &[(&str, &str, Change)] = &[
     ("chmod", "reference", Change::Touches),
     ("chown", "reference from", Change::Touches),
     ("dos2unix", "", Change::Overwrites),
-    ("mkdir", "m mode", Change::Touches),
-    ("mkfifo", "m mode", Change::Touches),
+    ("mkdir", "m mode", Change::Creates),
+    ("mkfifo", "m mode", Change::Creates),
     ("setfacl", "m x M X modify remove", Change::Touches),
     ("sponge", "", Change::Overwrites),
     ("tee", "", Change::Overwrites),
-    ("touch", "d t r date reference", Change::Touches),
+    ("touch", "d t r date reference", Change::Creates),
     ("truncate", "s r size reference", Change::Overwrites),
     ("unix2dos", "", Change::Overwrites),
 ];
 
-/// Programs that replace a file by a compressed one, or the other way round.
+/// Programs that replace a file by its compressed form, or the reverse.
 #[rustfmt::skip]
 const COMPRESSING: &[(&str, &str)] = &[
     ("brotli", ".br"), ("bunzip2", ".bz2"), ("bzip2", ".bz2"), ("gunzip", ".gz"), ("gzip", ".gz"),
     ("lz4", ".lz4"), ("unxz", ".xz"), ("unzstd", ".zst"), ("xz", ".xz"), ("zstd", ".zst"),
 ];
 
-/// Programs whose last operand is overwritten.
+/// Programs that overwrite their last operand.
 const COPYING: &[&str] = &["cp", "ditto", "install", "ln", "mv", "rsync", "scp"];
 
-/// Words of targets and scripts that delete files.
+/// Words in the names of build targets and scripts that delete files.
 #[rustfmt::skip]
 const CLEANING: &[&str] = &[
     "clean", "cleanall", "cleanup", "clobber", "delete", "destroy", "distclean", "mrproper",
     "nuke", "prune", "purge", "realclean", "reset", "wipe",
 ];
 
-/// Programs that delete things elsewhere: in a cluster, on a server, in a cache of the system.
+/// Programs that delete things elsewhere: in a cluster, on a server, in a system cache.
 #[rustfmt::skip]
 const REMOTE: &[&str] = &[
     "apt", "apt-get", "aws", "az", "brew", "conda", "curl", "dnf", "docker", "doctl", "firebase",
@@ -62,8 +63,8 @@ const DIRECTORY_OPTIONS: &[&str] =
     &["-C", "--build", "--chdir", "--cwd", "--dir", "--directory", "--prefix"];
 
 impl Finder<'_> {
-    /// Visits a program with its arguments, each of which may have several values, and returns what
-    /// it prints.
+    /// Visits a program with its arguments, and returns its output. Each argument may have several
+    /// values.
     pub(super) fn visit_call(
         &mut self,
         groups: &[Vec<Value>],
@@ -82,7 +83,7 @@ impl Finder<'_> {
         if first.iter().any(|value| value.text().is_none()) {
             self.name_operands("", args);
         }
-        // Several values are a program with its arguments, or several programs.
+        // Several values are either a program with its arguments, or alternative programs.
         let further: Vec<Vec<Value>> = first
             .iter()
             .skip(1)
@@ -123,7 +124,7 @@ impl Finder<'_> {
         self.visit_command_name(name, args, text, input)
     }
 
-    /// Visits a command that is no function of the script.
+    /// Visits a command that is not a function of the script.
     fn visit_command_name(
         &mut self,
         name: &str,
@@ -199,7 +200,8 @@ impl Finder<'_> {
                 }
             }
             "tar" | "bsdtar" => self.visit_tar(args, text),
-            "unzip" | "7z" | "7za" | "unrar" | "cpio" => self.visit_unpack(args, text),
+            "unzip" | "7z" | "7za" | "unrar" => self.visit_unpack(base, args, text),
+            "cpio" => self.visit_cpio(args, text),
             "patch" => self.visit_patch(args, text),
             "curl" | "wget" => self.visit_download(base, args, text),
             "zip" => {
@@ -210,13 +212,16 @@ impl Finder<'_> {
                 }
             }
             _ => {
+                if CONTAINER_PROGRAMS.contains(&base) {
+                    self.name_bind_mounts(args);
+                }
                 self.visit_script_program(name, args);
                 self.visit_runner(base, name, args, text);
             }
         }
     }
 
-    /// Visits a program of which only its arguments are known: a build tool, a script.
+    /// Visits a program that is judged by its arguments alone: a build tool, a script.
     fn visit_runner(&mut self, base: &str, name: &str, args: &[Vec<Value>], text: &str) {
         let split = split_operands(args, "C build chdir cwd dir directory prefix");
         let is_cleaning = |text: &str| {
@@ -242,7 +247,7 @@ impl Finder<'_> {
 
     /// Adds the operands of an unknown program that are paths.
     pub(super) fn name_operands(&mut self, base: &str, args: &[Vec<Value>]) {
-        // The first operand of these is a script, which may look like a path.
+        // The first operand of perl is a script, which may look like a path.
         let mut skips_operand = matches!(base, "perl");
         let mut skips_value = false;
         for group in args {
@@ -268,8 +273,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds an operand that exists, or that looks like a path outside of the workspace.
-    fn name_operand(&mut self, value: &Value) {
+    /// Adds an operand that exists, or that looks like a path outside the workspace.
+    pub(super) fn name_operand(&mut self, value: &Value) {
         let start = value.start();
         if start.is_empty() || start.contains('\n') {
             return;
@@ -277,12 +282,12 @@ impl Finder<'_> {
         if let Value::Prefix(prefix) = value
             && prefix.ends_with('/')
         {
-            // It is not certain that the directory changes, and it may be large.
+            // The program may not change the directory, which may be large.
             return;
         }
         let Some(paths) = self.resolve_value(value) else { return };
         for path in paths {
-            let exists = self.files.exists(&path);
+            let exists = self.file_system.exists(&path);
             let looks_like_path = start.contains('/') && !start.contains(':');
             let is_outside = !path.starts_with(&self.workspace);
             let contains_workspace = self.workspace.starts_with(&path);
@@ -292,10 +297,10 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the directories of the shell that are outside of the workspace.
+    /// Adds the directories outside the workspace that the shell may be in.
     fn add_outside_directory(&mut self) {
         for directory in self.state.directories.clone().unwrap_or_default() {
-            let directory = self.files.resolve(&directory);
+            let directory = self.file_system.resolve(&directory);
             if !directory.starts_with(&self.workspace) && !self.workspace.starts_with(&directory) {
                 self.add_path(directory);
             }
@@ -317,10 +322,10 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
     }
 }
 
-/// True if a program with these arguments changes nothing but its operands, or the files that they
-/// are copied to.
+/// True if a program with these arguments changes nothing but its operands, or the files that it
+/// copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
-    // An argument that becomes several words or none would make others mean something else.
+    // An argument that becomes several words, or none, would change the meaning of the others.
     let words: Option<Vec<&str>> = args
         .iter()
         .map(|group| match group.as_slice() {
@@ -330,12 +335,12 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
         .collect();
     match (base, words) {
         ("chmod" | "mkdir" | "rm" | "tee" | "touch" | "truncate" | "unlink", _) => true,
-        // `-p` removes the directories above, too.
+        // `-p` also removes the directories above.
         ("rmdir", Some(words)) => !words.iter().any(|word| word.starts_with('-')),
         ("cp" | "ln" | "mv", Some(words)) => {
             words.iter().filter(|word| word.len() > 1).all(|word| is_plain_copy_option(word))
         }
-        // A script may write files of its own.
+        // A sed script may write other files.
         ("sed", Some(words)) => {
             let in_place = |word: &&str| matches!(*word, "-i" | "--in-place");
             let rest: Vec<_> = args
@@ -350,8 +355,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// True for a word that is no option of `cp`, `ln` or `mv`, or one that makes them write no other
-/// files. Others make copies of files that they overwrite, or keep the directories of the sources.
+/// True for an operand of `cp`, `ln` or `mv`, and for an option known not to make them write other
+/// files, such as backups or the parent directories of the sources.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",

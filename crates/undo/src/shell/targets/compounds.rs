@@ -1,4 +1,4 @@
-//! Compound commands and functions: what they leave of the shell on each way through them.
+//! Compound commands and functions, and the states in which they may leave the shell.
 
 use std::rc::Rc;
 
@@ -9,11 +9,12 @@ use crate::shell::read_only::builtins::is_harmless_test;
 use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{CompoundCommand, CompoundKind, Word};
 
-/// The number of times that the body of a loop is visited before what it changes counts as unknown.
+/// The number of visits to the body of a loop after which values that still change count as
+/// unknown.
 const KNOWN_ROUNDS: usize = 2;
 
-/// The number of times that the body of a loop is visited. A change may lead to another one in the
-/// next round.
+/// The maximum number of repeated visits to the body of a loop. A change in one round may lead to
+/// another in the next.
 const MAX_ROUNDS: usize = 16;
 
 impl Finder<'_> {
@@ -65,7 +66,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Visits a loop: again with what its body changed, and then with that unknown.
+    /// Visits a loop until its body changes nothing new. After some rounds, values that still
+    /// change count as unknown.
     fn visit_loop(&mut self, compound: &CompoundCommand, input: &Stream) -> Stream {
         let values = match (&compound.variable, compound.words.is_empty()) {
             (Some(_), true) => self.argument_values(),
@@ -107,7 +109,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Adds the states in which `break`, `continue` or `return` left the commands before.
+    /// Adds the state in which `break`, `continue` or `return` may have left the preceding
+    /// commands.
     fn join_escaped(&mut self) {
         if let Some(escaped) = self.escaped.take() {
             self.state.join(&escaped);
@@ -129,7 +132,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Calls a function of the script, with each of the bodies that it may have.
+    /// Visits a call of a function, with each body that the function may have.
     pub(super) fn call_function(
         &mut self,
         function: &Function,

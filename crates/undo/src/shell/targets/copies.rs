@@ -1,4 +1,4 @@
-//! Programs that write to a place they are given: copies, archives, downloads.
+//! Programs that write to a path that they are given: copies, archives, downloads.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a program that copies or moves operands to the last one.
+    /// Visits a program that copies or moves its operands to the last one.
     pub(super) fn visit_copy(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
         let valued = match base {
             "install" => "t S m o g target-directory suffix mode owner group",
@@ -85,14 +85,14 @@ impl Finder<'_> {
                 self.note_links(base, value, sources);
             }
             if base == "ln" && split.has(&["-n", "--no-dereference"]) {
-                // It replaces a link to a directory.
+                // `ln -n` replaces a link to a directory.
                 self.add_value(value, Change::Removes, text);
             }
         }
     }
 
-    /// Adds the paths to which sources are copied: the target, or their names within it if it is a
-    /// directory.
+    /// Adds the paths that sources are copied to: the target itself, or, if it is a directory, the
+    /// names of the sources in it.
     fn add_copy_target(
         &mut self,
         target: &Value,
@@ -111,13 +111,14 @@ impl Finder<'_> {
             return;
         }
         let paths = self.absolute_paths(directory).unwrap_or_default();
-        let is_directory = paths.iter().any(|path| self.files.is_directory(path));
-        let is_removed = paths.iter().any(|path| self.removed.contains(&self.files.resolve(path)));
+        let is_directory = paths.iter().any(|path| self.file_system.is_directory(path));
+        let is_removed =
+            paths.iter().any(|path| self.removed.contains(&self.file_system.resolve(path)));
         if is_removed {
             self.add_value(target, Change::Removes, text);
             for path in &paths {
-                let path = self.files.resolve(path);
-                self.files.note_written(&path);
+                let path = self.file_system.resolve(path);
+                self.file_system.note_written(&path);
             }
         }
         if !is_directory || is_whole {
@@ -134,7 +135,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the links that a copy makes, through which later commands may reach other files.
+    /// Notes the links that a copy creates. Later commands may reach other files through them.
     fn note_links(&mut self, base: &str, target: &Value, sources: &[Vec<Value>]) {
         let Value::Text(target) = target else { return };
         let targets = self.absolute_paths(target).unwrap_or_default();
@@ -142,7 +143,7 @@ impl Finder<'_> {
             let name = source.text().map(last_name).unwrap_or_default();
             for target in &targets {
                 for place in [target.clone(), target.join(name)] {
-                    let place = self.files.resolve(&place);
+                    let place = self.file_system.resolve(&place);
                     self.note_link(base, source, place);
                 }
             }
@@ -156,10 +157,10 @@ impl Finder<'_> {
             return self.links.push((place, Some(parent.join(text))));
         }
         for source in self.absolute_paths(text).unwrap_or_default() {
-            if let Some(link) = self.files.read_link(&source) {
+            if let Some(link) = self.file_system.read_link(&source) {
                 self.links.push((place.clone(), Some(parent.join(link))));
-            } else if self.files.is_directory(&source)
-                && self.files.find_links(&source).is_none_or(|links| !links.is_empty())
+            } else if self.file_system.is_directory(&source)
+                && self.file_system.find_links(&source).is_none_or(|links| !links.is_empty())
             {
                 self.links.push((place.clone(), None));
             }
@@ -172,11 +173,11 @@ impl Finder<'_> {
         let is_in_place = split.has(&["-i", "--in-place", "-I"]);
         let change = if is_in_place { Change::Overwrites } else { Change::Touches };
         if !is_in_place && self.state.directories.is_none() {
-            // Its script writes files.
+            // The script writes files.
             self.note_unknown(text);
         }
         let mut operands = split.operands.as_slice();
-        // BSD's sed takes the suffix of the copy as a separate argument.
+        // BSD's sed takes the suffix of the backup as a separate argument.
         if operands.first().is_some_and(|group| group.as_slice() == [Value::Text(String::new())]) {
             operands = &operands[1..];
         }
@@ -194,7 +195,7 @@ impl Finder<'_> {
 
     pub(super) fn visit_tar(&mut self, args: &[Vec<Value>], text: &str) {
         let mut args = args.to_vec();
-        // The first argument may be a bundle without a dash.
+        // The first argument may be a bundle of options without a dash.
         if let Some(Value::Text(first)) = args.first_mut().and_then(|group| group.first_mut())
             && !first.starts_with('-')
         {
@@ -211,23 +212,59 @@ impl Finder<'_> {
             return;
         }
         let directories = split.options_named(&["-C", "--directory"]);
-        match directories.is_empty() {
-            true => self.sweep_directories(text),
-            false => {
-                directories
-                    .iter()
-                    .for_each(|group| self.add_values(group, Change::Overwrites, text));
-            }
-        }
+        self.add_unpacked(&directories.into_iter().cloned().collect::<Vec<_>>(), text);
     }
 
-    pub(super) fn visit_unpack(&mut self, args: &[Vec<Value>], text: &str) {
-        let split = split_operands(args, "d D o x directory");
-        match split.option(&["-d", "-D", "-o", "--directory"]) {
-            Some(directory) if !directory.is_empty() => {
-                self.add_values(&directory, Change::Overwrites, text);
+    /// Visits a program that unpacks an archive, into the current directory unless it is given
+    /// another one.
+    pub(super) fn visit_unpack(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
+        let directories: Vec<Vec<Value>> = match base {
+            "unzip" => {
+                let split = split_operands(args, "d P x");
+                split.options_named(&["-d"]).into_iter().cloned().collect()
             }
-            _ => self.sweep_directories(text),
+            // An operand that ends in a slash is the directory.
+            "unrar" => {
+                let is_directory =
+                    |group: &&Vec<Value>| group.iter().any(|value| value.start().ends_with('/'));
+                split_operands(args, "").operands.iter().filter(is_directory).cloned().collect()
+            }
+            // 7z takes `-o` and the directory as one word.
+            _ => args
+                .iter()
+                .map(|group| group.iter().filter_map(|value| value.strip_start("-o")).collect())
+                .collect(),
+        };
+        self.add_unpacked(&directories, text);
+    }
+
+    /// Visits `cpio`, which unpacks an archive, copies files to a directory, or writes an archive.
+    pub(super) fn visit_cpio(&mut self, args: &[Vec<Value>], text: &str) {
+        let split = split_operands(
+            args,
+            "C D E F H I M O R block-size directory file format io-size message owner \
+             pattern-file rsh-command",
+        );
+        if split.has(&["-o", "--create"]) {
+            for archive in split.options_named(&["-F", "-O", "--file"]) {
+                self.add_values(archive, Change::Overwrites, text);
+            }
+            return;
+        }
+        let directories: Vec<Vec<Value>> = match split.has(&["-p", "--pass-through"]) {
+            true => split.operands.clone(),
+            false => split.options_named(&["-D", "--directory"]).into_iter().cloned().collect(),
+        };
+        self.add_unpacked(&directories, text);
+    }
+
+    /// Adds the directories that an archive is unpacked into: by default, the current one.
+    fn add_unpacked(&mut self, directories: &[Vec<Value>], text: &str) {
+        match directories.iter().all(Vec::is_empty) {
+            true => self.sweep_directories(text),
+            false => directories
+                .iter()
+                .for_each(|group| self.add_values(group, Change::Overwrites, text)),
         }
     }
 
@@ -273,7 +310,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns the names that `ln` gives to links without a target.
+/// Returns the names that `ln` gives to links by default.
 fn find_names(sources: &[Value]) -> Vec<Value> {
     let find_name = |value: &Value| match value {
         Value::Text(path) => Value::Text(last_name(path).to_owned()),
@@ -282,7 +319,7 @@ fn find_names(sources: &[Value]) -> Vec<Value> {
     sources.iter().map(find_name).collect()
 }
 
-/// True if a group may become no word at all.
+/// True if a group may expand to no word at all.
 fn may_vanish(group: &[Value]) -> bool {
     group.iter().any(|value| match value {
         Value::Text(text) => text.is_empty() || text.contains(['*', '?', '[']),
@@ -290,7 +327,7 @@ fn may_vanish(group: &[Value]) -> bool {
     })
 }
 
-/// True if options stand among the values of an operand.
+/// True if an argument with several possible values may be an option.
 fn has_hidden_options(args: &[Vec<Value>]) -> bool {
     args.iter().any(|group| group.len() > 1 && group.iter().any(Value::is_option))
 }

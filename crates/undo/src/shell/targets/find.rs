@@ -1,4 +1,4 @@
-//! `find`: the files it finds, deletes, or gives to other commands.
+//! `find`: the files it finds, deletes, or passes to other commands.
 
 use std::path::PathBuf;
 
@@ -17,28 +17,28 @@ const VALUED: &[&str] = &[
     "-uid", "-used", "-user", "-wholename", "-xtype",
 ];
 
-/// What find is asked to do.
+/// The parsed arguments of find.
 #[derive(Default)]
 struct Search {
     roots: Vec<Value>,
     names: Vec<String>,
     paths: Vec<String>,
     max_depth: Option<usize>,
-    /// True if the tests are joined in a way that the names alone do not decide.
+    /// True if the patterns of names and paths alone do not determine the matches.
     is_complex: bool,
     deletes: bool,
     commands: Vec<FoundCommand>,
     follows_links: bool,
-    /// True if it prints something else than the paths.
+    /// True if find prints something other than the paths.
     prints_others: bool,
-    /// The files that it writes.
+    /// The files that find writes.
     outputs: Vec<Vec<Value>>,
 }
 
 /// A command that find runs.
 struct FoundCommand {
     words: Vec<Vec<Value>>,
-    /// True if it runs in the directory of each file.
+    /// True if the command runs in the directory of each file.
     is_inside: bool,
 }
 
@@ -66,7 +66,7 @@ impl Finder<'_> {
                 !group.iter().any(|word| word.is_option() || word.start().contains("{}"))
             };
             if *is_inside && words.iter().skip(1).any(is_fixed) {
-                // These words name files in any of the directories.
+                // These words may name files in any of the directories.
                 let directories = self.state.directories.take();
                 self.go_deeper(2, |finder| finder.visit_call(&command, text, &Stream::unknown()));
                 self.state.directories = directories;
@@ -81,7 +81,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the paths that match, or the directories to search if that cannot be told.
+    /// Returns the paths that match, or the searched directories if the matches are unknown.
     fn find_matches(&mut self, search: &Search) -> Vec<Value> {
         let names: Vec<Pattern> = search.names.iter().map(|name| Pattern::new(name)).collect();
         let paths: Vec<Pattern> = search.paths.iter().map(|path| Pattern::new(path)).collect();
@@ -107,11 +107,11 @@ impl Finder<'_> {
         found
     }
 
-    /// Adds the links below a root: what they lead to is searched, too.
+    /// Adds the links below a root, because find also searches their targets.
     fn add_links_below(&mut self, root: &Value, found: &mut Vec<Value>) {
         let Value::Text(root) = root else { return };
         for directory in self.absolute_paths(root).unwrap_or_default() {
-            match self.files.find_links(&directory) {
+            match self.file_system.find_links(&directory) {
                 Some(links) => {
                     let links = links.iter().map(|link| directory.join(link));
                     let to_below = |link: PathBuf| Some(Value::Below(link.to_str()?.to_owned()));
@@ -137,13 +137,13 @@ impl Finder<'_> {
         };
         let mut found = Vec::new();
         for directory in self.absolute_paths(root)? {
-            let directory = self.files.resolve(&directory);
+            let directory = self.file_system.resolve(&directory);
             let own = root.trim_end_matches('/').rsplit('/').next().unwrap_or(root);
             if is_match(own, "") {
                 return None;
             }
             let depth = max_depth.unwrap_or(usize::MAX);
-            for path in self.files.search(&directory, depth, MAX_VALUES, &is_match)? {
+            for path in self.file_system.search(&directory, depth, MAX_VALUES, &is_match)? {
                 let path = path.to_str()?;
                 found.push(Value::Text(format!("{}/{path}", root.trim_end_matches('/'))));
             }
@@ -154,7 +154,7 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
-    // An argument with options in it is several words.
+    // An argument whose values include options is several words.
     let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
     search.is_complex = args.iter().any(is_several);
     let args: Vec<Vec<Value>> = args
@@ -175,7 +175,7 @@ fn read_search(args: &[Vec<Value>]) -> Search {
         } else if group.iter().any(is_expression) {
             break;
         } else {
-            // An expansion without a word may leave no root at all, and then find begins here.
+            // An expansion to no word may leave no root. find then starts in the current directory.
             let root = |value: &Value| match value.text() {
                 Some("") => Value::Text(".".to_owned()),
                 _ => value.clone(),

@@ -1,4 +1,4 @@
-//! What git does to files: those it names, and those that it sweeps away.
+//! The files that git changes or deletes: those that the command names, and those that it sweeps.
 
 use std::path::PathBuf;
 
@@ -65,6 +65,9 @@ impl Finder<'_> {
                     self.add_values(target, Change::Touches, text);
                 }
             }
+            "submodule" if verb_of == Some("deinit") && split.operands.len() == 1 => {
+                self.sweep_repository(text);
+            }
             "worktree" | "submodule"
                 if matches!(verb_of, Some("remove" | "deinit" | "add" | "move")) =>
             {
@@ -113,13 +116,13 @@ impl Finder<'_> {
         values.iter().any(|value| match value {
             Value::Text(text) if !text.is_empty() => {
                 let paths = self.absolute_paths(text).unwrap_or_default();
-                paths.iter().any(|path| self.files.exists(path))
+                paths.iter().any(|path| self.file_system.exists(path))
             }
             _ => false,
         })
     }
 
-    /// Adds the working trees around the directories of the shell as swept ones.
+    /// Sweeps the working trees that the shell may be in.
     fn sweep_repository(&mut self, text: &str) {
         match self.find_repositories() {
             Some(roots) => roots.into_iter().for_each(|root| self.add_sweep(root)),
@@ -127,14 +130,15 @@ impl Finder<'_> {
         }
     }
 
-    /// Finds the working trees around the directories of the shell; a directory without one counts
-    /// itself.
+    /// Finds the roots of the working trees that the shell may be in. A directory outside any
+    /// working tree counts as a root.
     pub(super) fn find_repositories(&mut self) -> Option<Vec<PathBuf>> {
         let mut roots = Vec::new();
         for directory in self.state.directories.clone()? {
-            let directory = self.files.resolve(&directory.join("x"));
+            let directory = self.file_system.resolve(&directory.join("x"));
             let directory = directory.parent().unwrap_or(&directory);
-            let root = directory.ancestors().find(|root| self.files.exists(&root.join(".git")));
+            let root =
+                directory.ancestors().find(|root| self.file_system.exists(&root.join(".git")));
             roots.push(root.unwrap_or(directory).to_owned());
         }
         Some(roots)

@@ -1,9 +1,9 @@
-//! Patterns of the shell: `*`, `?`, `[…]` and `**`.
+//! Shell patterns: `*`, `?`, `[…]` and `**`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::files::Files;
+use super::file_system::FileSystem;
 use super::value::Value;
 
 /// A pattern for one name.
@@ -20,12 +20,12 @@ enum Token {
 
 enum ClassItem {
     Range(char, char),
-    /// A class like `[:alpha:]`, taken to match every character.
+    /// A class like `[:alpha:]`, which counts as matching every character.
     Any,
 }
 
 impl Pattern {
-    /// Reads a pattern in which a backslash takes the meaning of the next character.
+    /// Parses a pattern. A backslash escapes the next character.
     pub(super) fn new(text: &str) -> Pattern {
         let chars: Vec<char> = text.chars().collect();
         let mut tokens = Vec::new();
@@ -56,7 +56,7 @@ impl Pattern {
         Pattern { tokens }
     }
 
-    /// True if it matches every name.
+    /// True if the pattern matches every name.
     pub(super) fn matches_all(&self) -> bool {
         matches!(self.tokens.as_slice(), [Token::Many])
     }
@@ -67,7 +67,7 @@ impl Pattern {
 
     fn matches_chars(&self, name: &[char]) -> bool {
         let (mut at, mut token) = (0, 0);
-        // The last `*`, and the number of characters that it has taken so far.
+        // The last `*`, and the position up to which it has matched.
         let mut star: Option<(usize, usize)> = None;
         while at < name.len() {
             match self.tokens.get(token) {
@@ -91,7 +91,7 @@ impl Pattern {
         self.tokens[token..].iter().all(|token| matches!(token, Token::Many))
     }
 
-    /// Returns the length in bytes of the shortest or longest beginning of a text that matches.
+    /// Returns the length in bytes of the shortest or longest prefix that matches.
     pub(super) fn match_start(&self, text: &str, longest: bool) -> Option<usize> {
         let mut ends: Vec<usize> =
             text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
@@ -101,8 +101,7 @@ impl Pattern {
         ends.into_iter().find(|&end| self.matches(&text[..end]))
     }
 
-    /// Returns the position in bytes at which the shortest or longest end of a text that matches
-    /// begins.
+    /// Returns the position in bytes at which the shortest or longest matching suffix starts.
     pub(super) fn match_end(&self, text: &str, longest: bool) -> Option<usize> {
         let mut starts: Vec<usize> =
             text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
@@ -120,7 +119,8 @@ impl Token {
             Token::One => true,
             Token::Many => false,
             Token::Class { negated: false, items } => items.iter().any(|item| item.matches(c)),
-            // What a class matches depends on the locale, so it counts only for what it names.
+            // What a range matches depends on the locale, so a negated class excludes only the
+            // single characters that it lists.
             Token::Class { negated: true, items } => !items
                 .iter()
                 .any(|item| matches!(item, ClassItem::Range(a, b) if a == b && *a == c)),
@@ -129,7 +129,7 @@ impl Token {
 }
 
 impl ClassItem {
-    /// In some locales, a range contains both cases.
+    /// True if the item may match a character. In some locales, a range contains both cases.
     fn matches(&self, c: char) -> bool {
         match self {
             ClassItem::Any => true,
@@ -143,7 +143,7 @@ impl ClassItem {
     }
 }
 
-/// Reads a class after its opening bracket, and returns it with the position after it.
+/// Parses a class after its opening bracket. Also returns the position after the class.
 fn read_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     let mut at = start;
     let negated = matches!(chars.get(at), Some('!' | '^'));
@@ -175,7 +175,7 @@ fn read_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     }
 }
 
-/// True if a pattern without its escaped characters contains one that has a meaning.
+/// True if a pattern contains an unescaped special character.
 fn has_meaning(pattern: &str) -> bool {
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -197,27 +197,28 @@ fn unescape(pattern: &str) -> String {
     text
 }
 
-/// Decides whether `*` matches names that begin with a dot.
+/// The options for expanding a pattern.
 #[derive(Clone, Copy)]
 pub(super) struct GlobOptions {
-    /// True if the script says so. Otherwise only hidden files match: the user's shell may be set
-    /// up to match them, but hidden directories are large.
+    /// True if the script makes `*` match all hidden names. Otherwise `*` still matches hidden
+    /// files, because the user's shell may be set up that way, but not hidden directories, which
+    /// are large.
     pub(super) matches_hidden: bool,
     pub(super) ignores_case: bool,
-    /// The number of results beyond which the expansion is given up.
+    /// The maximum number of results. With more, the expansion fails.
     pub(super) max_results: usize,
 }
 
 /// Expands a pattern in a directory. Returns `None` if there are too many results, or too many
-/// entries to look at.
+/// entries to check.
 pub(super) fn expand(
     pattern: &str,
     directory: &Path,
     options: GlobOptions,
-    files: &mut Files,
+    file_system: &mut FileSystem,
 ) -> Option<Vec<Value>> {
     let components: Vec<&str> = pattern.split('/').collect();
-    let mut expansion = Expansion { directory, options, files, results: Vec::new() };
+    let mut expansion = Expansion { directory, options, file_system, results: Vec::new() };
     expansion.descend(String::new(), &components, 0)?;
     Some(expansion.results)
 }
@@ -225,12 +226,12 @@ pub(super) fn expand(
 struct Expansion<'e> {
     directory: &'e Path,
     options: GlobOptions,
-    files: &'e mut Files,
+    file_system: &'e mut FileSystem,
     results: Vec<Value>,
 }
 
 impl Expansion<'_> {
-    /// Continues after `before`, which ends in a slash unless it is empty.
+    /// Expands the components after `before`, which is empty or ends in a slash.
     fn descend(&mut self, before: String, components: &[&str], level: usize) -> Option<()> {
         let Some((component, rest)) = components.split_first() else { return Some(()) };
         if level > 64 || self.results.len() > self.options.max_results {
@@ -239,7 +240,7 @@ impl Expansion<'_> {
         if !has_meaning(component) {
             let mut path = before + &unescape(component);
             if rest.is_empty() {
-                if self.files.exists(&self.directory.join(&path)) {
+                if self.file_system.exists(&self.directory.join(&path)) {
                     self.results.push(Value::Text(path));
                 }
                 return Some(());
@@ -248,9 +249,9 @@ impl Expansion<'_> {
             return self.descend(path, rest, level + 1);
         }
         let directory = self.directory.join(&before);
-        if self.files.is_written(&directory) {
+        if self.file_system.is_written(&directory) {
             if !rest.is_empty() {
-                for link in self.files.find_links(&directory)? {
+                for link in self.file_system.find_links(&directory)? {
                     self.results.push(Value::Below(format!("{before}{}/", link.to_str()?)));
                 }
             }
@@ -258,7 +259,7 @@ impl Expansion<'_> {
             self.results.push(Value::Below(below));
             return Some(());
         }
-        let listing = self.files.list(&directory)?;
+        let listing = self.file_system.list(&directory)?;
         if *component == "**" {
             self.descend(before.clone(), rest, level + 1)?;
         }
@@ -301,7 +302,7 @@ impl Expansion<'_> {
         Some(())
     }
 
-    /// Adds a name that is not valid text, by the part of it that is.
+    /// Adds a name that is not valid UTF-8, as a prefix: the part before the first invalid byte.
     fn push_bytes(&mut self, before: &str, name: &[u8]) {
         let valid = match std::str::from_utf8(name) {
             Ok(text) => text,

@@ -1,16 +1,16 @@
-//! Finds paths in texts of which only the words are known: programs in other languages, and scripts
-//! that cannot be parsed.
+//! Finds paths among the words of texts that are not parsed: programs in other languages, and shell
+//! scripts that the parser does not accept.
 
 use super::value::Value;
 use super::{Change, Finder};
 
-/// The number of words that are looked at.
+/// The maximum number of words that are checked.
 const MAX_WORDS: usize = 500;
 
-/// The bytes of a text that are looked at.
+/// The maximum length of a text, in bytes. The rest is ignored.
 const MAX_LENGTH: usize = 64 * 1024;
 
-/// Names that delete or overwrite files, in several languages.
+/// Names of functions that delete or overwrite files, in several languages.
 #[rustfmt::skip]
 const DELETING: &[&str] = &[
     "rmtree", "unlink", "os.remove", "rmdir", "rmSync", "fs.rm", "removeSync", "emptyDir", "rimraf",
@@ -24,7 +24,7 @@ const DELETING_PROGRAMS: &[&str] = &[
     "truncate", "unlink", "xz", "zstd",
 ];
 
-/// Adds the string literals of a program that are paths.
+/// Adds the paths among the string literals of a program.
 pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
     let code = cut(code);
     let deletes = DELETING.iter().any(|name| code.contains(name));
@@ -39,7 +39,7 @@ pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
     }
 }
 
-/// Adds the words of a script that are paths.
+/// Adds the paths among the words of a script.
 pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) {
     let is_break = |c: char| c.is_whitespace() || "'\"`;|&<>(){}$=".contains(c);
     let words: Vec<&str> =
@@ -49,7 +49,7 @@ pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) 
     for word in words {
         add_literal(finder, word, deletes);
     }
-    // A redirection to a file that is only known at run time.
+    // A redirection may be to a file that is only known at run time.
     let writes = cut(script)
         .split('>')
         .skip(1)
@@ -67,7 +67,7 @@ fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// Adds a literal that is a path, and returns whether it is one.
+/// Adds a literal if it is a path that exists. Returns true if it was added.
 fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
     if literal.is_empty() || literal.len() > 4096 || literal.contains('\n') {
         return false;
@@ -76,7 +76,7 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
         (Some(below), Some(Value::Text(home))) => Value::Text(format!("{home}/{below}")),
         _ => Value::Text(literal.to_owned()),
     };
-    // The rest of a pattern or a format is only known when it runs.
+    // The rest of a pattern or a format is only known at run time.
     let value = match value.start().find(['*', '?', '{', '%', '$']) {
         Some(at) if at > 0 && deletes => Value::Prefix(value.start()[..at].to_owned()),
         Some(_) => return false,
@@ -86,9 +86,9 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
     let mut found = false;
     for path in paths {
         let is_outside = !path.starts_with(&finder.workspace);
-        let is_large =
-            finder.workspace.starts_with(&path) || (is_outside && finder.files.is_directory(&path));
-        if finder.files.exists(&path) && (deletes || !is_large) {
+        let is_large = finder.workspace.starts_with(&path)
+            || (is_outside && finder.file_system.is_directory(&path));
+        if finder.file_system.exists(&path) && (deletes || !is_large) {
             finder.add_resolved(&path, Change::Overwrites, true);
             found = true;
         }
@@ -96,7 +96,7 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
     found
 }
 
-/// Returns the texts between single or double quotes.
+/// Returns the texts between quotes or backticks.
 fn find_literals(code: &str) -> Vec<&str> {
     let mut literals = Vec::new();
     let mut open: Option<(u8, usize)> = None;

@@ -1,26 +1,30 @@
 //! Finds the files that a script changes or deletes, before it runs.
 //!
-//! The script is gone through as a shell would, but with all the values that a word may have: the
-//! matches of a pattern, the values of a loop's variable, the output of `find`. Where a value is
-//! unknown, the directory before it is taken; if that is unknown, too, the command is reported.
+//! Commands are visited in the order in which a shell would run them, but each word has all the
+//! values that it may have at run time: the matches of a pattern, the values of a loop variable,
+//! the output of `find`. If part of a path is unknown, the directory before that part is named
+//! instead. If that directory is also unknown, the command is reported.
 //!
-//! The answer may contain too much. What it misses could be lost.
+//! The result may name too many paths. It must not miss any: the files at a missed path could be
+//! lost.
 //!
-//! - `walk` goes through the commands and keeps the `state` of the shell, with `compounds`, `simple`
-//!   and `builtins`.
-//! - `words` expands words, with `braces` and `glob`; `files` is the file system, with bounds.
-//! - `calls` decides what a program does to its operands, with `copies`, `git`, `find`, `xargs` and
-//!   `nested`.
-//! - `outputs` knows what programs print, for `$(…)` and pipes.
-//! - `literals` finds paths in scripts of other languages, and in scripts that cannot be parsed.
+//! - `walk` visits the commands and tracks the `state` of the shell, with the help of `compounds`,
+//!   `simple` and `builtins`.
+//! - `words` expands words, with the help of `braces` and `glob`. `file_system` is a bounded view
+//!   of the file system.
+//! - `calls` determines which of its operands a program changes, with the help of `copies`,
+//!   `containers`, `git`, `find`, `xargs` and `nested`.
+//! - `outputs` predicts the output of programs, for `$(…)` and pipes.
+//! - `literals` finds paths in code in other languages, and in shell scripts that cannot be parsed.
 
 mod arguments;
 mod braces;
 mod builtins;
 mod calls;
 mod compounds;
+mod containers;
 mod copies;
-mod files;
+mod file_system;
 mod find;
 mod git;
 mod glob;
@@ -40,29 +44,30 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::paths::{canonicalize_or_keep, normalize};
 
-use self::files::Files;
+use self::file_system::FileSystem;
 use self::state::{SavedVariable, State};
 use self::value::Value;
 use super::ScriptContext;
 use super::analyzer::shorten;
 use super::parser::Dialect;
 
-/// The number of commands that are gone through, with repetitions.
+/// The maximum number of commands that are visited. A command counts each time it is visited.
 const MAX_COMMANDS: usize = 10_000;
 
-/// The bytes of a script that is gone through. In a longer one, only paths are looked for.
+/// The maximum length of a script that is parsed, in bytes. A longer script is only searched for
+/// paths.
 const MAX_SCRIPT: usize = 256 * 1024;
 
-/// The effort for one script, in bytes of expanded text.
+/// The maximum effort for one script, in bytes of expanded text.
 const MAX_EFFORT: usize = 4 << 20;
 
-/// The number of paths. Beyond it, the directories around them are taken.
+/// The maximum number of paths. Further paths are replaced by their parent directories.
 const MAX_PATHS: usize = 1000;
 
-/// The number of links in a row that are followed.
+/// The maximum number of links that are followed for one path.
 const MAX_LINKS: usize = 16;
 
-/// The number of commands that are reported as unknown.
+/// The maximum number of commands that are reported as unknown.
 const MAX_UNKNOWN: usize = 20;
 
 /// The files that a script changes or deletes.
@@ -72,7 +77,7 @@ pub(super) struct Targets {
     pub(super) outside: Vec<PathBuf>,
     pub(super) sweeps: Vec<PathBuf>,
     pub(super) unknown: Vec<String>,
-    /// True if the script changes nothing but these paths.
+    /// True if the script is known to change nothing but `paths`.
     pub(super) is_bounded: bool,
 }
 
@@ -86,13 +91,13 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
         finder.visit_script(script, Dialect::Bash, true);
         finder.visit_traps();
     }
-    if finder.is_exhausted() || finder.files.is_exhausted() {
+    if finder.is_exhausted() || finder.file_system.is_exhausted() {
         finder.note_unknown(script);
     }
     let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
     Targets {
         is_bounded: finder.is_bounded
-            && !finder.files.has_skipped
+            && !finder.file_system.has_skipped
             && finder.sweeps.is_empty()
             && finder.unknown.is_empty(),
         outside: outside.cloned().collect(),
@@ -105,9 +110,9 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
 /// The text that a command reads or prints.
 #[derive(Clone, Default)]
 struct Stream {
-    /// Its lines and words.
+    /// The lines of the text, and their words.
     values: Vec<Value>,
-    /// All of it, if it is known.
+    /// The whole text, if it is known.
     text: Option<String>,
 }
 
@@ -120,7 +125,7 @@ impl Stream {
         Stream { values, text: None }
     }
 
-    /// Takes a text apart into its lines, and into the words of each line.
+    /// Splits a text into lines, and each line into words.
     fn of_text(text: String) -> Stream {
         let mut values = Vec::new();
         let lines = || text.split(['\n', '\0']).filter(|line| !line.is_empty());
@@ -138,28 +143,30 @@ impl Stream {
     }
 }
 
-/// How a command treats a path.
+/// The way in which a command changes a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// It deletes or renames the path itself, even if that is a link.
+    /// It deletes or renames the path itself. A link is not followed.
     Removes,
-    /// It overwrites the file, or the one that a link leads to.
+    /// It overwrites the file. A link is followed.
     Overwrites,
     /// It may change the path, or create it.
     Touches,
+    /// It creates the path. The files in an existing directory do not change.
+    Creates,
 }
 
 struct Finder<'a> {
     context: &'a ScriptContext<'a>,
-    /// The workspace, without links.
+    /// The path of the workspace, with links resolved.
     workspace: PathBuf,
     state: State,
-    files: Files,
+    file_system: FileSystem,
     paths: Vec<PathBuf>,
     known_paths: HashSet<PathBuf>,
-    /// The paths that are deleted or renamed.
+    /// The paths that the script deletes or renames.
     removed: HashSet<PathBuf>,
-    /// The links that the script makes, with their targets if these are known.
+    /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
     unknown: Vec<String>,
@@ -167,15 +174,16 @@ struct Finder<'a> {
     is_bounded: bool,
     /// True if patterns match hidden directories.
     matches_hidden: bool,
-    /// True if patterns match both cases.
+    /// True if patterns ignore case.
     ignores_case: bool,
     /// The directories that the shell stays in if the last `cd` fails.
     failed_cd: Option<Vec<PathBuf>>,
-    /// The states in which `break`, `continue` or `return` left the current loop or function.
+    /// The state in which `break`, `continue` or `return` may have left the current loop or
+    /// function.
     escaped: Option<State>,
-    /// The variables that the current function declares, with their values outside of it.
+    /// The variables that the current function declares, with their values outside the function.
     locals: Option<Vec<SavedVariable>>,
-    /// True if another command reads what the current one prints.
+    /// True if another command reads the output of the current one.
     wants_output: bool,
     depth: usize,
     commands: usize,
@@ -189,7 +197,7 @@ impl<'a> Finder<'a> {
             context,
             workspace: normalize(&canonicalize_or_keep(context.workspace)),
             state: State::new(context.directory.to_owned()),
-            files: Files::new(),
+            file_system: FileSystem::new(),
             paths: Vec::new(),
             known_paths: HashSet::new(),
             removed: HashSet::new(),
@@ -209,7 +217,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Spends effort, and returns whether there was enough left.
+    /// Spends effort. Returns false once the maximum is exceeded.
     fn spend(&mut self, effort: usize) -> bool {
         self.effort = self.effort.saturating_add(effort);
         self.effort <= MAX_EFFORT
@@ -219,7 +227,7 @@ impl<'a> Finder<'a> {
         self.effort > MAX_EFFORT || self.commands > MAX_COMMANDS
     }
 
-    /// Notes a command that deletes or overwrites something unknown.
+    /// Notes a command that deletes or overwrites unknown files.
     fn note_unknown(&mut self, command: &str) {
         let command = shorten(command.trim());
         if self.unknown.len() < MAX_UNKNOWN && !self.unknown.contains(&command) {
@@ -227,15 +235,15 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds the paths that a value may name. If it cannot be said which, and the command changes
-    /// them for certain, the command is unknown.
+    /// Adds the paths that a value may name. If the paths are unknown and the command certainly
+    /// changes them, notes the command as unknown.
     fn add_value(&mut self, value: &Value, change: Change, command: &str) {
-        // A file that does not exist yet may have any name with this start.
+        // A prefix may stand for a file that does not exist yet.
         self.is_bounded &= matches!(value, Value::Text(_) | Value::Below(_));
         match self.resolve_value(value) {
             Some(paths) => {
                 let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
-                // A link may have been replaced by another one.
+                // The script may have replaced a link in the path by another one.
                 let named = self.absolute_paths(value.start()).unwrap_or_default();
                 let normal = named.iter().map(|path| normalize(path));
                 let places: HashSet<PathBuf> =
@@ -249,13 +257,13 @@ impl<'a> Finder<'a> {
                     self.add_resolved(&path, change, leads_on);
                 }
             }
-            None if change != Change::Touches => self.note_unknown(command),
-            None => self.is_bounded = false,
+            None if matches!(change, Change::Touches | Change::Creates) => self.is_bounded = false,
+            None => self.note_unknown(command),
         }
     }
 
-    /// Adds the path that a link of the script leads to. Returns false if the link may lead
-    /// anywhere.
+    /// Adds the paths that `path` leads to through links that the script creates. Returns false if
+    /// such a link may lead anywhere.
     fn add_linked(&mut self, path: &Path, change: Change, leads_on: bool) -> bool {
         let mut open = vec![path.to_owned()];
         for _ in 0..MAX_LINKS {
@@ -270,7 +278,7 @@ impl<'a> Finder<'a> {
                     continue;
                 }
                 let Some(target) = target else { return false };
-                let path = self.files.resolve(&target.join(rest));
+                let path = self.file_system.resolve(&target.join(rest));
                 self.add_resolved(&path, change, leads_on);
                 open.push(path);
             }
@@ -282,14 +290,14 @@ impl<'a> Finder<'a> {
         values.iter().for_each(|value| self.add_value(value, change, command));
     }
 
-    /// Returns the absolute paths that a value may name; `None` if that is unknown.
+    /// Returns the absolute paths that a value may name, or `None` if they are unknown.
     fn resolve_value(&mut self, value: &Value) -> Option<Vec<PathBuf>> {
         match value {
             Value::Fresh => Some(Vec::new()),
             Value::Text(text) | Value::Below(text) if text.is_empty() => Some(Vec::new()),
             Value::Text(text) | Value::Below(text) => {
                 let paths = self.absolute_paths(text)?;
-                Some(paths.iter().map(|path| self.files.resolve(path)).collect())
+                Some(paths.iter().map(|path| self.file_system.resolve(path)).collect())
             }
             Value::Prefix(prefix) => {
                 let (directory, start) = match prefix.rsplit_once('/') {
@@ -302,8 +310,8 @@ impl<'a> Finder<'a> {
                 }
                 let mut paths = Vec::new();
                 for directory in self.absolute_paths(directory)? {
-                    let directory = self.files.resolve(&directory);
-                    match self.files.find_prefixed(&directory, start) {
+                    let directory = self.file_system.resolve(&directory);
+                    match self.file_system.find_prefixed(&directory, start) {
                         Some(found) if !matches!(start, "" | "." | "..") => paths.extend(found),
                         _ => paths.push(directory),
                     }
@@ -315,7 +323,7 @@ impl<'a> Finder<'a> {
 
     /// Joins a path with the directories that the shell may be in.
     fn absolute_paths(&self, path: &str) -> Option<Vec<PathBuf>> {
-        // The system does not know longer ones.
+        // Such a path cannot exist.
         if path.len() > 4096 || path.contains('\0') {
             return Some(Vec::new());
         }
@@ -326,17 +334,20 @@ impl<'a> Finder<'a> {
         Some(directories.iter().map(|directory| directory.join(path)).collect())
     }
 
-    /// Adds a path, and the target if it is a link that the command follows.
+    /// Adds a path. If the path is a link that the command follows, also adds the target.
     fn add_resolved(&mut self, path: &Path, change: Change, leads_on: bool) {
+        if change == Change::Creates && self.file_system.is_directory(path) {
+            return;
+        }
         if (change != Change::Removes || leads_on)
-            && let Some(target) = self.files.follow(path)
+            && let Some(target) = self.file_system.follow(path)
         {
             self.add_path(target);
         }
         match change {
             Change::Removes => drop(self.removed.insert(path.to_owned())),
-            Change::Overwrites => self.files.note_written(path),
-            Change::Touches => self.files.note_created(path),
+            Change::Overwrites => self.file_system.note_written(path),
+            Change::Touches | Change::Creates => self.file_system.note_created(path),
         }
         self.add_path(path.to_owned());
     }
@@ -358,8 +369,8 @@ impl<'a> Finder<'a> {
             let workspace = self.workspace.clone();
             self.add_sweep(workspace);
         }
-        // The lines of an output in the place of one name.
-        if path.as_os_str().as_bytes().contains(&b'\n') && !self.files.exists(&path) {
+        // A name with line breaks is most likely several lines of output.
+        if path.as_os_str().as_bytes().contains(&b'\n') && !self.file_system.exists(&path) {
             self.is_bounded = false;
             return;
         }
@@ -368,9 +379,9 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds a directory in which files are deleted that the command does not name.
+    /// Adds a directory in which a command deletes files without naming them.
     fn add_sweep(&mut self, directory: PathBuf) {
-        if self.sweeps.contains(&directory) || !self.files.is_directory(&directory) {
+        if self.sweeps.contains(&directory) || !self.file_system.is_directory(&directory) {
             return;
         }
         self.sweeps.push(directory.clone());
@@ -379,12 +390,12 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds the directories that the shell may be in as swept ones.
+    /// Sweeps the directories that the shell may be in.
     fn sweep_directories(&mut self, command: &str) {
         match self.state.directories.clone() {
             Some(directories) => {
                 for directory in directories {
-                    let directory = self.files.resolve(&directory);
+                    let directory = self.file_system.resolve(&directory);
                     self.add_sweep(directory);
                 }
             }
@@ -392,7 +403,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds values as swept directories, or as paths if they are none.
+    /// Sweeps the directories among the values, and adds the other values as paths.
     fn sweep_values(&mut self, values: &[Value], command: &str) {
         for value in values {
             let Some(paths) = self.resolve_value(value) else {
@@ -401,7 +412,7 @@ impl<'a> Finder<'a> {
             };
             for path in paths {
                 let path = canonicalize_or_keep(&path);
-                if self.files.is_directory(&path) {
+                if self.file_system.is_directory(&path) {
                     self.add_sweep(path);
                 } else {
                     self.add_path(path);
@@ -418,7 +429,8 @@ impl<'a> Finder<'a> {
         self.state.directories = before;
     }
 
-    /// Returns the directories that values name, as `cd` would: `..` leads back by the names.
+    /// Returns the directories that values name. As for `cd`, `..` removes the name before it, even
+    /// if that name is a link.
     fn find_directories(&mut self, values: &[Value]) -> Option<Vec<PathBuf>> {
         let mut directories = Vec::new();
         for value in values {
@@ -427,7 +439,7 @@ impl<'a> Finder<'a> {
                 Value::Below(_) | Value::Prefix(_) | Value::Fresh => return None,
             };
             for path in self.absolute_paths(path)? {
-                let found = self.files.find_logical(&path).unwrap_or(path);
+                let found = self.file_system.find_logical(&path).unwrap_or(path);
                 if !directories.contains(&found) {
                     directories.push(found);
                 }

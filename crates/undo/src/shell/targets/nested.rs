@@ -11,7 +11,7 @@ use crate::shell::parser::{Dialect, is_name};
 use crate::shell::read_only::programs::is_in_usual_place;
 use crate::shell::syntax::Arg;
 
-/// The options that give an interpreter its program.
+/// Interpreters, each with the options that take code.
 const INTERPRETERS: &[(&str, &[&str])] = &[
     ("bun", &["-e", "--eval"]),
     ("deno", &["eval"]),
@@ -24,7 +24,7 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
 ];
 
 impl Finder<'_> {
-    /// Visits a command that runs another one; returns `None` if it runs none.
+    /// Visits a command that runs another one. Returns `None` if it runs no other.
     pub(super) fn visit_nested(
         &mut self,
         name: &str,
@@ -56,7 +56,7 @@ impl Finder<'_> {
         let nested = find_nested_commands(name, &to_wrapped_args(args))?;
         let mut output = Stream::default();
         for command in nested {
-            // A process of its own session may go on after the script.
+            // A process in a session of its own may outlive the script.
             self.is_bounded &= command.is_exact() && base != "setsid" && is_in_usual_place(name);
             let NestedCommand::Program { args: inner, .. } = command else {
                 self.is_bounded = false;
@@ -84,7 +84,7 @@ impl Finder<'_> {
         Some(output)
     }
 
-    /// Sets the variables of `env name=value`, and returns what to restore.
+    /// Sets the variables of `env name=value`. Returns the values to restore.
     fn assign_variables(&mut self, args: &[Vec<Value>]) -> Vec<SavedVariable> {
         let mut before = Vec::new();
         for group in args {
@@ -131,7 +131,7 @@ impl Finder<'_> {
                     Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),
                     None => {
                         if input.text.is_none() {
-                            // What is known of its lines may name files.
+                            // The known parts of its lines may name files.
                             for line in &input.values {
                                 literals::visit_words(self, line.start(), true);
                             }
@@ -167,7 +167,7 @@ impl Finder<'_> {
         let mut scripts = Vec::new();
         for file in files.iter().take(8).filter_map(Value::text) {
             for path in self.absolute_paths(file).unwrap_or_default() {
-                scripts.extend(self.files.read_text(&path));
+                scripts.extend(self.file_system.read_text(&path));
             }
         }
         scripts
@@ -188,7 +188,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the script that `npm run` and its kind find in package.json.
+    /// Visits the script that `npm run` and similar commands find in package.json.
     pub(super) fn visit_package_script(&mut self, base: &str, args: &[Vec<Value>]) {
         if !matches!(base, "npm" | "pnpm" | "yarn" | "bun") {
             return;
@@ -202,7 +202,7 @@ impl Finder<'_> {
         };
         for directory in self.state.directories.clone().unwrap_or_default() {
             for directory in directory.ancestors().take(8) {
-                let Some(text) = self.files.read_text(&directory.join("package.json")) else {
+                let Some(text) = self.file_system.read_text(&directory.join("package.json")) else {
                     continue;
                 };
                 let Ok(package) = serde_json::from_str::<serde_json::Value>(&text) else { break };
@@ -219,8 +219,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the program of an interpreter, and returns whether it is given on the command line or
-    /// on standard input.
+    /// Visits the code that an interpreter is given on the command line or on standard input.
+    /// Returns false if it is given none.
     fn visit_interpreter(
         &mut self,
         args: &[Vec<Value>],
@@ -235,10 +235,10 @@ impl Finder<'_> {
             for code in args.get(at + 1).into_iter().flatten().filter_map(Value::text) {
                 literals::visit_code(self, code, text);
             }
+            // `perl -i` changes its operands.
             if let Some(rest) = args.get(at + 2..) {
                 self.name_operands("", rest);
             }
-            // `perl -i` changes its operands.
             return true;
         }
         let reads_input = args.iter().flatten().all(|value| value.text() == Some("-"));
@@ -258,7 +258,8 @@ fn find_chdir(options: &[Vec<Value>]) -> Option<Vec<Value>> {
     split.option(&["-C", "--chdir"])
 }
 
-/// Returns arguments in which `name=value` is known to be no command, whatever the value is.
+/// Converts arguments such that `name=value` is known not to be a command, even if the value is
+/// unknown.
 fn to_wrapped_args(args: &[Vec<Value>]) -> Vec<Arg> {
     let to_arg = |(group, arg): (&Vec<Value>, Arg)| {
         let start = group.first().map(Value::start).unwrap_or_default();

@@ -1,24 +1,24 @@
-//! What programs print, for substitutions and pipes.
+//! Predicts the output of programs, for substitutions and pipes.
 
 use super::arguments::{last_name, split_operands};
 use super::state::bound_values;
 use super::value::Value;
 use super::{Finder, Stream};
 
-/// Programs that print what they read, or some of it.
+/// Programs that print their input, or part of it.
 const FILTERS: &[&str] = &[
     "column", "egrep", "fgrep", "grep", "head", "pv", "rg", "shuf", "sort", "sponge", "tac",
     "tail", "tee", "uniq",
 ];
 
-/// Programs that print something made of what they read.
+/// Programs that print an edited form of their input.
 const EDITORS: &[&str] = &[
     "awk", "cut", "gawk", "jq", "mawk", "nl", "paste", "perl", "python", "python3", "rev", "ruby",
     "sed", "tr",
 ];
 
 impl Finder<'_> {
-    /// Returns what a program prints.
+    /// Predicts the output of a program.
     pub(super) fn find_output(
         &mut self,
         base: &str,
@@ -58,7 +58,7 @@ impl Finder<'_> {
                 let skipped = filter_operands(base).min(files.len());
                 return self.read_files(&files[skipped..]);
             }
-            // It only joins or separates lines.
+            // With these arguments, `tr` only joins or splits lines.
             "tr" if args.iter().flatten().all(is_line_end) => return input.clone(),
             _ if FILTERS.contains(&base) => return input.clone(),
             _ if EDITORS.contains(&base) => find_edited(&input.values),
@@ -73,12 +73,12 @@ impl Finder<'_> {
             let Value::Text(file) = file else { return Stream::unknown() };
             let Some(paths) = self.absolute_paths(file) else { return Stream::unknown() };
             for path in paths {
-                let path = self.files.resolve(&path);
-                // The script may have written it.
+                let path = self.file_system.resolve(&path);
+                // The script may have changed the file.
                 let is_changed = path.ancestors().any(|path| self.known_paths.contains(path));
                 let text = match is_changed {
                     true => None,
-                    false => self.files.read_text(&path),
+                    false => self.file_system.read_text(&path),
                 };
                 let Some(text) = text.filter(|text| self.spend(text.len())) else {
                     return Stream::unknown();
@@ -94,7 +94,7 @@ impl Finder<'_> {
         stream
     }
 
-    /// Returns what `ls` prints: the names in directories, and other operands as they are.
+    /// Predicts the output of `ls`: the names in directories, and other operands unchanged.
     fn list_names(&mut self, operands: &[Value]) -> Vec<Value> {
         let here = [Value::Text(".".to_owned())];
         let operands = if operands.is_empty() { &here } else { operands };
@@ -105,15 +105,17 @@ impl Finder<'_> {
                 continue;
             };
             for path in self.absolute_paths(text).unwrap_or_default() {
-                if !self.files.is_directory(&path) {
+                if !self.file_system.is_directory(&path) {
                     names.push(operand.clone());
-                    // It prints nothing about a file that does not exist.
-                    if !self.files.exists(&path) {
+                    // `ls` prints nothing for a file that does not exist.
+                    if !self.file_system.exists(&path) {
                         names.push(Value::Text(String::new()));
                     }
                     continue;
                 }
-                let Some(listing) = self.files.list(&path) else { return vec![Value::unknown()] };
+                let Some(listing) = self.file_system.list(&path) else {
+                    return vec![Value::unknown()];
+                };
                 let listed = listing.iter().map(|entry| match entry.name.to_str() {
                     Some(name) => Value::Text(name.to_owned()),
                     None => Value::unknown(),
@@ -131,7 +133,8 @@ impl Finder<'_> {
         bound_values(names)
     }
 
-    /// Returns the paths without links, or the texts of links.
+    /// Returns the operands with all links resolved if `is_whole` is true, and otherwise the
+    /// targets of links as written.
     fn resolve_links(&mut self, operands: &[Value], is_whole: bool) -> Vec<Value> {
         let mut resolved = Vec::new();
         for operand in operands {
@@ -139,8 +142,10 @@ impl Finder<'_> {
             let Some(paths) = paths else { return vec![Value::unknown()] };
             for path in paths {
                 let path = match is_whole {
-                    true => Some(self.files.follow(&path).unwrap_or(self.files.resolve(&path))),
-                    false => self.files.read_link(&path),
+                    true => Some(
+                        self.file_system.follow(&path).unwrap_or(self.file_system.resolve(&path)),
+                    ),
+                    false => self.file_system.read_link(&path),
                 };
                 let text = path.and_then(|path| path.to_str().map(str::to_owned));
                 resolved.extend(text.map(Value::Text));
@@ -184,17 +189,17 @@ impl Finder<'_> {
     }
 }
 
-/// True for an argument of `tr` that leaves the characters of names as they are.
+/// True for an argument of `tr` that does not affect the characters of names.
 fn is_line_end(argument: &Value) -> bool {
     matches!(argument.text(), Some("\\n" | "\\0" | "\\r" | " " | "\n" | "-d" | "-s"))
 }
 
-/// Returns the number of operands of a filter that are no files.
+/// Returns the number of operands of a filter that are not files.
 fn filter_operands(base: &str) -> usize {
     usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"))
 }
 
-/// Returns the places that a search looks at: all operands after the pattern, or this directory.
+/// Returns the roots of a search: the operands after the pattern, or the current directory.
 fn search_roots(operands: &[Vec<Value>]) -> Vec<Value> {
     let mut roots: Vec<Value> = operands
         .iter()
@@ -211,7 +216,7 @@ fn search_roots(operands: &[Vec<Value>]) -> Vec<Value> {
     roots
 }
 
-/// Returns words, and the lines that they may make.
+/// Predicts the output of `echo`: the words, and the lines that they may form.
 fn print_words(groups: &[Vec<Value>]) -> Stream {
     let mut values: Vec<Value> = groups.concat();
     if values.iter().any(|value| value.start().contains('\\')) {
@@ -315,7 +320,7 @@ fn print_sequence(args: &[Value]) -> Vec<Value> {
     }
 }
 
-/// Returns what a program makes of lines: most likely paths in the same directories.
+/// Predicts the edited lines: most likely, they are paths in the same directories.
 fn find_edited(values: &[Value]) -> Vec<Value> {
     let to_below = |value: &Value| match value {
         Value::Text(_) => match find_directory(value) {

@@ -10,7 +10,7 @@ use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{Arg, Redirect, RedirectOperator, SimpleCommand, Word, WordPart};
 
 impl Finder<'_> {
-    /// Adds the files that redirections write, and returns what they give to read.
+    /// Adds the files that redirections write. Returns the text that they feed to standard input.
     pub(super) fn visit_redirects(&mut self, redirects: &[Redirect]) -> Option<Stream> {
         let mut input = None;
         for redirect in redirects {
@@ -35,7 +35,7 @@ impl Finder<'_> {
         input
     }
 
-    /// Returns the text that `< file` or `< <(command)` gives to read.
+    /// Returns the text that `< file` or `< <(command)` feeds to standard input.
     fn read_target(&mut self, target: &Word) -> Stream {
         if let [WordPart::Text { text, .. }, WordPart::Substitution { list, .. }] =
             target.parts.as_slice()
@@ -75,13 +75,13 @@ impl Finder<'_> {
         for word in &simple.words {
             let mut values = self.expand_word(word);
             if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
-                // With several words, it fails.
+                // `cd` fails with several words.
                 values.push(Value::Text(".".to_owned()));
             }
             if name == Some("find")
                 && matches!(word.parts.as_slice(), [WordPart::Substitution { quoted: false, .. }])
             {
-                // If it prints nothing, find begins here.
+                // If the substitution prints nothing, find starts in the current directory.
                 values.push(Value::Text(String::new()));
             }
             if declares && !groups.is_empty() {
@@ -121,14 +121,14 @@ impl Finder<'_> {
         }
         let input = redirected.as_ref().unwrap_or(input);
         let output = self.visit_call(&groups, &simple.text, input);
-        // These assignments were for one command.
+        // These assignments hold for one command only.
         for (name, values) in before {
             self.state.restore_variable(name, values);
         }
         output
     }
 
-    /// Handles `name+=value`, for which an array keeps its other elements.
+    /// Handles `name+=value`. An array keeps its other elements.
     fn append_values(&mut self, name: &str, word: &Word, values: Vec<Value>) {
         let before =
             self.state.variable(name).map_or_else(|| vec![Value::unknown()], <[Value]>::to_vec);
@@ -154,7 +154,7 @@ impl Finder<'_> {
     }
 }
 
-/// True for an argument of `set` after which patterns are not expanded.
+/// True for an argument of `set` that may turn pattern expansion off.
 fn turns_patterns_off(arg: &Arg) -> bool {
     let Some(text) = arg.known() else { return true };
     text == "noglob" || (text.starts_with('-') && !text.starts_with("--") && text.contains('f'))
@@ -167,8 +167,8 @@ fn element_name(word: &Word) -> Option<&str> {
     (is_name(name) && text.contains("]=")).then_some(name)
 }
 
-/// True if a command leaves the meaning of later ones as it is: it sets no variable that programs
-/// or the shell read, and no option of the shell.
+/// True if a command does not change the meaning of later ones: it sets no variable that programs
+/// or the shell read, and no shell option.
 fn keeps_programs(simple: &SimpleCommand) -> bool {
     let args: Vec<Arg> = simple.words.iter().map(Word::to_arg).collect();
     let name = args.first().and_then(Arg::known);
@@ -184,7 +184,7 @@ fn keeps_programs(simple: &SimpleCommand) -> bool {
         && match name {
             Some("export" | "readonly" | "declare" | "typeset" | "local") => {
                 let names = simple.words[1..].iter().map(|word| match word.parts.first() {
-                    // The value may be unknown.
+                    // Only the name matters. The value may be unknown.
                     Some(WordPart::Text { text, .. }) if text.contains('=') => {
                         Arg::Known(text.clone())
                     }
@@ -192,7 +192,7 @@ fn keeps_programs(simple: &SimpleCommand) -> bool {
                 });
                 names.into_iter().all(|arg| is_harmless_declaration(&arg))
             }
-            // Without patterns, words stand for themselves.
+            // Without pattern expansion, words stand for themselves.
             Some("set") if args.iter().any(turns_patterns_off) => false,
             Some(name) => builtins::is_harmless(name, &args[1..]) != Some(false),
             None => true,

@@ -1,4 +1,4 @@
-//! What is known of the shell at a point of the script: its directory, its variables.
+//! The known state of the shell at one point of the script: its directory, its variables.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use std::rc::Rc;
 use super::value::Value;
 use crate::shell::syntax::CompoundCommand;
 
-/// The number of values that are kept for one word or variable.
+/// The maximum number of values that are kept for one word or variable.
 pub(super) const MAX_VALUES: usize = 1000;
 
-/// The number of directories that the shell may be in.
+/// The maximum number of directories that the shell may be in. Beyond it, the directory is unknown.
 const MAX_DIRECTORIES: usize = 32;
 
-/// The number of variables whose values are kept.
+/// The maximum number of variables, and of functions, that are tracked.
 const MAX_VARIABLES: usize = 256;
 
-/// The state of a shell. Where several values are possible, it has all of them.
+/// The state of a shell. Where several values are possible, the state has all of them.
 #[derive(Clone)]
 pub(super) struct State {
-    /// The directories that the shell may be in; `None` if that is unknown.
+    /// The directories that the shell may be in, or `None` if they are unknown.
     pub(super) directories: Option<Vec<PathBuf>>,
     /// The directories before the last `cd`.
     pub(super) previous: Option<Vec<PathBuf>>,
@@ -32,14 +32,15 @@ pub(super) struct State {
     pub(super) functions: Rc<HashMap<String, Function>>,
     /// The scripts that run when this shell ends.
     pub(super) traps: Rc<Vec<String>>,
-    /// The directories that the shell was in since the first `trap`: it may have ended there.
+    /// The directories that the shell has been in since the first `trap`. It may have ended in any
+    /// of them.
     trap_directories: Vec<PathBuf>,
 }
 
 /// A variable, with the values to restore.
 pub(super) type SavedVariable = (String, Option<Rc<Vec<Value>>>);
 
-/// A directory on the stack of `pushd`.
+/// An entry on the stack of `pushd`.
 #[derive(Clone, PartialEq, Eq)]
 struct StackEntry {
     directories: Option<Vec<PathBuf>>,
@@ -50,9 +51,9 @@ struct StackEntry {
 /// A function of the script.
 #[derive(Clone)]
 pub(super) struct Function {
-    /// All bodies that it may have.
+    /// All bodies that the function may have.
     pub(super) bodies: Vec<Rc<CompoundCommand>>,
-    /// False if it may not be defined, so that its name means a program.
+    /// False if the function may be undefined, so that its name may refer to a program.
     pub(super) is_certain: bool,
 }
 
@@ -85,13 +86,14 @@ impl State {
         }
     }
 
-    /// Forgets the scripts that run at the end, as another process of the shell does.
+    /// Forgets the scripts of `trap`, which a subshell does not inherit.
     pub(super) fn clear_traps(&mut self) {
         self.traps = Rc::default();
         self.trap_directories.clear();
     }
 
-    /// Returns the state in which the scripts of `trap` run: the shell may have ended earlier.
+    /// Returns the state in which the scripts of `trap` run. The shell may have ended in any
+    /// directory that it has been in since the first `trap`.
     pub(super) fn at_trap(&self) -> State {
         let mut state = self.clone();
         state.clear_traps();
@@ -113,8 +115,8 @@ impl State {
         }
     }
 
-    /// Remembers the directory that `popd` returns to. A `pushd` that may have failed makes the
-    /// place of each directory on the stack uncertain.
+    /// Pushes the directory that `popd` returns to. After a `pushd` that may have failed, each
+    /// entry on the stack may be any of the directories.
     pub(super) fn push_directory(&mut self, directories: Option<Vec<PathBuf>>, is_certain: bool) {
         self.stack.push(StackEntry { directories, is_certain });
         if !is_certain {
@@ -125,7 +127,7 @@ impl State {
         }
     }
 
-    /// Returns to the last directory on the stack, or to an unknown one if there is none.
+    /// Returns to the last directory on the stack, or to an unknown one if the stack is empty.
     pub(super) fn pop_directory(&mut self) {
         let after = match self.stack.pop() {
             Some(StackEntry { directories, is_certain: true }) => directories,
@@ -164,13 +166,13 @@ impl State {
         };
     }
 
-    /// Adds to the values that a variable may have.
+    /// Adds values that a variable may have.
     pub(super) fn add_values(&mut self, name: &str, values: Vec<Value>) {
         let before = self.variable(name).unwrap_or_default().to_vec();
         self.set_variable(name, before.into_iter().chain(values).collect());
     }
 
-    /// Makes each variable empty as well: another shell knows only those that are exported.
+    /// Adds the empty value to each variable, because a new shell has only the exported ones.
     pub(super) fn doubt_variables(&mut self) {
         for values in Rc::make_mut(&mut self.variables).values_mut() {
             let empty = Value::Text(String::new());
@@ -180,7 +182,7 @@ impl State {
         }
     }
 
-    /// Defines a function, and returns whether there was room for it.
+    /// Defines a function. Returns false if there are too many.
     pub(super) fn define_function(&mut self, name: &str, body: &Rc<CompoundCommand>) -> bool {
         let functions = Rc::make_mut(&mut self.functions);
         let has_room = functions.len() < MAX_VARIABLES || functions.contains_key(name);
@@ -203,7 +205,7 @@ impl State {
         self.directories = join_directories(self.directories.take(), &Some(directories));
     }
 
-    /// Adds everything that is possible in the other state.
+    /// Adds everything that is possible in another state.
     pub(super) fn join(&mut self, other: &State) {
         self.directories = join_directories(self.directories.take(), &other.directories);
         self.previous = join_directories(self.previous.take(), &other.previous);
@@ -227,7 +229,7 @@ impl State {
         }
     }
 
-    /// Makes each argument any of those that are possible.
+    /// Gives each argument the values that any argument has in either state.
     fn join_arguments(&mut self, other: &State) {
         let (Some(own), Some(other)) = (&self.arguments, &other.arguments) else {
             self.arguments = None;
@@ -263,7 +265,7 @@ impl State {
         for (name, values) in other.variables.iter() {
             match self.variable(name) {
                 Some(own) if own == values.as_slice() => {}
-                // In one of the states it has a value that the script did not assign.
+                // In one of the states, the variable has a value that the script did not assign.
                 None => {
                     let values = [values.as_slice(), &[Value::unknown()]].concat();
                     self.set_variable(name, values);
@@ -282,7 +284,7 @@ impl State {
         }
     }
 
-    /// True if nothing changed since the other state.
+    /// True if two states are the same.
     pub(super) fn is_same(&self, other: &State) -> bool {
         self.directories == other.directories
             && self.previous == other.previous
@@ -294,7 +296,7 @@ impl State {
             && self.trap_directories == other.trap_directories
     }
 
-    /// True if everything that is possible in this state is possible in the other one.
+    /// True if everything that is possible in this state is possible in another one.
     pub(super) fn is_within(&self, other: &State) -> bool {
         let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
             let known = other.variable(name).unwrap_or_default();
@@ -318,8 +320,7 @@ impl State {
                 && self.functions.iter().all(has_same))
     }
 
-    /// Forgets the values of the variables that differ from the other state, and so for the
-    /// directories and the arguments.
+    /// Forgets the directories, arguments and variables that differ from another state.
     pub(super) fn forget_differences(&mut self, other: &State) {
         if self.directories != other.directories {
             self.directories = None;
@@ -341,7 +342,7 @@ impl State {
     }
 }
 
-/// True if all directories are among others; `None` stands for any.
+/// True if all of `own` are among `others`. `None` stands for any directories.
 fn are_within(own: Option<&[PathBuf]>, others: Option<&[PathBuf]>) -> bool {
     match (own, others) {
         (_, None) => true,
@@ -363,7 +364,7 @@ fn join_directories(
     (one.len() <= MAX_DIRECTORIES).then_some(one)
 }
 
-/// Removes duplicates, and widens too many values to what they have in common.
+/// Removes duplicates. If too many values remain, replaces them by their common prefix.
 pub(super) fn bound_values(values: Vec<Value>) -> Vec<Value> {
     if values.len() < 2 {
         return values;

@@ -5,7 +5,7 @@
 pub(super) enum Value {
     /// Exactly this text.
     Text(String),
-    /// Any text that starts with this one; any text at all if it is empty.
+    /// Any text that starts with this prefix. An empty prefix stands for any text at all.
     Prefix(String),
     /// This path, or one below it.
     Below(String),
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// True if it starts with a dash, like an option.
+    /// True if the value starts with a dash, like an option.
     pub(super) fn is_option(&self) -> bool {
         self.start().starts_with('-') && self.start().len() > 1
     }
@@ -72,7 +72,7 @@ impl Value {
         }
     }
 
-    /// Returns the value behind a known start, such as `--output=`.
+    /// Returns the value after a known start, such as `--output=`.
     pub(super) fn strip_start(&self, start: &str) -> Option<Value> {
         let rest = self.start().strip_prefix(start)?.to_owned();
         Some(match self {

@@ -1,4 +1,4 @@
-//! Goes through the commands of a script, in the order in which they run.
+//! Visits the commands of a script, in the order in which they run.
 
 use super::literals;
 use super::state::State;
@@ -7,8 +7,8 @@ use crate::shell::parser::{Dialect, MAX_DEPTH, parse_script};
 use crate::shell::syntax::{Command, CompoundKind, ListEntry, Word};
 
 impl Finder<'_> {
-    /// Visits a script and returns what it prints. If it cannot be parsed, the paths among its words
-    /// are taken.
+    /// Visits a script and returns its output. If the script cannot be parsed, adds the paths among
+    /// its words.
     pub(super) fn visit_script(&mut self, script: &str, dialect: Dialect, reports: bool) -> Stream {
         match parse_script(script, dialect, self.depth) {
             Ok(list) => self.visit_list(&list, &Stream::unknown()),
@@ -33,8 +33,8 @@ impl Finder<'_> {
         self.state = before;
     }
 
-    /// Runs `inner` in another process of the shell, which leaves this one unchanged. Returns its
-    /// last state as well.
+    /// Runs `inner` as in a subshell, which leaves the state of this shell unchanged. Also returns
+    /// the last state of the subshell.
     pub(super) fn in_own_shell<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> (T, State) {
         let before = self.state.clone();
         let failed_cd = self.failed_cd.take();
@@ -47,7 +47,7 @@ impl Finder<'_> {
         (result, std::mem::replace(&mut self.state, before))
     }
 
-    /// Runs `inner` some levels deeper; returns `None` if that is too deep.
+    /// Runs `inner` at a depth increased by `levels`. Returns `None` if that is too deep.
     pub(super) fn go_deeper<T>(
         &mut self,
         levels: usize,
@@ -63,7 +63,7 @@ impl Finder<'_> {
         Some(result)
     }
 
-    /// Visits commands that leave the shell itself unchanged.
+    /// Visits commands in a subshell, and returns their output.
     pub(super) fn visit_in_subshell(&mut self, list: &[ListEntry], input: &Stream) -> Stream {
         let wanted = std::mem::replace(&mut self.wants_output, true);
         let visit = |finder: &mut Self| finder.visit_list(list, input);
@@ -72,7 +72,7 @@ impl Finder<'_> {
         output.unwrap_or_else(Stream::unknown)
     }
 
-    /// Visits the commands of a list and returns what they print.
+    /// Visits the commands of a list and returns their output.
     pub(super) fn visit_list(&mut self, list: &[ListEntry], input: &Stream) -> Stream {
         let mut output = Stream::default();
         let outer_failure = self.failed_cd.take();
@@ -85,7 +85,7 @@ impl Finder<'_> {
             let (chain, after) = rest.split_at(length);
             rest = after;
             if chain.iter().any(|entry| entry.in_background) {
-                // It may go on after the script has ended.
+                // A background command may outlive the script.
                 self.is_bounded = false;
                 self.in_own_shell(|finder| finder.visit_chain(chain, input, &mut output));
             } else {
@@ -96,7 +96,7 @@ impl Finder<'_> {
         output
     }
 
-    /// Visits pipelines that are joined by `&&` and `||`. Only the first one runs for certain.
+    /// Visits pipelines that are joined by `&&` and `||`. Only the first one certainly runs.
     fn visit_chain(&mut self, chain: &[ListEntry], input: &Stream, output: &mut Stream) {
         // Everything that is possible after the pipelines so far.
         let mut possible: Option<State> = None;
@@ -132,7 +132,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the pipeline after `||`, which runs if one before it failed.
+    /// Visits the pipeline after `||`, which runs if a pipeline before it failed.
     fn visit_alternative(
         &mut self,
         pipeline: &[ListEntry],
@@ -196,7 +196,7 @@ impl Finder<'_> {
     }
 }
 
-/// True for a command that ends the script or the function.
+/// True for a command that ends the script, the function or the loop.
 fn is_exit(command: &Command) -> bool {
     let Command::Simple(simple) = command else {
         let Command::Compound(compound) = command else { return false };

@@ -9,17 +9,17 @@ use super::value::Value;
 use super::{Finder, Stream};
 use crate::shell::syntax::{Word, WordPart};
 
-/// Variables that programs inherit, and that scripts rarely change.
+/// Environment variables that scripts rarely change.
 const INHERITED: &[&str] = &["LOGNAME", "TMPDIR", "USER"];
 
-/// The bytes of a word. The rest of a longer one counts as unknown.
+/// The maximum length of a word, in bytes. The rest of a longer word counts as unknown.
 const MAX_LENGTH: usize = 64 * 1024;
 
-/// A word on the way to its value.
+/// A word that is being expanded.
 #[derive(Clone)]
 struct Field {
     value: Value,
-    /// The same text, with a backslash before each character that is quoted.
+    /// The text as a pattern, with a backslash before each special character that is quoted.
     pattern: String,
     /// The length of the text before the first unquoted pattern character.
     glob: Option<usize>,
@@ -78,8 +78,8 @@ impl Finder<'_> {
         bound_values(values)
     }
 
-    /// Returns the values that are assigned to a variable: they are not split, and patterns in them
-    /// are not expanded yet.
+    /// Returns the values that an assignment gives to a variable. They are not split, and patterns
+    /// in them are not expanded.
     pub(super) fn expand_assigned(&mut self, word: &Word) -> Vec<Value> {
         let pieces: Vec<Piece<'_>> = word.parts.iter().map(Piece::from).collect();
         let fields = self.expand_fields(&pieces, true);
@@ -116,7 +116,8 @@ impl Finder<'_> {
                     open = self.push_values(&open, &found, quoted, &mut done);
                     let is_many = matches!(part, WordPart::Expansion { many: true, .. });
                     if is_many && pieces.len() > 1 && found.len() > 1 {
-                        // Only its first word belongs to the text before, and the last to that after.
+                        // Only the first word joins the text before it, and only the last one the
+                        // text after it.
                         let single = self.push_values(&[Field::new()], &found, quoted, &mut done);
                         done.extend(open.iter().chain(&single).cloned());
                         open.extend(single);
@@ -128,7 +129,7 @@ impl Finder<'_> {
         done
     }
 
-    /// Appends each value to each field. An unquoted value is split at its blanks.
+    /// Appends each value to each field. Unquoted values are split at blanks.
     fn push_values(
         &mut self,
         open: &[Field],
@@ -146,7 +147,7 @@ impl Finder<'_> {
             values => values,
         };
         let separators = self.separators();
-        // Then values may not be split at blanks.
+        // With a custom `IFS`, values may not be split at blanks.
         let has_separators = self.state.variable("IFS").is_some();
         let mut next = Vec::new();
         for field in open {
@@ -183,7 +184,7 @@ impl Finder<'_> {
         next
     }
 
-    /// Returns the characters besides blanks at which values without quotes are split.
+    /// Returns the characters other than blanks at which unquoted values are split.
     pub(super) fn separators(&self) -> Vec<char> {
         let values = self.state.variable("IFS").unwrap_or_default();
         let chars = values.iter().flat_map(|value| value.start().chars());
@@ -205,7 +206,8 @@ impl Finder<'_> {
             WordPart::Substitution { list, quoted } => {
                 let mut values = self.visit_in_subshell(list, &Stream::unknown()).values;
                 let texts: Vec<&str> = values.iter().filter_map(Value::text).collect();
-                // Without quotes, only the first of its words belongs to the text before.
+                // The whole output is another possible value. If it is split, only its first word
+                // joins the text before it.
                 if texts.len() > 1 {
                     let all = texts.join("\n");
                     if all.len() < 4096 {
@@ -246,7 +248,7 @@ impl Finder<'_> {
             let Some(arguments) = arguments.filter(|_| number > 0) else {
                 return vec![Value::unknown()];
             };
-            // An argument that is several words or none moves those after it.
+            // An argument that becomes several words, or none, shifts those after it.
             let is_one = |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if !text.is_empty());
             let count = number.min(arguments.len());
             return match arguments[..count].iter().all(is_one) {
@@ -319,7 +321,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns a word as a pattern, if all of it is known.
+    /// Returns a word as a pattern, or `None` if the word is too long or not fully known.
     fn expand_pattern(&mut self, word: &Word) -> Option<String> {
         let mut field = Field::new();
         for part in &word.parts {
@@ -346,9 +348,9 @@ impl Finder<'_> {
         let pattern = field.pattern;
         let before = values.len();
         for directory in &directories {
-            match glob::expand(&pattern, directory, options, &mut self.files) {
+            match glob::expand(&pattern, directory, options, &mut self.file_system) {
                 Some(found) => {
-                    // In another directory, it may stand for itself.
+                    // Where nothing matches, the pattern stands for itself.
                     if found.is_empty() && directories.len() > 1 {
                         values.push(Value::Text(text.clone()));
                     }
@@ -370,7 +372,7 @@ impl Finder<'_> {
     }
 }
 
-/// True if it is certainly not empty.
+/// True if a value is certainly not empty.
 fn is_filled(value: &Value) -> bool {
     !value.start().is_empty() || *value == Value::Fresh
 }

@@ -1,4 +1,4 @@
-//! `xargs`: runs a command with the words that it reads.
+//! `xargs`, which runs a command with words from standard input.
 
 use super::arguments::{SplitArguments, split_operands_until};
 use super::state::{MAX_VALUES, bound_values};
@@ -45,7 +45,7 @@ impl Finder<'_> {
         output.unwrap_or_else(Stream::unknown)
     }
 
-    /// Adds the words that xargs makes of lines: it splits them, and takes quotes away.
+    /// Adds the words that xargs makes of lines by splitting them and removing quotes.
     fn split_words(&mut self, split: &SplitArguments, words: &mut Vec<Value>) {
         let delimiter = split.option(&["-d", "--delimiter"]);
         let is_split = !split.has(&["-0", "--null"]);
@@ -71,7 +71,7 @@ impl Finder<'_> {
         words.extend(more);
     }
 
-    /// Replaces a mark in words by each of the values.
+    /// Replaces a mark in words with each of the values.
     pub(super) fn replace_mark(
         &mut self,
         group: &[Value],
@@ -88,7 +88,7 @@ impl Finder<'_> {
                 replaced.push(word.clone());
                 continue;
             };
-            // The mark may stand there more than once.
+            // The mark may occur more than once.
             let rest = match after.split_once(mark) {
                 None => Value::Text(after.to_owned()),
                 Some((between, _)) => Value::Prefix(between.to_owned()),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{analyze, disguises, reading};
 
-/// Makes a directory with a repository and some files.
+/// Creates a directory with a repository and some files.
 fn make_repository() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let setup = "git init -q -b main . && git config user.email a@b && git config user.name a && \
@@ -83,7 +83,7 @@ fn commands_that_are_said_to_read_change_nothing() {
     assert!(count > 150, "only {count} were run");
 }
 
-/// Scripts with a place, `@`, at which other text may or may not run.
+/// Scripts in which other text replaces `@`, where it may or may not run.
 #[rustfmt::skip]
 const PLACES: &[&str] = &[
     "echo '@'", "echo \"@\"", "cat <<'E'\n@\nE\n", "cat <<E\n@\nE\n", "cat <<-E\n@\n\tE\n",
@@ -100,7 +100,7 @@ const PLACES: &[&str] = &[
     "echo a | awk '{ print \"@\" }'", "test '@'", "[ -n \"@\" ]", "echo ~@", "echo *@",
 ];
 
-/// Pieces of the text at that place.
+/// Pieces of the text that replaces `@`.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "touch m", "touch m", "> m", "'", "\"", "\\", "\\\n", "\n", ";", " ", "&", "|", "$(", ")", "`",
@@ -109,8 +109,8 @@ const PIECES: &[&str] = &[
     "$'", "${", "system(\"touch m\")", "done", "fi", "do", "<(", ">", "é", "p;w m\n",
 ];
 
-/// Generates scripts in which `touch m` stands where it may or may not run. Most of them look
-/// harmless: only scripts that the analysis calls read-only are run in bash.
+/// Generates scripts with `touch m` in a place where it may or may not run. Most of them look
+/// harmless, because only scripts that the analysis calls read-only are run in bash.
 fn random_scripts() -> impl Strategy<Value = String> {
     let places = prop::sample::select(PLACES);
     let piece = prop::sample::select(PIECES);

@@ -1,4 +1,5 @@
-//! Scripts that are known to change nothing but the paths they name, and scripts that are not.
+//! Scripts that are known to change nothing but the paths they name, and scripts that may change
+//! other files.
 
 use std::fs;
 
@@ -55,28 +56,28 @@ fn a_script_that_may_change_other_files_is_not_bounded() {
         "curl -o a.txt http://h", "tar xf a.tar", "rsync a.txt b.txt", "dd of=a.txt", "gzip a.txt",
         // git.
         "git add .", "git checkout a.txt", "git clean -fd d", "git commit -m x", "git -C d rm x",
-        // Scripts that are not in sight.
+        // Scripts whose text is not part of the command.
         "bash s.sh", "bash < s.sh", ". ./s.sh", "source s.sh", "eval \"$x\"", "bash -c \"$x\"",
         "curl http://h | bash", "BASH_ENV=s.sh bash -c 'rm a.txt'",
-        // What changes the meaning of names.
+        // Commands that change the meaning of names.
         "alias rm=frob; rm a.txt", "PATH=. rm a.txt", "export PATH=.; rm a.txt",
         "read PATH < a.txt; rm b.txt", "for PATH in .; do rm a.txt; done",
         "printf -v PATH %s .; rm a.txt", "LD_PRELOAD=x rm a.txt", "env PATH=. rm a.txt",
         "hash -p ./s.sh rm; rm a.txt", "enable -f ./x rm; rm a.txt", "unset PATH; rm a.txt",
         "set -o allexport; rm a.txt", "set -f; touch *", "IFS=; touch $x", "shopt -s expand_aliases; rm a.txt", "declare -n x=PATH; rm a",
-        // Values that are not known, and expressions that may run something.
+        // Unknown values, and expressions that may run something.
         "rm $x", "rm \"$x\"", "rm d/$x", "touch \"$x\"", "echo x > $x", "cd $x; rm a.txt",
         "touch $(mktemp)", "mkdir \"$1\"", "rm $(frob)", "cp a.txt $x", "rm ~user/x",
         "((i++)); rm a.txt", "[[ $x -eq 1 ]] && rm a.txt", "x[$i]=1; rm a.txt", "echo $((x)) > a.txt",
-        // Options by which programs write more files.
+        // Options that make programs write more files.
         "cp -b a.txt b.txt", "cp --backup a.txt b.txt", "cp --parents d/e/f.log n", "mv -S ~ a.txt d",
         "ln -sb a.txt b.txt", "sed -i.bak s/a/b/ a.txt", "sed -i 's/a/b/w x' a.txt",
         "sed -i -f s.sh a.txt", "rmdir -p d/e", "o=-b; cp $o$x a.txt b.txt",
-        // What goes on after the script.
+        // Commands that outlive the script.
         "rm a.txt &", "(sleep 9; rm a.txt) & rm b.txt", "coproc rm a.txt",
-        // Sweeps, and searches that leave something out.
+        // Sweeps, and searches that skip directories.
         "rm -rf .", "find . -delete", "find . -name '*.js' -delete",
-        // What cannot be parsed.
+        // Scripts that cannot be parsed.
         "rm a.txt; shopt -s extglob; rm !(x)", "rm a.txt; echo 'x",
     ], false);
     assert!(wrong.is_empty(), "{wrong:#?}");

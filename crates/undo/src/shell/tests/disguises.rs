@@ -4,7 +4,7 @@ use crate::shell::EffectKind::{Cloud, Network, Repository};
 
 use super::Row;
 
-/// Commands, most of which some tool has mistaken for harmless.
+/// Commands that hide what they do. Some tool has mistaken most of them for harmless.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     ("\\rm x", true, &[]),

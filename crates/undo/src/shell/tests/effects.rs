@@ -4,7 +4,7 @@ use crate::shell::EffectKind::{Cloud, Database, Network, Publish, Repository};
 
 use super::Row;
 
-/// Commands with such effects, and commands that only look like them.
+/// Commands with such effects, and commands that only look similar.
 #[rustfmt::skip]
 pub(super) const EFFECTS: &[Row] = &[
     ("psql -c 'drop table x'", true, &[Database]),

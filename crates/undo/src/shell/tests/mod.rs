@@ -45,7 +45,7 @@ fn effect_kinds(analysis: &ScriptAnalysis) -> Vec<EffectKind> {
     analysis.effects.iter().map(|effect| effect.kind).collect()
 }
 
-/// Checks all rows, and lists every failure.
+/// Checks all rows, and reports every failure.
 fn check_rows(rows: &[Row]) {
     let mut wrong = Vec::new();
     for (command, mutates, effects) in rows {

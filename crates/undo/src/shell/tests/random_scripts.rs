@@ -99,7 +99,7 @@ pub(super) fn random_scripts() -> impl Strategy<Value = String> {
     (commands, words).prop_map(|(commands, words)| {
         let mut script = "%".to_owned();
         for command in commands {
-            // Only a place on its own, not the one in a format of printf.
+            // A `%` in a format of printf is not a placeholder.
             let Some(at) = find_place(&script) else { break };
             script.replace_range(at..=at, command);
         }
@@ -109,7 +109,7 @@ pub(super) fn random_scripts() -> impl Strategy<Value = String> {
         let mut words = words.into_iter().cycle();
         let mut filled = String::new();
         for c in script.chars() {
-            // `${a[@]}` is no place.
+            // The `@` in `${a[@]}` is not a placeholder.
             if c == '@' && !filled.ends_with('[') {
                 filled.push_str(words.next().unwrap());
             } else {

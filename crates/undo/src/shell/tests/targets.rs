@@ -67,7 +67,7 @@ impl Scene {
         )
     }
 
-    /// Writes paths relative to the workspace, or to the scene with a leading `@/`.
+    /// Formats paths relative to the workspace, or relative to the scene with a leading `@/`.
     fn shorten(&self, paths: &[std::path::PathBuf]) -> Vec<String> {
         let root = self.root();
         let mut names: Vec<String> = paths
@@ -213,7 +213,7 @@ fn directories_are_followed() {
         ("cd @/other && cd - && rm a.txt", &["a.txt"], &[], &[]),
         ("pushd @/other; rm f1; popd; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
         ("cd sub && (cd none; cd -; rm f)", &["f", "sub/f"], &[], &[]),
-        // `cd` fails where a directory before `..` does not exist.
+        // `cd` fails if the directory before `..` does not exist.
         ("cd sub; (cd none/..; cd -; rm f)", &["f", "sub/f"], &[], &[]),
         ("cd none || cd sub; rm f", &["none/f", "sub/f"], &[], &[]),
         ("cd sub || cd src && rm f", &["sub/f", "sub/src/f"], &[], &[]),
@@ -240,6 +240,14 @@ fn directories_are_followed() {
         ("env -C @/other rm f1", &["@/other/f1"], &[], &[]),
         ("env -C @/other X=1 rm f1; rm a.txt", &["@/other/f1", "a.txt"], &[], &[]),
         ("unzip x.zip -d @/other", &["@/other"], &[], &[]),
+        ("unzip -o x.zip -d @/other", &["@/other"], &[], &[]),
+        ("unzip -qod ~/out x.zip", &["@/home/out"], &[], &[]),
+        ("cpio -idm -D @/other < x", &["@/other"], &[], &[]),
+        ("cpio -i --directory=sub < x", &["sub"], &[], &[]),
+        ("ls | cpio -pdm @/other", &["@/other"], &[], &[]),
+        ("ls | cpio -o -O c.log", &["c.log"], &[], &[]),
+        ("7z x -aoa x.7z -osub", &["sub"], &[], &[]),
+        ("unrar x -o+ x.rar @/other/", &["@/other"], &[], &[]),
         ("tar xzf x.tgz -C sub", &["sub"], &[], &[]),
         ("tar xf x.tar", &[], &["."], &[]),
         ("patch -d @/other -p1 < x", &["@/other"], &[], &[]),
@@ -492,6 +500,10 @@ fn sweeps_are_recognized() {
         "rm -rf .",
         "patch -p1 < x.diff",
         "unzip x.zip",
+        "unzip -o x.zip",
+        "cpio -idm < x",
+        "git submodule deinit -f --all",
+        "cd sub; git submodule deinit --all --force",
     ];
     for script in rows {
         assert_eq!(scene.shorten(&scene.analyze(script).sweeps), ["."], "{script}");
@@ -515,11 +527,52 @@ fn sweeps_are_recognized() {
     }
     scene.check(&[
         ("git clean -fd uploads", &[], &["uploads"], &[]),
+        ("git submodule deinit -f sub", &["sub"], &[], &[]),
         ("cd sub && git clean -fdx", &[], &["sub"], &[]),
         ("git checkout HEAD -- a.txt src", &["a.txt"], &["src"], &[]),
         ("git -C sub clean -fdx", &[], &["sub"], &[]),
         ("cd @/other && git clean -fdx", &["@/other"], &["@/other"], &[]),
         ("cd $X && git clean -fdx", &[], &[], &["git clean -fdx"]),
+    ]);
+}
+
+#[test]
+fn creating_what_exists_changes_no_files_below_it() {
+    Scene::new().check(&[
+        ("mkdir -p ~/notes", &[], &[], &[]),
+        ("mkdir -p ~/notes/$X", &[], &[], &[]),
+        ("mkdir -p ~/notes/new sub", &["@/home/notes/new"], &[], &[]),
+        ("mkdir -p src/link", &[], &[], &[]),
+        ("touch ~/notes sub/", &[], &[], &[]),
+        ("touch src/link", &[], &[], &[]),
+        ("touch ~/notes/n.md ~/new", &["@/home/notes/n.md", "@/home/new"], &[], &[]),
+        ("ln -s @/other here; touch here", &["here"], &[], &[]),
+        ("rm -r sub; mkdir sub; touch sub/x", &["sub", "sub/x"], &[], &[]),
+        ("chmod -R 755 ~/notes", &["@/home/notes"], &[], &[]),
+    ]);
+}
+
+#[test]
+fn bind_mounts_of_containers_are_named() {
+    Scene::new().check(&[
+        ("docker run -v ~/out:/x img", &["@/home/out"], &[], &[]),
+        ("docker run --rm -itv @/other:/x:z img", &["@/other"], &[], &[]),
+        ("docker run -v$HOME/notes:/x img", &["@/home/notes"], &[], &[]),
+        ("podman run --volume=./sub:/x img sh -c 'ls /x'", &["sub"], &[], &[]),
+        ("docker container create --volume @/other:/x img", &["@/other"], &[], &[]),
+        ("docker run --mount type=bind,source=@/other,target=/x img", &["@/other"], &[], &[]),
+        ("docker run --mount=type=bind,target=/x,src=$PWD/sub img", &["sub"], &[], &[]),
+        ("docker run -v @/other:/x:$MODE img", &["@/other"], &[], &[]),
+        ("docker compose run -v @/new:/x web", &["@/new"], &[], &[]),
+        // The workspace is captured anyway.
+        ("docker run -v $PWD:/x img", &[], &[], &[]),
+        // A container cannot change what it may only read.
+        ("docker run -v ~/notes:/x:ro img", &[], &[], &[]),
+        ("docker run --mount type=bind,src=@/other,dst=/x,readonly img", &[], &[], &[]),
+        // A named volume is not a host path.
+        ("docker run -v sub:/x img", &[], &[], &[]),
+        ("docker run --mount type=volume,source=sub,target=/x img", &[], &[], &[]),
+        ("docker rm -v web", &[], &[], &[]),
     ]);
 }
 
@@ -572,13 +625,13 @@ fn a_script_that_cannot_be_parsed_names_the_paths_in_it() {
 #[test]
 fn links_are_resolved_as_the_system_does() {
     Scene::new().check(&[
-        // `..` behind a link leads to the directory above its target.
+        // `..` after a link leads to the parent of its target.
         ("rm src/link/../f1", &["@/other/f1"], &[], &[]),
         ("rm src/link/f3", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link/*", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link", &["src/link"], &[], &[]),
         ("rm -r src/link/", &["src/link", "@/other/deep"], &[], &[]),
-        // A shell takes `..` back by the names.
+        // For `cd`, `..` removes the name before it.
         ("cd src/link/..; rm main.rs", &["src/main.rs"], &[], &[]),
         ("echo x > to-f1", &["to-f1", "@/other/f1"], &[], &[]),
         ("rm to-f1", &["to-f1"], &[], &[]),
@@ -594,7 +647,6 @@ fn paths_outside_are_a_part_of_all_paths() {
         ["@/home/.bashrc", "@/other/f1", "@/other/f2"]
     );
     assert_eq!(outside("git clone https://example.com/x @/new"), ["@/new"]);
-    assert_eq!(outside("docker run -v /a:/b image"), Vec::<String>::new());
     assert_eq!(outside("git commit -m /x"), Vec::<String>::new());
     assert_eq!(outside("echo x > /dev/null; touch x"), Vec::<String>::new());
     assert_eq!(outside("rm /dev/shm/x"), ["/dev/shm/x"]);

@@ -1,5 +1,5 @@
-//! Compares the targets of random scripts with what bash does: every file that is deleted or
-//! changed must have been named, or its command reported as unknown.
+//! Compares the targets of random scripts with the changes that bash makes. The analysis must have
+//! named every file that is deleted or changed, or reported the command as unknown.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ const FILES: &[&str] = &[
     "out/p/z.txt",
 ];
 
-/// Makes files, lists and links.
+/// Creates files, lists and links.
 fn make_scene(root: &Path) {
     for file in FILES {
         let path = root.join(file);
@@ -67,10 +67,11 @@ fn read_all(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Runs a script in bash, and returns a file that it changed although the analysis did not say so.
+/// Runs a script in bash. Returns a file that it changed although the analysis did not name it, and
+/// the paths that the analysis named.
 fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let scratch = tempfile::tempdir().unwrap();
-    // Scripts delete files at random: they stay far below the directory for temporary files.
+    // Scripts delete files at random, so they run far below the directory for temporary files.
     let root = fs::canonicalize(scratch.path()).unwrap().join("1/2/3/4/5/6/7/8/9");
     make_scene(&root);
     let (app, home) = (root.join("app"), root.join("out"));
@@ -96,7 +97,7 @@ fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
         found.paths.iter().chain(&found.sweeps).any(|named| path.starts_with(named))
     };
     let is_changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
-    // A new file overwrites nothing, but a bounded script names it, too.
+    // A new file overwrites nothing, but a bounded script must also name it.
     let new = after.keys().filter(|path| found.bounded && !before.contains_key(*path));
     let missed = before.keys().chain(new).filter(is_changed).find(|path| !is_named(path));
     missed.map(|path| (path.clone(), found.paths.clone()))

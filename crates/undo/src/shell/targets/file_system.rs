@@ -1,4 +1,4 @@
-//! Looks at the file system, with bounds: a hook must not take longer in a large directory.
+//! A bounded view of the file system. The bounds keep a hook fast in large directories.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -10,19 +10,19 @@ use std::rc::Rc;
 use takeback_base::foreign;
 use takeback_base::paths::{canonicalize_existing, normalize};
 
-/// The number of directory entries that are read for one script.
+/// The maximum number of directory entries that are read for one script.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The number of paths that are looked up for one script.
+/// The maximum number of paths that are looked up for one script.
 const MAX_LOOKUPS: usize = 10_000;
 
-/// The number of bytes of a file that is read for its text.
+/// The maximum size of a file whose text is read, in bytes.
 const MAX_TEXT: u64 = 64 * 1024;
 
-/// The number of links that are looked for below a directory.
+/// The maximum number of links that are listed below a directory.
 const MAX_LINKS: usize = 100;
 
-/// The number of levels that a search goes down.
+/// The maximum depth of a search.
 const MAX_LEVELS: usize = 64;
 
 #[derive(Clone)]
@@ -31,23 +31,23 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, with the effort that is left to look at it.
-pub(super) struct Files {
+/// The file system, with the numbers of entries and lookups that are left.
+pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,
     listings: HashMap<PathBuf, Rc<Vec<Entry>>>,
     resolved: HashMap<PathBuf, PathBuf>,
-    /// The names that the script creates, by their directories.
+    /// The names that the script creates, by directory.
     created: HashMap<PathBuf, BTreeSet<OsString>>,
-    /// The paths that the script writes. If they are directories, their content is unknown.
+    /// The paths that the script writes. The content of a directory among them is unknown.
     written: HashSet<PathBuf>,
-    /// True if a search left out a directory.
+    /// True if a search skipped a directory that may contain matches.
     pub(super) has_skipped: bool,
 }
 
-impl Files {
-    pub(super) fn new() -> Files {
-        Files {
+impl FileSystem {
+    pub(super) fn new() -> FileSystem {
+        FileSystem {
             entries: MAX_ENTRIES,
             lookups: MAX_LOOKUPS,
             listings: HashMap::new(),
@@ -58,7 +58,7 @@ impl Files {
         }
     }
 
-    /// True if not everything that was asked for has been looked up.
+    /// True once no lookups are left.
     pub(super) fn is_exhausted(&self) -> bool {
         self.lookups == 0
     }
@@ -81,7 +81,7 @@ impl Files {
         }
     }
 
-    /// True if the script has changed the content of a directory in an unknown way.
+    /// True if the script may have changed the content of a directory in an unknown way.
     pub(super) fn is_written(&mut self, directory: &Path) -> bool {
         if self.written.is_empty() {
             return false;
@@ -98,8 +98,9 @@ impl Files {
         inner
     }
 
-    /// Lists a directory, with what the script creates in it; `None` if it has too many entries, or
-    /// if they are unknown. A directory that cannot be read is empty.
+    /// Lists a directory, including the entries that the script creates. Returns `None` if the
+    /// directory has too many entries, or if its content is unknown. A directory that cannot be
+    /// read counts as empty.
     pub(super) fn list(&mut self, directory: &Path) -> Option<Rc<Vec<Entry>>> {
         if self.is_written(directory) {
             return None;
@@ -143,7 +144,8 @@ impl Files {
         Some(())
     }
 
-    /// True if the path exists, even as a broken link. After too many questions, every path does.
+    /// True if the path exists, even as a broken link. Once no lookups are left, every path counts
+    /// as existing.
     pub(super) fn exists(&mut self, path: &Path) -> bool {
         self.look_up().is_none() || fs::symlink_metadata(path).is_ok()
     }
@@ -152,8 +154,8 @@ impl Files {
         self.look_up().is_some() && path.is_dir()
     }
 
-    /// Returns the directory that `cd` enters: `..` leads back by the names, but only out of
-    /// directories that exist.
+    /// Returns the directory that `cd` enters, or `None` if `cd` fails. `..` removes the name
+    /// before it, which must be an existing directory.
     pub(super) fn find_logical(&mut self, path: &Path) -> Option<PathBuf> {
         let mut logical = PathBuf::new();
         for component in path.components() {
@@ -175,8 +177,8 @@ impl Files {
         String::from_utf8(foreign::read_regular(path, MAX_TEXT).ok()?).ok()
     }
 
-    /// Resolves the links in the directory of a path, as far as that exists, and `..` as the system
-    /// does. A link at the end is not followed.
+    /// Resolves symlinks and `..` in the parent of a path, as the kernel does, as far as the parent
+    /// exists. A link at the end is not followed.
     pub(super) fn resolve(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return normalize(&canonicalize_existing(path));
@@ -192,20 +194,20 @@ impl Files {
         resolved.join(name)
     }
 
-    /// Returns the target of a link.
+    /// Returns the target of a link, with all links resolved.
     pub(super) fn follow(&mut self, path: &Path) -> Option<PathBuf> {
         self.look_up()?;
         fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink)?;
         Some(normalize(&canonicalize_existing(path)))
     }
 
-    /// Returns the text of a link.
+    /// Returns the target of a link, as written.
     pub(super) fn read_link(&mut self, path: &Path) -> Option<PathBuf> {
         self.look_up()?;
         fs::read_link(path).ok()
     }
 
-    /// Finds the links below a directory; `None` if there are too many files to look at.
+    /// Finds the links below a directory. Returns `None` if there are too many files to check.
     pub(super) fn find_links(&mut self, directory: &Path) -> Option<Vec<PathBuf>> {
         let is_link =
             |path: &Path| fs::symlink_metadata(path).is_ok_and(|entry| entry.is_symlink());
@@ -213,16 +215,16 @@ impl Files {
         self.search_listed(directory, usize::MAX, MAX_LINKS, true, &is_match)
     }
 
-    /// Finds the entries of a directory whose names start with a text. `None` if there are too many
-    /// to list.
+    /// Finds the entries of a directory whose names start with `start`. Returns `None` if the
+    /// directory cannot be listed.
     pub(super) fn find_prefixed(&mut self, directory: &Path, start: &str) -> Option<Vec<PathBuf>> {
         let listing = self.list(directory)?;
         let is_match = |entry: &&Entry| entry.name.as_bytes().starts_with(start.as_bytes());
         Some(listing.iter().filter(is_match).map(|entry| directory.join(&entry.name)).collect())
     }
 
-    /// Finds the paths below a directory that `is_match` accepts, given their names and their paths
-    /// relative to it. Packages that can be installed again and git's objects are skipped.
+    /// Finds the paths below `root` for which `is_match` returns true, given the name and the path
+    /// relative to `root`. Skips `node_modules` and git's objects.
     pub(super) fn search(
         &mut self,
         root: &Path,
@@ -263,7 +265,7 @@ impl Files {
                 }
                 let is_skipped = name == Some("node_modules") || path.ends_with(".git/objects");
                 if entry.is_directory && depth + 1 < max_depth {
-                    // Names in git's objects are no names that people look for.
+                    // No script searches for the names of git's objects.
                     self.has_skipped |= name == Some("node_modules");
                     if !is_skipped {
                         open.push((path, depth + 1));
