@@ -147,7 +147,7 @@ impl History {
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// True if the checkpoint or state with this number was pinned before a call.
+    /// Returns true if the checkpoint or state with this number was pinned before a call.
     pub(crate) fn is_pinned_for(&self, call: &CallRef, seq: u64) -> bool {
         let found = self.all.binary_search_by_key(&seq, |known| known.pin.name.seq);
         let known = found.ok().and_then(|index| self.all[index].record.call.as_ref());
@@ -169,8 +169,8 @@ impl History {
         self.all.iter().find(is_next).map(|known| known.pin.name.seq)
     }
 
-    /// The paths that were captured even if the rules exclude them: calls named them, or the undo of
-    /// a turn looked into a directory that is ignored by now.
+    /// Returns the paths that were captured even if the rules exclude them: calls named them, or
+    /// the undo of a turn looked into a directory that is ignored by now.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().flat_map(|known| known.record.calls());
         let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
@@ -185,18 +185,18 @@ impl History {
         named.into_iter().cloned().collect()
     }
 
-    /// The sessions that have worked in the workspace.
+    /// Returns the sessions that have worked in the workspace.
     pub(crate) fn sessions(&self) -> BTreeSet<String> {
         let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
         calls.map(|call| call.session.clone()).collect()
     }
 
-    /// The number of the newest checkpoint of any kind; 0 if there is none.
+    /// Returns the number of the newest checkpoint of any kind; 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.all.last().map_or(0, |newest| newest.pin.name.seq)
     }
 
-    /// The rows, newest first.
+    /// Returns the rows, newest first.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (1..=self.rows.len()).map(|number| Row { history: self, number })
     }
@@ -276,24 +276,24 @@ impl<'h> Row<'h> {
         self.history
     }
 
-    /// The checkpoint that `rollback N` returns to.
+    /// Returns the checkpoint that `rollback N` returns to.
     pub fn first(&self) -> &'h Checkpoint {
         self.steps().next().expect("a row has a checkpoint")
     }
 
-    /// The checkpoints of the row in order, the first one included.
+    /// Returns the checkpoints of the row in order, the first one included.
     pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
         let history = self.history;
         let steps = history.rows[self.number - 1].steps.iter();
         steps.map(|index| &history.all[*index])
     }
 
-    /// The next newer row.
+    /// Returns the next newer row.
     pub fn successor(&self) -> Option<Row<'h>> {
         self.history.row(self.number - 1).ok()
     }
 
-    /// The last checkpoint or state of the row, of any kind.
+    /// Returns the last checkpoint or state of the row, of any kind.
     pub(crate) fn last(&self) -> &'h Checkpoint {
         &self.history.all[self.history.rows[self.number - 1].last]
     }
@@ -306,7 +306,7 @@ impl<'h> Row<'h> {
             && self.steps().filter_map(|step| step.record.call.as_ref()).any(is_it)
     }
 
-    /// The session and turn of the row; `None` if it is a manual checkpoint.
+    /// Returns the session and turn of the row; `None` if it is a manual checkpoint.
     pub fn turn(&self) -> Option<(&'h str, &'h TurnId)> {
         let record = &self.first().record;
         if record.kind == Kind::Manual { None } else { record.turn() }

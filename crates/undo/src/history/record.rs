@@ -134,12 +134,12 @@ pub struct CallRef {
 }
 
 impl CallRef {
-    /// True if the call is a command between two checkpoints: `takeback run`.
+    /// Returns true if the call is a command between two checkpoints: `takeback run`.
     pub(crate) fn is_run(&self) -> bool {
         self.agent == "run" && self.tool == "run"
     }
 
-    /// The session that made the call: a subagent's, or the one that the user talks to.
+    /// Returns the session that made the call: a subagent's, or the one that the user talks to.
     pub(crate) fn reporter(&self) -> &str {
         self.subagent.as_deref().unwrap_or(&self.session)
     }
@@ -202,18 +202,18 @@ pub struct RollbackRecord {
 }
 
 impl RollbackRecord {
-    /// The conversations that were moved with the files.
+    /// Returns the conversations that were moved with the files.
     pub fn chats(&self) -> impl Iterator<Item = &Chat> {
         self.chat.iter().chain(&self.other_chats)
     }
 
-    /// True if the rollback was to restore a path.
+    /// Returns true if the rollback was to restore a path.
     pub(crate) fn is_about(&self, path: &RelPath) -> bool {
         let is_in = |paths: &[RelPath]| paths.iter().any(|above| path.starts_with(above));
         (self.paths.is_empty() || is_in(&self.paths)) && !is_in(&self.skipped)
     }
 
-    /// True if the rollback returned all files to an earlier state.
+    /// Returns true if the rollback returned all files to an earlier state.
     pub(crate) fn is_whole(&self) -> bool {
         self.files && self.paths.is_empty() && self.action != Action::UndoTurn
     }
@@ -246,7 +246,7 @@ impl Chat {
         Chat { session: session.to_owned(), from_message, to: Some(to) }
     }
 
-    /// The point that the conversation returns to.
+    /// Returns the point that the conversation returns to.
     pub(crate) fn point(&self) -> ConversationPoint {
         self.to.unwrap_or(ConversationPoint::BeforeMessage(self.from_message))
     }
@@ -332,17 +332,17 @@ impl Record {
         pin.name.seq.saturating_sub(self.seq)
     }
 
-    /// The time of the capture.
+    /// Returns the time of the capture.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()
     }
 
-    /// The calls that the record is about, in the order of their starts.
+    /// Returns the calls that the record is about, in the order of their starts.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRef> {
         self.unended.iter().chain(&self.call)
     }
 
-    /// The identity of the call in the ledger.
+    /// Returns the identity of the call in the ledger.
     pub(crate) fn call_id(&self) -> Option<CallId<'_>> {
         let call = self.call.as_ref()?;
         Some(CallId {
@@ -354,12 +354,12 @@ impl Record {
         })
     }
 
-    /// True if the checkpoint is never pruned: it is pinned or has a name.
+    /// Returns true if the checkpoint is never pruned: it is pinned or has a name.
     pub fn is_protected(&self) -> bool {
         self.pinned || self.name.is_some()
     }
 
-    /// The session and turn that the checkpoint belongs to.
+    /// Returns the session and turn that the checkpoint belongs to.
     pub fn turn(&self) -> Option<(&str, &TurnId)> {
         self.call.as_ref().map(|call| (call.session.as_str(), &call.turn))
     }
@@ -388,12 +388,12 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The id as the list shows it.
+    /// Returns the id as the list shows it.
     pub fn short_id(&self) -> String {
         self.pin.id.to_string()[..7].to_owned()
     }
 
-    /// The number that the next checkpoint would have had when one of its calls began.
+    /// Returns the number that the next checkpoint would have had when one of its calls began.
     pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
         let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
         began.unwrap_or(self.pin.name.seq)

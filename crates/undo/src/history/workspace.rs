@@ -32,7 +32,7 @@ impl<'s> WorkspaceRef<'s> {
         WorkspaceRef { store, id, path: workspace.subject() }
     }
 
-    /// The store that holds its checkpoints.
+    /// Returns the store that holds its checkpoints.
     pub fn store(&self) -> &'s Store {
         self.store
     }
@@ -72,7 +72,7 @@ impl RevivedDirectories {
         Ok(revived)
     }
 
-    /// The identity of the workspace's directory; `None` if the directory was gone.
+    /// Returns the identity of the workspace's directory; `None` if the directory was gone.
     pub(crate) fn identity_of(&self, workspace: &Workspace<'_>) -> Option<(u64, u64)> {
         if self.0.is_empty() { workspace.identity().ok() } else { None }
     }

@@ -84,19 +84,19 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// The root of the workspace that the call works in.
+    /// Returns the root of the workspace that the call works in.
     pub(super) fn root(&self) -> &'a Path {
         &self.workplace.root
     }
 
-    /// The file that lists the paths that were captured before the call. By the end of the call,
-    /// the agent may work somewhere else.
+    /// Returns the file that lists the paths that were captured before the call. By the end of the
+    /// call, the agent may work somewhere else.
     pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
         let name = file_name(&[&self.reporter, &self.key.text]);
         opened.checkpoints_directory().join("calls").join(name)
     }
 
-    /// The tool's name, as reasons show it.
+    /// Returns the tool's name, as reasons show it.
     pub(super) fn tool(&self) -> &'a str {
         match self.call.tool.as_str() {
             "" => "a tool",

@@ -35,7 +35,8 @@ impl Deadline {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The turn that the call was part of, if the agent had moved on before the report was handled.
+    /// Returns the turn that the call was part of, if the agent had moved on before the report was
+    /// handled.
     pub(super) fn late_turn(&self) -> Option<&Turn> {
         self.late_turn.as_ref()
     }

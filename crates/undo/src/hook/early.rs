@@ -90,7 +90,7 @@ impl EarlyCheckpoints {
     }
 }
 
-/// True if the workspace itself is among the captured paths.
+/// Returns true if the workspace itself is among the captured paths.
 pub(super) fn is_captured(protected: &[ProtectedPath], workspace: &Path) -> bool {
     protected.iter().any(|path| path.path() == workspace)
 }

@@ -270,7 +270,7 @@ impl ProtectedPath {
         }
     }
 
-    /// True if the call may change everything in it: a single file, or a repository's data.
+    /// Returns true if the call may change everything in it: a single file, or a repository's data.
     pub(super) fn is_endangered_as_a_whole(&self) -> bool {
         matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
     }

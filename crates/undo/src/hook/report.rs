@@ -137,14 +137,14 @@ const READING_TOOLS: [&str; 31] = [
 ];
 
 impl Report {
-    /// The id of the session in the ledger.
+    /// Returns the id of the session in the ledger.
     pub fn session_id(&self) -> String {
         format!("{}:{}", self.agent, self.session)
     }
 }
 
 impl ReportedEvent {
-    /// True if the agent does nothing more until the next prompt.
+    /// Returns true if the agent does nothing more until the next prompt.
     pub(super) fn ends_turn(&self) -> bool {
         matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
     }
@@ -167,7 +167,7 @@ impl ToolWork {
 }
 
 impl ToolCall {
-    /// The script, if the call runs one.
+    /// Returns the script, if the call runs one.
     pub fn script(&self) -> Option<&str> {
         match &self.work {
             ToolWork::Shell { script, .. } => Some(script),
@@ -176,7 +176,7 @@ impl ToolCall {
         }
     }
 
-    /// The files that the call names.
+    /// Returns the files that the call names.
     pub fn paths(&self) -> &[PathBuf] {
         match &self.work {
             ToolWork::Shell { paths, .. } | ToolWork::Changes { paths, .. } => paths,
@@ -184,7 +184,7 @@ impl ToolCall {
         }
     }
 
-    /// True if the call changes nothing but the files that it names.
+    /// Returns true if the call changes nothing but the files that it names.
     pub(super) fn names_everything(&self) -> bool {
         matches!(&self.work, ToolWork::Changes { script: None, paths } if !paths.is_empty())
     }

@@ -157,7 +157,7 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// The file names that the call may have: calls without a name may be identical.
+    /// Returns the file names that the call may have: calls without a name may be identical.
     fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         const MAX_ALIKE: usize = 16;
         let count = if self.is_name { 1 } else { MAX_ALIKE };
@@ -226,7 +226,7 @@ impl WorkspaceState {
         calls.min_by_key(|(call, _)| (call.seq, call.time))
     }
 
-    /// All calls that have begun and not ended.
+    /// Returns all calls that have begun and not ended.
     pub(crate) fn open_calls(&self) -> Vec<OpenCall> {
         let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return Vec::new() };
         entries.flatten().filter_map(|entry| read(&entry.path())).collect()
@@ -255,7 +255,7 @@ impl WorkspaceState {
         write(&self.directory.join("index"), state)
     }
 
-    /// The repositories inside the workspace, as they were when its session began.
+    /// Returns the repositories inside the workspace, as they were when its session began.
     pub(crate) fn repositories(&self) -> Vec<RelPath> {
         read(&self.directory.join("repositories")).unwrap_or_default()
     }
@@ -269,7 +269,7 @@ impl WorkspaceState {
         }
     }
 
-    /// The file that keeps the counts of changes.
+    /// Returns the file that keeps the counts of changes.
     pub(crate) fn counts_path(&self) -> PathBuf {
         self.directory.join("counts")
     }

@@ -184,7 +184,7 @@ fn try_to_restore(
     Ok(Some(safety))
 }
 
-/// True if everything that the rollback would have done is skipped.
+/// Returns true if everything that the rollback would have done is skipped.
 fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> bool {
     let goal = &work.goal;
     let is_elsewhere = view.elsewhere.iter().any(ElsewhereView::changes_files);

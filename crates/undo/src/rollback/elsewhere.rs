@@ -91,7 +91,7 @@ pub(super) fn add_elsewhere(
     }
 }
 
-/// True if a request is about files outside the workspace, too.
+/// Returns true if a request is about files outside the workspace, too.
 fn reaches_elsewhere(request: &Request) -> bool {
     !request.workspace_only && request.scope != Scope::Chat
 }
@@ -351,7 +351,7 @@ impl Place<'_> {
 }
 
 impl ElsewhereView {
-    /// True if files are restored or deleted.
+    /// Returns true if files are restored or deleted.
     pub fn changes_files(&self) -> bool {
         !self.restored.is_empty() || !self.deleted.is_empty()
     }

@@ -173,7 +173,8 @@ pub enum RollbackError {
 }
 
 impl RollbackError {
-    /// The paths that kept the rollback from happening. Without them, the rest can be restored.
+    /// Returns the paths that kept the rollback from happening. Without them, the rest can be
+    /// restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RollbackError::Changed(paths) => paths.clone(),

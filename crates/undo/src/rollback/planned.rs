@@ -183,7 +183,7 @@ pub struct HeadMoved {
 }
 
 impl Planned {
-    /// The summary of what will be done.
+    /// Returns the summary of what will be done.
     pub fn view(&self) -> &RollbackView {
         &self.view
     }
@@ -193,7 +193,7 @@ impl Planned {
         self.view
     }
 
-    /// True if there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         // A reversal is recorded even if it changes nothing, so that the next one goes further
         // back.
@@ -204,13 +204,13 @@ impl Planned {
         self.view.changes_no_file() && !is_reversal && !is_more && !is_elsewhere
     }
 
-    /// True if something is in the way that cannot be saved first.
+    /// Returns true if something is in the way that cannot be saved first.
     pub fn is_blocked(&self) -> bool {
         !self.view.blocked.is_empty()
     }
 
-    /// The id of the plan. Two plans have the same digest exactly if they do the same to the same
-    /// state.
+    /// Returns the id of the plan. Two plans have the same digest exactly if they do the same to
+    /// the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
         // Which processes write to a file may differ each time.
@@ -300,7 +300,7 @@ impl RollbackView {
         self.disowned = files.disowned.clone();
     }
 
-    /// True if all files are as they should be.
+    /// Returns true if all files are as they should be.
     pub fn changes_no_file(&self) -> bool {
         self.restored.is_empty() && self.deleted.is_empty()
     }

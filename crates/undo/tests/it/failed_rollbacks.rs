@@ -36,7 +36,7 @@ fn roll_back(opened: &Opened, base: &Path) -> Result<(), RollbackError> {
     rollback::apply(opened, rollback::plan(opened, &request)?).map(drop)
 }
 
-/// True if the conversation still has its message.
+/// Returns true if the conversation still has its message.
 fn has_message(opened: &Opened) -> bool {
     let ledger = opened.ledger().unwrap().unwrap();
     ledger.session("mine:s").unwrap().message_count == 1

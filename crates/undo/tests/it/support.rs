@@ -197,7 +197,7 @@ impl Scratch {
         rollback::roll_back(&self.opened, &Request::new(self.project(), to)).unwrap()
     }
 
-    /// The prompts that are part of a session's conversation.
+    /// Returns the prompts that are part of a session's conversation.
     pub(crate) fn prompts(&self, session: &str) -> Vec<String> {
         let ledger = self.opened.ledger().unwrap().unwrap();
         let session = format!("mine:{session}");

@@ -60,22 +60,22 @@ fn copy_file(path: &Path) -> Option<FileCopy> {
     Some(FileCopy { content: fs::read(path).ok()?, is_link: false, is_executable })
 }
 
-/// True if a path is in the history of a repository.
+/// Returns true if a path is in the history of a repository.
 pub(crate) fn is_history(path: &str) -> bool {
     path.contains("/.git/")
 }
 
-/// True if a path is in the workspace.
+/// Returns true if a path is in the workspace.
 pub(crate) fn is_inside(path: &str) -> bool {
     !path.starts_with(ELSEWHERE)
 }
 
-/// True if a path is another one, or below it.
+/// Returns true if a path is another one, or below it.
 pub(crate) fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path below the project, as agents and commands name it.
+/// Returns the path below the project, as agents and commands name it.
 pub(crate) fn below_project(path: &str) -> &str {
     path.strip_prefix(PROJECT).unwrap_or(path).trim_start_matches('/')
 }
@@ -86,13 +86,13 @@ pub(crate) fn changed_paths(before: &Files, after: &Files) -> BTreeSet<String> {
     all.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
 }
 
-/// The lines of a file that contain a mark.
+/// Returns the lines of a file that contain a mark.
 pub(crate) fn marked_lines(content: &[u8], mark: &str) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(content);
     text.lines().filter(|line| line.contains(mark)).map(str::to_owned).collect()
 }
 
-/// The id that git gives to a file with this content.
+/// Returns the id that git gives to a file with this content.
 pub(crate) fn blob_id(content: &[u8]) -> String {
     let mut hash = Sha1::new();
     hash.update(format!("blob {}\0", content.len()));

@@ -12,7 +12,7 @@ use super::files::{Files, PROJECT, blob_id, changed_paths, show_file};
 use super::program::{Answer, list_paths};
 use crate::Failure;
 
-/// The prompt of a turn.
+/// Returns the prompt of a turn.
 pub(super) fn name_prompt(turn: usize) -> String {
     format!("prompt {turn}")
 }
@@ -53,7 +53,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// True if git finds a file with this content in the store.
+    /// Returns true if git finds a file with this content in the store.
     fn is_in_store(&self, content: &[u8]) -> Result<bool, Failure> {
         let mut git = self.program.command_in_project("git");
         git.arg("--git-dir").arg(self.program.store()).args(["cat-file", "-e"]);

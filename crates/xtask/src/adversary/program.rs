@@ -124,7 +124,7 @@ fn read_answer(output: &Output) -> Answer {
     }
 }
 
-/// The strings in an array of strings, or of objects with a `path`.
+/// Returns the strings in an array of strings, or of objects with a `path`.
 pub(crate) fn list_paths(value: &Value) -> Vec<String> {
     let entries = value.as_array().into_iter().flatten();
     let path = |entry: &Value| entry.as_str().or(entry["path"].as_str()).map(str::to_owned);

@@ -170,8 +170,8 @@ impl Day<'_> {
         }
     }
 
-    /// True if a rollback may leave a path as it is, because it is outside the workspace or in the
-    /// history of a repository: no turn that is taken back wrote it, and it is not missing.
+    /// Returns true if a rollback may leave a path as it is, because it is outside the workspace or
+    /// in the history of a repository: no turn that is taken back wrote it, and it is not missing.
     fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
         let is_elsewhere = !is_inside(path) || is_history(path);
         let lines = |file: Option<&FileCopy>| -> BTreeSet<String> {

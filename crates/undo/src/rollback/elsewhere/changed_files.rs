@@ -72,18 +72,18 @@ impl ChangedFiles {
         self.certain.is_empty() && self.doubtful.is_empty() && !self.is_everything
     }
 
-    /// The paths that a plan has to look at; empty for all.
+    /// Returns the paths that a plan has to look at; empty for all.
     pub(super) fn paths(&self) -> Vec<RelPath> {
         let all = self.certain.union(&self.doubtful);
         all.filter(|_| !self.is_everything).cloned().collect()
     }
 
-    /// True if only these events can have changed a path.
+    /// Returns true if only these events can have changed a path.
     pub(super) fn is_certain(&self, path: &RelPath) -> bool {
         self.is_everything || self.certain.contains(path)
     }
 
-    /// True if a file is still as the events left it, and was different before them.
+    /// Returns true if a file is still as the events left it, and was different before them.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {
             let is_missing = |path: &Path| path.symlink_metadata().is_err();
