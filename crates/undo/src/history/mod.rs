@@ -1,4 +1,4 @@
-//! The history of a workspace: its checkpoints as rows, and which one the user means.
+//! The history of a workspace: its checkpoints, grouped into rows and found by number, name or id.
 
 pub(crate) mod authorship;
 pub(crate) mod claim;
@@ -41,7 +41,7 @@ pub struct History {
     pub(crate) all: Vec<Checkpoint>,
     /// The reasons why some checkpoints could not be read.
     pub unreadable: Vec<String>,
-    /// The calls that have begun and not ended.
+    /// The calls that have begun but not ended.
     pub(crate) open: Vec<OpenCall>,
     /// The rows of the list, newest first.
     rows: Vec<RowParts>,
@@ -147,7 +147,7 @@ impl History {
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// Returns true if the checkpoint or state with this number was pinned before a call.
+    /// Returns true if the checkpoint or state with the number `seq` was pinned before the call.
     pub(crate) fn is_pinned_for(&self, call: &CallRef, seq: u64) -> bool {
         let found = self.all.binary_search_by_key(&seq, |known| known.pin.name.seq);
         let known = found.ok().and_then(|index| self.all[index].record.call.as_ref());
@@ -156,8 +156,8 @@ impl History {
         })
     }
 
-    /// Finds the number of the next checkpoint before a call of the same session as one that began
-    /// when the next number was `seq`.
+    /// Finds the session's next call after a call that began when the next number was `seq`.
+    /// Returns the number of the checkpoint that was taken before it.
     pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
         let is_next = |known: &&Checkpoint| {
             let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);
@@ -170,7 +170,7 @@ impl History {
     }
 
     /// Returns the paths that were captured even if the rules exclude them: calls named them, or
-    /// the undo of a turn looked into a directory that is ignored by now.
+    /// the undo of a turn changed them although their directory was ignored.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().flat_map(|known| known.record.calls());
         let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
@@ -298,7 +298,7 @@ impl<'h> Row<'h> {
         &self.history.all[self.history.rows[self.number - 1].last]
     }
 
-    /// Returns true if the session, as the agent itself or as its subagent, made a call of the row.
+    /// Returns true if a session made one of the row's calls, for itself or as a subagent.
     pub(crate) fn has_session(&self, session: &str) -> bool {
         let is_it =
             |call: &CallRef| call.session == session || call.subagent.as_deref() == Some(session);
@@ -314,7 +314,7 @@ impl<'h> Row<'h> {
 }
 
 /// Reads checkpoints and open calls as of one moment, without a lock. The start or end of a call
-/// makes a new checkpoint, so a changed list of pins shows that one happened in between.
+/// adds a pin, so a changed list of pins shows that a call began or ended in between.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

@@ -25,7 +25,7 @@ pub struct Record {
     pub kind: Kind,
     /// The reason in words, with secrets masked.
     pub reason: String,
-    /// The name that the user gave. It protects the checkpoint as a pin does.
+    /// The name that the user gave. It protects the checkpoint as `pinned` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the checkpoint is never pruned.
@@ -49,7 +49,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
     /// The rollback that a safety checkpoint was taken for, until it has happened. If it fails, the
-    /// checkpoint may stay, but no rollback was made.
+    /// checkpoint may remain, but no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
@@ -61,7 +61,7 @@ pub struct Record {
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
-    /// The databases that were taken while they were being written to.
+    /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
     /// The calls before `call` whose ends were not reported either, in the record of the state at the
@@ -183,14 +183,14 @@ pub struct RollbackRecord {
     /// True if files were restored; false if only the conversation was taken back.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub files: bool,
-    /// True if the repository's index was restored as well.
+    /// True if the repository's index was also restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub index: bool,
-    /// The conversation that was moved with the files: the one of the checkpoint's session, if it
-    /// has one.
+    /// The conversation of the checkpoint's session, if it was moved with the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
-    /// For files outside the workspace of a rollback, the safety checkpoint of that rollback.
+    /// If this is the part of a rollback outside its workspace, the safety checkpoint of that
+    /// rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
     /// The paths that could not be restored and were left as they were.
@@ -207,7 +207,7 @@ impl RollbackRecord {
         self.chat.iter().chain(&self.other_chats)
     }
 
-    /// Returns true if the rollback was to restore a path.
+    /// Returns true if the rollback was meant to restore a path.
     pub(crate) fn is_about(&self, path: &RelPath) -> bool {
         let is_in = |paths: &[RelPath]| paths.iter().any(|above| path.starts_with(above));
         (self.paths.is_empty() || is_in(&self.paths)) && !is_in(&self.skipped)
@@ -236,7 +236,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Describes the return of a session to a point.
+    /// Describes the move of a session's conversation to a point.
     pub(crate) fn new(session: &str, to: ConversationPoint) -> Chat {
         let from_message = match to {
             ConversationPoint::BeforeMessage(seq) => seq,
@@ -263,7 +263,7 @@ pub enum Action {
     Undo,
     /// The reverse of such an undo.
     Redo,
-    /// The undo of one turn that keeps what others did since.
+    /// The undo of one turn, which keeps later changes by others.
     UndoTurn,
 }
 
@@ -337,7 +337,7 @@ impl Record {
         Time::parse(&self.time).unwrap_or_default()
     }
 
-    /// Returns the calls that the record is about, in the order of their starts.
+    /// Returns the calls that the record is about, in the order in which they began.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRef> {
         self.unended.iter().chain(&self.call)
     }

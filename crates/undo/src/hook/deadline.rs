@@ -18,7 +18,7 @@ impl Deadline {
         Deadline::default()
     }
 
-    /// Makes a deadline that passed before the report is handled. `turn` is what
+    /// Makes a deadline that has already passed. `turn` is the turn that
     /// [`current_turn`](super::current_turn) returned when the agent moved on.
     pub fn passed_in(turn: Turn) -> Deadline {
         Deadline { passed: AtomicBool::new(true), late_turn: Some(turn) }
