@@ -129,7 +129,7 @@ fn a_place_whose_surroundings_are_gone_is_named_and_not_made_again() {
     let done = session.json(&["rollback", "1"]);
     assert_eq!(session.read("a"), "1");
     let warning = done["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("disk/notes stays as it is"), "{warning}");
+    assert!(warning.contains("disk/notes is left unchanged"), "{warning}");
     assert!(!session.base().join("disk").exists());
 }
 

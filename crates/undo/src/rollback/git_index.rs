@@ -23,7 +23,7 @@ pub enum IndexError {
 const INDEX: &str = "index";
 const LOCK: &str = "index.lock";
 
-/// Opens the directory in which git keeps the index of a workspace; `None` if there is none.
+/// Opens the directory in which git keeps the index of a workspace, if there is one.
 pub(super) fn open_git_directory(
     workspace: &Workspace<'_>,
 ) -> Result<Option<OpenGitDirectory>, IndexError> {
