@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     pub(crate) doubt: Option<Doubt>,
 }
 
-/// The changes that some turns made.
+/// The changes that the chosen calls made.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// The changes to each path, in order.
@@ -283,7 +283,7 @@ impl<'h> Timeline<'h> {
         Ok(changes)
     }
 
-    /// Finds the paths that were last changed neither by a session nor by a rollback. Includes
+    /// Finds the paths that were last changed neither by `session` nor by a rollback. Includes
     /// paths without a known change. `since` is the number of the first checkpoint to consider.
     pub(crate) fn find_others_changes(
         &self,

@@ -35,8 +35,8 @@ impl Doubt {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Doubt::OtherSession => "another session was working at the same time",
-            Doubt::Late => "the checkpoint was late, the call may have begun before it",
-            Doubt::UnknownEnd => "the end of the call is not known",
+            Doubt::Late => "the checkpoint was late: the call may have begun before it",
+            Doubt::UnknownEnd => "the end of the call is unknown",
             Doubt::NotNamed => "the call names other files",
             Doubt::Editor => "open in an editor at that time",
             Doubt::Run => "changed while `takeback run` ran, by the command or by you",

@@ -73,7 +73,8 @@ pub(crate) fn count_changes(
     all
 }
 
-/// Finds the number of the checkpoint up to which the changes of a row are known.
+/// Returns the number of the last checkpoint that a row's counts include, or `None` if its changes
+/// are not known yet.
 fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     let successor = row.successor().map(|next| next.first().pin.name.seq);
     match row.turn() {

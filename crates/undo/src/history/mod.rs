@@ -57,7 +57,7 @@ struct RowParts {
     last: usize,
 }
 
-/// A row of the list: a manual checkpoint, or all checkpoints before calls of one turn.
+/// A row of the list: a manual checkpoint, or the checkpoints before the calls of one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'h> {
     history: &'h History,
@@ -157,7 +157,7 @@ impl History {
     }
 
     /// Finds the session's next call after a call that began when the next number was `seq`.
-    /// Returns the number of the checkpoint that was taken before it.
+    /// Returns the number of the checkpoint that was taken before that next call.
     pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
         let is_next = |known: &&Checkpoint| {
             let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);
@@ -254,7 +254,7 @@ impl History {
         }
     }
 
-    /// Finds the other workspace that has a checkpoint with this id.
+    /// Finds another workspace that has a checkpoint whose id begins with `prefix`.
     fn find_elsewhere(&self, store: &Store, prefix: &str) -> Result<Option<PathBuf>, StoreError> {
         for workspace in store.pinned_workspaces()?.into_iter().filter(|id| *id != self.workspace) {
             for name in store.pin_names(&workspace)? {

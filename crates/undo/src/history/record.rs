@@ -64,11 +64,11 @@ pub struct Record {
     /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
-    /// The calls before `call` whose ends were not reported either, in the record of the state at the
-    /// end of their turn.
+    /// In the record of the state at the end of a turn, the calls before `call` whose ends were not
+    /// reported either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
-    /// The files whose setuid or setgid the tree leaves out, because they belonged to another user.
+    /// The files whose setuid or setgid bits the tree leaves out, because another user owned them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unprivileged: Vec<RelPath>,
 }
@@ -83,8 +83,8 @@ pub enum Kind {
     Call,
     /// Taken after a tool call. Not a row.
     After,
-    /// Taken to find out who changed what: at the end of a turn, or before a call if only turns are
-    /// rows. Not a row.
+    /// Taken to find out who changed what: at the end of a turn, or before a call that gets no
+    /// checkpoint. Not a row.
     State,
     /// Taken before a rollback. Not a row.
     Safety,
@@ -107,7 +107,7 @@ pub struct CallRef {
     pub agent: String,
     /// The id of the session that the user talks to, as in the ledger.
     pub session: String,
-    /// The id of the session of the subagent that makes the call.
+    /// The id of the subagent's session, if a subagent makes the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
     pub turn: TurnId,
@@ -128,7 +128,7 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// The state before the call, in the record of the state after it.
+    /// In the record of the state after the call, the state before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
 }
@@ -193,7 +193,7 @@ pub struct RollbackRecord {
     /// rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
-    /// The paths that could not be restored and were left as they were.
+    /// The paths that could not be restored and were left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<RelPath>,
     /// The conversations of other sessions that were moved with the files.

@@ -89,8 +89,8 @@ impl<'a> CallContext<'a> {
         &self.workplace.root
     }
 
-    /// Returns the file that lists the paths that were captured before the call. When the call
-    /// ends, the agent may work in another directory.
+    /// Returns the file that lists the paths that were captured before the call. It is needed
+    /// because the agent may work in another directory when the call ends.
     pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
         let name = file_name(&[&self.reporter, &self.key.text]);
         opened.checkpoints_directory().join("calls").join(name)

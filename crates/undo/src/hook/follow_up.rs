@@ -107,7 +107,8 @@ fn conclude_turn(
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
-        // In such a workspace, only the paths that calls name are captured, and they already are.
+        // In so large a workspace, only the paths that calls name are captured, and they already
+        // have been.
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,
     };

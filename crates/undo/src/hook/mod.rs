@@ -73,7 +73,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
             session.store(opened, &mut handled);
-            // The session may have ended before.
+            // The session may have ended earlier.
             vec![LedgerEvent::SessionResumed { session: report.session_id() }]
         }
         ReportedEvent::TurnStart { prompt } => {

@@ -218,7 +218,7 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
         protected.rules.max_files = protected.rules.max_files.min(limit);
         return Some(protected);
     }
-    // A new temporary file has no content to lose, and neither has a file in a new directory.
+    // A new temporary file has no content to lose, and neither does a file in a new directory.
     let is_new = fs::symlink_metadata(path).is_err();
     if is_new && (opened.forbidden.is_temporary(path) || path.parent() != Some(directory)) {
         return None;

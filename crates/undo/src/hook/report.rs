@@ -70,7 +70,7 @@ pub enum ToolWork {
     },
     /// The call may change files.
     Changes {
-        /// A script that the call runs as well.
+        /// A script that the call also runs.
         script: Option<String>,
         paths: Vec<PathBuf>,
     },

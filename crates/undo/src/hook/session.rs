@@ -18,7 +18,8 @@ use crate::Opened;
 pub(super) struct Workplace {
     /// The directory that the agent works in: canonical, or as reported if it no longer exists.
     pub(super) directory: PathBuf,
-    /// The root of the session's workspace if the directory is in it, else of the directory's own.
+    /// The root of the session's workspace if the directory is inside it, otherwise the root that
+    /// the directory belongs to.
     pub(super) root: PathBuf,
     /// False if the root is a directory that can never be a workspace.
     pub(super) is_workspace: bool,

@@ -18,7 +18,7 @@ use takeback_tree::{AnyPath, Oid, RelPath};
 
 use crate::history::record::TurnId;
 
-/// Makes a file name out of any texts.
+/// Makes a file name out of arbitrary text.
 pub(crate) fn file_name(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {

@@ -1,5 +1,5 @@
-//! Paths that a call may change and that no checkpoint can restore. The user is told about each
-//! once per session.
+//! Paths that a call may change and that no checkpoint can restore. The user is told about each of
+//! them once per session.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

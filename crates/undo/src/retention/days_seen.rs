@@ -27,8 +27,8 @@ const MAX_REPORTED: usize = 7;
 pub(crate) struct DaysSeen {
     /// The days in UTC, each as the number of days since 1970-01-01.
     days: BTreeSet<i64>,
-    /// The number of days that were seen since the latest date was. It is 0 unless the clock was
-    /// set back.
+    /// The number of days that were seen after the latest one had been seen. It is 0 unless the
+    /// clock was set back.
     since_latest: usize,
 }
 

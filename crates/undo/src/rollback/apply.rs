@@ -66,7 +66,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    // The lock is released: a rollback that starts elsewhere may need it.
+    // The lock has been released: a rollback that starts elsewhere may need it.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     index.map(|()| view)
@@ -111,8 +111,8 @@ fn check_reversal(workspace: &Workspace<'_>, work: &PlannedWork) -> Result<(), R
 /// it.
 const ATTEMPTS: usize = 10;
 
-/// Saves the current state as the safety checkpoint and restores the files. Skips paths that cannot
-/// be restored if the request allows it. Returns `None` if everything is skipped.
+/// Saves the current state as the safety checkpoint and restores the files. If the request allows
+/// it, skips paths that cannot be restored. Returns `None` if everything is skipped.
 pub(super) fn restore_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -252,7 +252,7 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // This rollback also leaves the paths alone that the reversed rollback did not touch.
+        // Paths that the reversed rollback did not touch are also left alone by this one.
         skipped: goal
             .skipped
             .iter()

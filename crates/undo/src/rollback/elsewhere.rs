@@ -215,8 +215,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Plans to return the files that the events being taken back changed to their state before the
-    /// first of these events.
+    /// Plans to restore the files that the events being taken back have changed, as they were
+    /// before the first of these events.
     fn plan_return(&self, taken_back: &TakenBack) -> Result<Option<Group>, RollbackError> {
         let events = taken_back.find_events(self.history);
         let Some(target) = find_target(self.history, &events) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Putting a copy of the index back into the workspace's own repository.
+//! Restoring the index of the workspace's own repository from a copy.
 //!
 //! Nothing in `.git` is ever written except the index, and only if the user asks for it.
 
@@ -39,7 +39,7 @@ pub(super) fn check_index(git: &OpenGitDirectory) -> Result<(), IndexError> {
     }
 }
 
-/// Puts a copy of the index back, in the same way as git writes it.
+/// Restores the index from a copy, in the same way as git writes it.
 pub(super) fn restore_index(git: &OpenGitDirectory, copy: &[u8]) -> Result<(), IndexError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(&git.fd, LOCK, flags, Mode::from(0o666));

@@ -101,7 +101,7 @@ fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The maximum total number of lines of two versions that are compared in less than a second.
+/// The maximum total number of lines in two versions that can be compared in less than a second.
 const SMALL: usize = 20_000;
 
 /// The number of occurrences at which a line counts as frequent, in versions that are not small.

@@ -100,7 +100,7 @@ pub struct TurnUndo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// Leave the file alone and name it.
+    /// Leave the file alone and report it.
     #[default]
     Leave,
     /// Keep the current lines.

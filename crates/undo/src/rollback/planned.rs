@@ -95,7 +95,7 @@ pub struct RollbackView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<usize>,
     pub checkpoint: Oid,
-    /// The safety checkpoint; `None` in a plan, or if nothing differed.
+    /// The safety checkpoint; `None` in a plan, or if nothing had to be done.
     pub safety_checkpoint: Option<Oid>,
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,

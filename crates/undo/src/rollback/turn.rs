@@ -35,7 +35,7 @@ pub struct UncertainPath {
     pub reason: Cow<'static, str>,
 }
 
-/// The result of undoing the changes of one path.
+/// The result of undoing the changes to one path.
 enum PathUndo {
     /// The path is already as it was before the turn.
     Unchanged,
