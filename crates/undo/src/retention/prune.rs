@@ -29,7 +29,7 @@ pub struct PruneOptions {
     pub max_size_mb: Option<u64>,
     /// True to keep the history of workspaces whose directory no longer exists.
     pub keep_orphans: bool,
-    /// True to delete the history of workspaces whose directory no longer exists, whatever their
+    /// True to delete the history of workspaces whose directory no longer exists, regardless of
     /// age.
     pub delete_orphans: bool,
     /// True to free a tenth of the size cap more than needed, so that the next prune is not due at
@@ -157,7 +157,7 @@ pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
         return Ok(());
     }
     let _lock = lock_pruning(opened)?;
-    // Another process may have pruned meanwhile.
+    // Another process may have pruned in the meantime.
     if is_due() {
         prune_locked(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
     }

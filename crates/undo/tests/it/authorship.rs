@@ -32,7 +32,7 @@ fn a_call_that_names_its_files_changed_no_others() {
 }
 
 #[test]
-fn directories_above_a_named_file_are_made_by_the_call() {
+fn directories_above_a_named_file_are_created_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "write it");
@@ -308,7 +308,7 @@ fn the_next_call_does_not_bound_a_call_if_its_agent_reports_ends() {
 }
 
 #[test]
-fn a_rollback_during_an_open_call_is_no_change_of_the_call() {
+fn a_rollback_during_an_open_call_is_not_a_change_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("first", "a", "1\n");
@@ -326,7 +326,7 @@ fn a_rollback_during_an_open_call_is_no_change_of_the_call() {
 }
 
 #[test]
-fn files_that_takeback_restored_are_not_edits_of_others() {
+fn files_that_takeback_restored_are_not_edits_by_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("1", "a", "1\n");
@@ -337,7 +337,7 @@ fn files_that_takeback_restored_are_not_edits_of_others() {
 }
 
 #[test]
-fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
+fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("make it", "b", "1\n");
@@ -351,7 +351,7 @@ fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
 }
 
 #[test]
-fn an_undo_sees_into_directories_that_are_ignored_by_now() {
+fn an_undo_sees_into_directories_that_are_now_ignored() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("out")).unwrap();
     scratch.write("out/old", "0\n");

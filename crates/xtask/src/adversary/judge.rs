@@ -62,7 +62,7 @@ impl Day<'_> {
     }
 
     /// Checks that the conversations contain exactly the turns that are in force. Ignores turns
-    /// without a checkpoint, which no rollback is about.
+    /// without a checkpoint: no rollback can return to them.
     pub(super) fn check_conversations(&self) -> Result<(), Failure> {
         for session in &self.sessions {
             let mut found = self.read_prompts(session)?;

@@ -27,7 +27,7 @@ fn resolved(base: &str, ours: &str, theirs: &str, conflicts: Conflicts<'_>) -> (
 }
 
 #[test]
-fn changes_of_both_sides_come_together() {
+fn changes_from_both_sides_are_merged() {
     assert_eq!(clean("a\nb\nc\n", "A\nb\nc\n", "a\nb\nC\n"), "A\nb\nC\n");
     assert_eq!(clean("a\nb\nc\n", "a\nb\n", "x\na\nb\nc\n"), "x\na\nb\n");
     assert_eq!(clean("", "", "x"), "x");
@@ -372,7 +372,7 @@ proptest! {
 
     /// Both sides are treated alike, and the markers enclose both.
     #[test]
-    fn the_sides_are_alike(
+    fn both_sides_are_treated_alike(
         base in "[ab\n]{0,30}", ours in "[ab\n]{0,30}", theirs in "[ab\n]{0,30}",
     ) {
         let [base, ours, theirs] = [&base, &ours, &theirs].map(String::as_bytes);
