@@ -15,7 +15,7 @@ pub struct Settings {
     pub max_snapshots: usize,
     /// The maximum size of the store.
     pub max_total_size_mb: u64,
-    /// The maximum size of a captured file, unless a call names or sweeps it.
+    /// The maximum size of a captured file, unless git tracks it or a call names or sweeps it.
     pub max_file_size_mb: u64,
     /// The maximum size of a guarded file.
     pub max_guarded_kb: u64,
