@@ -27,7 +27,7 @@ pub enum MoveHistoryError {
     NoHistory(PathBuf),
     #[error("the history is already at {}", .0.display())]
     SamePlace(PathBuf),
-    #[error("the history of a single file cannot be given to {}: the name is another", .0.display())]
+    #[error("cannot move the history of a single file to {}: the file name differs", .0.display())]
     OtherName(PathBuf),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -37,9 +37,9 @@ pub enum MoveHistoryError {
     Pin(#[from] PinError),
     #[error(transparent)]
     Move(#[from] MoveError),
-    #[error("the checkpoints are moved, but the ledger still has the old path")]
+    #[error("the checkpoints were moved, but the ledger still has the old path")]
     Ledger(#[source] LedgerError),
-    #[error("the checkpoints are moved, but the ledger still has the old path")]
+    #[error("the checkpoints were moved, but the ledger still has the old path")]
     Open(#[source] OpenError),
 }
 
@@ -57,8 +57,8 @@ pub fn move_history(
     if from == to.subject() {
         return Err(MoveHistoryError::SamePlace(from));
     }
-    // The store must know the new path before it has pins: a workspace that it knows only by its old
-    // path counts as gone, and loses its history when it is pruned.
+    // The store must know the new path before the pins are moved: a workspace that is known only by
+    // its old path counts as an orphan, and would lose its history in a prune.
     opened.lock(&to)?.finish(opened.system_time())?;
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
     if let Some(mut ledger) = opened.ledger().map_err(MoveHistoryError::Open)? {
@@ -68,7 +68,8 @@ pub fn move_history(
     Ok(MovedHistory { from, to: to.subject(), checkpoints })
 }
 
-/// Opens the workspace that a history moves to: a single file for that of a single file.
+/// Opens the workspace that a history is moved to. The history of a single file needs a single
+/// file.
 fn open_new_place<'o>(
     opened: &'o Opened,
     from: &Path,
@@ -77,7 +78,7 @@ fn open_new_place<'o>(
     let store = opened.store()?;
     let info = store.workspace_info(&store.workspace_id(from)).ok().flatten();
     if info.is_some_and(|info| info.single_file) {
-        // The trees of a single file have its name in them.
+        // The trees of a single file contain its name.
         let name = from.file_name().unwrap_or_default();
         let file = if new.is_dir() { new.join(name) } else { new.to_owned() };
         if file.file_name() != Some(name) {

@@ -74,7 +74,7 @@ impl DerefMut for LedgerGuard<'_> {
     }
 }
 
-/// Returns true if a path is a repository's `.git`, or inside of one.
+/// Returns true if a path is a repository's `.git`, or is inside one.
 pub(crate) fn is_in_repository_data(path: &Path) -> bool {
     path.iter().any(|name| name == ".git")
 }
@@ -110,52 +110,52 @@ impl Opened {
         }
     }
 
-    /// Takeback's own directory.
+    /// Returns takeback's own directory.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The user's settings.
+    /// Returns the user's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The rules that captures follow.
+    /// Returns the rules that captures follow.
     pub fn rules(&self) -> &CaptureRules {
         &self.rules
     }
 
-    /// The rules for a workspace at this path, which may be the data of a repository.
+    /// Returns the capture rules for a workspace at this path. Repository data has its own rules.
     pub(crate) fn rules_for(&self, path: &Path) -> &CaptureRules {
         if is_in_repository_data(path) { &self.repository_rules } else { &self.rules }
     }
 
-    /// The current time, in the ledger's type.
+    /// Returns the current time as the ledger's type.
     pub fn now(&self) -> Time {
         Time::from((self.clock)())
     }
 
-    /// The current time, in the system's type.
+    /// Returns the current time as the system's type.
     pub(crate) fn system_time(&self) -> SystemTime {
         (self.clock)()
     }
 
-    /// The directory of the store and of everything that belongs to it.
+    /// Returns the directory of the store and of everything that belongs to it.
     pub fn checkpoints_directory(&self) -> PathBuf {
         self.home.join("checkpoints")
     }
 
-    /// True if a checkpoint was ever taken.
+    /// Returns true if a checkpoint was ever taken.
     pub fn has_store(&self) -> bool {
         self.store.get().is_some() || self.store_identity().exists()
     }
 
-    /// The file whose presence makes a directory a store.
+    /// Returns the file whose presence makes a directory a store.
     fn store_identity(&self) -> PathBuf {
         self.checkpoints_directory().join("store/store.json")
     }
 
-    /// Opens the store, or makes it. An older layout is set aside first.
+    /// Opens or creates the store. Before it is created, an older layout is set aside.
     pub fn store(&self) -> Result<&Store, StoreError> {
         if let Some(store) = self.store.get() {
             return Ok(store);
@@ -179,7 +179,7 @@ impl Opened {
         Ok(self.store.get_or_init(|| store))
     }
 
-    /// The path of the ledger.
+    /// Returns the path of the ledger.
     pub fn ledger_path(&self) -> PathBuf {
         self.home.join("state.db")
     }
@@ -193,7 +193,7 @@ impl Opened {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the ledger if there is one. The guard must not be held while another is asked for.
+    /// Opens the ledger if it exists. Drop the guard before asking for another one.
     pub fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, OpenError> {
         let guard = self.lock_ledger();
         if guard.is_none() && !self.ledger_path().exists() {
@@ -202,7 +202,7 @@ impl Opened {
         self.refresh_ledger(guard).map(Some)
     }
 
-    /// Opens the ledger, or makes it.
+    /// Opens or creates the ledger.
     pub fn ledger_or_new(&self) -> Result<LedgerGuard<'_>, OpenError> {
         self.refresh_ledger(self.lock_ledger())
     }
@@ -265,7 +265,7 @@ impl Opened {
         root_of(directory, &self.forbidden).map(|root| root.path)
     }
 
-    /// The options for a capture of a workspace at this path.
+    /// Returns the options for capturing a workspace at this path.
     pub(crate) fn capture_options<'a>(
         &'a self,
         path: &Path,
@@ -294,12 +294,13 @@ impl Opened {
         let _ = self.failure_log().add(workspace, false, message, self.now());
     }
 
-    /// Remembers what a capture found: damage to the store, and rules that it did not apply.
+    /// Remembers the problems that a capture found: damage to the store, and ignore files that were
+    /// not applied.
     pub(crate) fn note_findings(&self, workspace: &Path, capture: &Capture) {
         for path in &capture.unapplied {
             let message = format!(
-                "{path} is not applied, because it has more than {MAX_PATTERNS} patterns, together \
-                 with those above it: what it ignores is captured. Shorten it"
+                "{path} is not applied, because it and the ignore files above it have more than \
+                 {MAX_PATTERNS} patterns. The files that it ignores are captured. Shorten it"
             );
             self.note_failure(workspace, &message);
         }
@@ -308,8 +309,8 @@ impl Opened {
         }
         let packs = capture.damaged.join(", ");
         let message = format!(
-            "a part of the store was lost or damaged ({packs}). The files that are on disk were \
-             stored again; `takeback checkpoints verify` shows which older checkpoints have lost some"
+            "part of the store was lost or damaged ({packs}). Files that are still on disk were \
+             stored again; `takeback checkpoints verify` shows which older checkpoints lost files"
         );
         self.note_failure(workspace, &message);
     }
@@ -329,17 +330,17 @@ impl Opened {
         self.failure_log().forget_failures(None)
     }
 
-    /// The log of failures.
+    /// Returns the remembered failures.
     pub fn failures(&self) -> Vec<Failure> {
         self.failure_log().all()
     }
 
-    /// The file with the time of the last prune.
+    /// Returns the file with the time of the last prune.
     pub(crate) fn last_prune(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_prune")
     }
 
-    /// The file with the size of the store after the last prune.
+    /// Returns the file with the size of the store after the last prune.
     pub(crate) fn last_size(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_size")
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use takeback_base::paths::canonicalize;
 use takeback_tree::ForbiddenRoots;
 
-/// Names that mark the root of a repository. They take precedence over the markers of projects.
+/// Names that mark the root of a repository. They take precedence over project markers.
 const REPOSITORY_MARKERS: [&str; 3] = [".git", ".hg", ".jj"];
 
 /// Names that mark the root of a project without a repository.
@@ -59,7 +59,7 @@ pub fn root_of(directory: &Path, forbidden: &ForbiddenRoots) -> io::Result<Proje
     })
 }
 
-/// Returns true if a directory is one of the limits, or above one.
+/// Returns true if a directory is one of the limits of the search, or above one.
 fn is_beyond(path: &Path, forbidden: &ForbiddenRoots) -> bool {
     path.parent().is_none() || forbidden.search_limits().any(|limit| limit.starts_with(path))
 }

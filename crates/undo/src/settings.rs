@@ -11,35 +11,35 @@ pub struct Settings {
     pub enabled: bool,
     /// The moments of a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// The number of rows that a workspace keeps, and the number of additional steps.
+    /// The maximum number of rows that a workspace keeps, and of additional steps.
     pub max_snapshots: usize,
-    /// The size up to which the store may grow.
+    /// The maximum size of the store.
     pub max_total_size_mb: u64,
-    /// The size up to which a file is captured.
+    /// The maximum size of a captured file, unless git tracks it or a call names or sweeps it.
     pub max_file_size_mb: u64,
-    /// The size up to which an ignored file is guarded.
+    /// The maximum size of a guarded file.
     pub max_guarded_kb: u64,
-    /// The size up to which a capture takes files only because a call names or sweeps them.
+    /// The maximum total size of files that are captured only because a call names or sweeps them.
     pub max_named_mb: u64,
-    /// The number of files up to which a workspace is captured.
+    /// The maximum number of files in a workspace that is captured.
     pub max_files: u64,
     /// The longest time that an agent waits for a checkpoint.
     pub timeout_ms: u64,
-    /// True if a call that cannot be protected is refused instead of going on unprotected.
+    /// True if a call that cannot be protected is refused instead of running unprotected.
     pub strict: bool,
     /// Patterns of paths that are not captured.
     pub exclude: Vec<String>,
     /// Patterns of paths that are captured although another rule excludes them.
     pub include: Vec<String>,
-    /// The files that hold secrets, or `skip` to exclude them.
+    /// Patterns of files that hold secrets, or `skip` to exclude such files.
     pub private: Private,
     /// True if old checkpoints are pruned automatically.
     pub auto_prune: bool,
     /// The age after which an unused workspace loses its history.
     pub retention_days: u64,
-    /// True if workspaces whose directory is gone lose their history after that time, too.
+    /// True if workspaces whose directory no longer exists also lose their history after that time.
     pub delete_orphans: bool,
-    /// The time between two automatic prunes.
+    /// The minimum time between two automatic prunes.
     pub min_interval_hours: u64,
 }
 
@@ -57,9 +57,9 @@ pub enum Granularity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected \"skip\" or a list of patterns")]
 pub enum Private {
-    /// Excludes the usual ones from every capture.
+    /// Excludes files that match the default patterns from every capture.
     Skip(Skip),
-    /// Captures files that match, and never shows their content.
+    /// Captures files that match these patterns, but never shows their content.
     Patterns(Vec<String>),
 }
 
@@ -96,7 +96,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The rules that captures follow.
+    /// Returns the rules that captures follow.
     pub fn rules(&self) -> CaptureRules {
         let (private, skip_private) = match &self.private {
             Private::Skip(Skip::Skip) => (CaptureRules::default().private, true),
@@ -108,14 +108,14 @@ impl Settings {
             private,
             skip_private,
             max_file_size: self.max_file_size_mb.saturating_mul(1 << 20),
-            // What does not fit into the store can only be evicted again.
+            // Files that do not fit into the store would only be evicted again.
             max_named_size: self.max_named_mb.min(self.max_total_size_mb).saturating_mul(1 << 20),
             max_guarded_size: self.max_guarded_kb.saturating_mul(1 << 10),
             max_files: self.max_files,
         }
     }
 
-    /// The size up to which the store may grow, in bytes.
+    /// Returns the maximum size of the store, in bytes.
     pub fn max_total_size(&self) -> u64 {
         self.max_total_size_mb.saturating_mul(1 << 20)
     }

@@ -129,7 +129,7 @@ fn a_file_whose_directory_no_longer_exists_is_named_and_not_recreated() {
     let done = session.json(&["rollback", "1"]);
     assert_eq!(session.read("a"), "1");
     let warning = done["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("disk/notes stays as it is"), "{warning}");
+    assert!(warning.contains("disk/notes is left unchanged"), "{warning}");
     assert!(!session.base().join("disk").exists());
 }
 

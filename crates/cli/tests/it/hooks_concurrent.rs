@@ -114,7 +114,7 @@ fn a_broken_ledger_loses_the_conversation_but_no_file() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(session.read("a"), "2");
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("the conversation stays as it is"), "{said}");
+    assert!(said.contains("the conversation is left unchanged"), "{said}");
     session.output(&["undo", "--turn", "2"]);
     assert_eq!(session.read("a"), "1");
 }

@@ -270,7 +270,7 @@ fn a_rollback_to_an_old_checkpoint_is_undone_and_redone() {
     assert_eq!(done["undone_messages"], 7);
     // The turn also changed a file at home, which is on another machine.
     let warning = done["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("/.zshrc stays as it is"), "{warning}");
+    assert!(warning.contains("/.zshrc is left unchanged"), "{warning}");
     assert_eq!(
         done["effects"],
         json!([

@@ -218,7 +218,7 @@ fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
     let call = agent.call("Bash", json!({ "command": "git clean -fdxq" }));
     let said = agent.report(call.event("before_tool"));
     assert!(
-        said.contains("/node_modules: no copy is kept, because it can be made again"),
+        said.contains("/node_modules: no copy is kept, because it can be regenerated"),
         "{said}"
     );
     run_git(&session.project(), &["clean", "-fdxq"]);
@@ -308,7 +308,7 @@ fn files_over_the_budget_are_reported() {
     let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
     let said = agent.report(call.event("before_tool"));
     assert!(
-        said.contains("uploads/large: it has 2 MiB, and max_named_mb allows 1 per call"),
+        said.contains("uploads/large: it is 2 MiB, and max_named_mb allows 1 per call"),
         "{said}"
     );
     assert!(!said.contains("small"), "{said}");
@@ -332,7 +332,7 @@ fn more_files_than_a_call_may_name_are_said() {
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
     let said = agent.report(call.event("before_tool"));
-    let expected = "together, the call names more than max_named_mb (512 MiB) or max_files (5)";
+    let expected = "in total, the call names more than max_named_mb (512 MiB) or max_files (5)";
     assert_eq!(said.matches(expected).count(), 50, "{said}");
     assert!(said.ends_with("takeback: and 15 more\n"), "{said}");
 }
@@ -347,7 +347,7 @@ fn a_single_file_outside_that_is_too_large_is_said() {
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "rm ../film" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(said.contains("/film: it has 11 MiB, and max_named_mb allows 1 per call"), "{said}");
+    assert!(said.contains("/film: it is 11 MiB, and max_named_mb allows 1 per call"), "{said}");
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
     assert_eq!(output.status.code(), Some(1));
@@ -388,7 +388,10 @@ fn a_command_that_deletes_unknown_files_is_reported() {
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "rm -rf \"$DIR\"" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(said.contains("cannot be told in advance what `rm -rf \"$DIR\"` deletes"), "{said}");
+    assert!(
+        said.contains("the files that `rm -rf \"$DIR\"` deletes are not known in advance"),
+        "{said}"
+    );
     let event = agent.event(call.event("before_tool"));
     let output = hook(&session.base(), &["hook", "generic", "--strict"], &event);
     assert_eq!(output.status.code(), Some(1));
@@ -442,7 +445,7 @@ fn the_line_that_leads_from_a_submodule_to_its_repository_is_reported() {
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Bash", json!({ "command": "rm -rf sub" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(said.contains("/sub/.git: it only says where the repository is"), "{said}");
+    assert!(said.contains("/sub/.git: it only points to the repository"), "{said}");
     assert!(said.contains("write `gitdir: ../.git/modules/sub`"), "{said}");
 }
 
@@ -522,7 +525,7 @@ fn an_agent_over_rpc_hears_what_is_not_protected() {
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = json!([{
         "path": session.project(),
-        "reason": "it cannot be told in advance what `rm -rf \"$DIR\"` deletes",
+        "reason": "the files that `rm -rf \"$DIR\"` deletes are not known in advance",
         "replaceable": false,
     }]);
     assert_eq!(answer["result"]["unprotected"], expected, "{answer}");

@@ -1,11 +1,11 @@
 //! Who changed what: the states of a workspace at each moment a call began or ended, and the calls
 //! that were running in between.
 //!
-//! A call that names the files it changes changed those, and no others (`claim`). A script may
-//! change anything: a change while only one session's calls were running belongs to that session,
-//! and a change while calls of several sessions were running belongs to the session whose call names
-//! the path, and is uncertain otherwise. A change between calls is the user's, or another program's.
-//! The changes of takeback's own rollbacks belong to no call.
+//! A call that names its files changed only those files (`claim`). A script may change anything: if
+//! only one session's calls were running, a change belongs to that session. If calls of several
+//! sessions were running, it belongs to the session whose call names the path, and is uncertain if
+//! none does. A change between calls was made by the user or another program. The changes of
+//! takeback's own rollbacks belong to no call.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::record::{Began, CallRef, Checkpoint, Kind, Record, RollbackRecord};
 /// A file, symlink or directory in a tree.
 pub(crate) type Node = (Mode, Oid);
 
-/// One change of one path.
+/// One change to one path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Segment {
     pub(crate) before: Option<Node>,
@@ -33,14 +33,14 @@ pub(crate) struct Segment {
     pub(crate) doubt: Option<Doubt>,
 }
 
-/// The changes that some turns made.
+/// The changes that the chosen calls made.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// The changes of each path, in order.
+    /// The changes to each path, in order.
     pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
-    /// The paths that were not covered before, so whether they changed is not known.
+    /// The paths that were not covered before, so it is unknown whether they changed.
     pub(crate) not_covered: BTreeSet<RelPath>,
-    /// The agents that did not report the end of a call, if it was assumed.
+    /// The agents of the calls whose ends were not reported but assumed.
     pub(crate) assumed: BTreeSet<String>,
 }
 
@@ -59,7 +59,7 @@ struct KnownState<'h> {
     rollback: Option<&'h RollbackRecord>,
 }
 
-/// The present state of the workspace.
+/// The current state of the workspace.
 #[derive(Clone, Copy)]
 pub(crate) struct PresentState<'h> {
     pub(crate) tree: Oid,
@@ -70,7 +70,7 @@ pub(crate) struct PresentState<'h> {
 impl KnownState<'_> {
     fn covers(&self, path: &RelPath) -> bool {
         // Inside an uncovered directory, the paths that were named are covered. A named path that is
-        // uncovered itself can be made again, or did not fit into the budget.
+        // itself uncovered can be regenerated, or did not fit into the budget.
         let is_named_in = |uncovered: &RelPath| {
             let is_inside = |named: &RelPath| named != uncovered && named.starts_with(uncovered);
             self.named.iter().any(|named| path.starts_with(named) && is_inside(named))
@@ -92,7 +92,7 @@ struct Span<'h> {
     end: SpanEnd,
 }
 
-/// The knowledge of a call's end.
+/// The certainty of a call's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpanEnd {
     Reported,
@@ -120,7 +120,7 @@ pub(crate) struct Timeline<'h> {
 
 impl<'h> Timeline<'h> {
     /// Puts the states and calls of a history in order, with the calls that are still running and,
-    /// if it is known, the present state.
+    /// if given, the current state.
     pub(crate) fn of(history: &'h History, now: Option<PresentState<'h>>) -> Timeline<'h> {
         let mut timeline =
             Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Rc::from([]) };
@@ -141,7 +141,8 @@ impl<'h> Timeline<'h> {
         timeline
     }
 
-    /// Assumes no ends for agents that do report ends: their call was refused or cut off.
+    /// Changes assumed ends to unknown if the agent reports the ends of other calls: the call was
+    /// refused or interrupted.
     fn doubt_missing_ends(&mut self) {
         let reported = self.spans.iter().filter(|span| span.end == SpanEnd::Reported);
         let agents: HashSet<&str> = reported.map(|span| span.call.agent.as_str()).collect();
@@ -180,8 +181,8 @@ impl<'h> Timeline<'h> {
             let uncovered = began.uncovered.iter().collect();
             let (tree, named, rollback) = (began.tree, call.named.iter().collect(), None);
             self.points.push(KnownState { at: from, time, tree, uncovered, named, rollback });
-            // The end of a turn stands for the ends of its calls that were not reported, unless
-            // the session made another call before.
+            // A call whose end was not reported counts as ended at the session's next call, or at
+            // the end of the turn if there is none.
             let (end, to) = match record.kind {
                 Kind::After => (SpanEnd::Reported, at),
                 _ => {
@@ -197,7 +198,7 @@ impl<'h> Timeline<'h> {
 
     /// Adds the calls whose end was not reported. A call that is still open runs until now, unless
     /// its session has begun another turn. Any other call counts as running until its session's
-    /// next checkpoint or the end of its turn, or until the next known state if there is none.
+    /// next checkpoint or the end of its turn, or until the next known state if there is neither.
     fn add_unended_calls(&mut self, history: &'h History) {
         let name = |call: &'h CallRef| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();
@@ -229,8 +230,8 @@ impl<'h> Timeline<'h> {
         }
     }
 
-    /// Collects the changes that the chosen calls made. `is_chosen` gets each call and the number
-    /// of its row.
+    /// Collects the changes that the chosen calls made. `is_chosen` is called with each call and
+    /// the number of its row.
     pub(crate) fn collect_changes(
         &self,
         store: &Store,
@@ -282,8 +283,8 @@ impl<'h> Timeline<'h> {
         Ok(changes)
     }
 
-    /// Finds the paths among these that were last changed by something other than a session and
-    /// takeback's own rollbacks. `since` is the number of the checkpoint to look back to.
+    /// Finds the paths that were last changed neither by `session` nor by a rollback. Includes
+    /// paths without a known change. `since` is the number of the first checkpoint to consider.
     pub(crate) fn find_others_changes(
         &self,
         store: &Store,
@@ -318,8 +319,8 @@ impl<'h> Timeline<'h> {
         Ok(others)
     }
 
-    /// Decides whether the chosen calls made a change. Returns `None` if they did not; otherwise the
-    /// doubt about it, and the call whose end had to be assumed.
+    /// Decides whether the chosen calls made a change. Returns `None` if they did not. Otherwise
+    /// returns the doubt about it, if any, and the call whose end had to be assumed, if any.
     #[allow(clippy::type_complexity, reason = "two optional values")]
     fn attribute_change<'a>(
         &self,
@@ -332,7 +333,8 @@ impl<'h> Timeline<'h> {
             [change.from, change.to].iter().flatten().any(|(mode, _)| mode.is_directory());
         let claims = |span: &&Span<'_>| find_claim(span.call, path, is_directory);
         let claim = ours.iter().map(claims).max().unwrap_or(Claim::None);
-        // An agent that `takeback run` started reports its own calls; the run is not another session.
+        // An agent that `takeback run` started reports its own calls: the run itself does not count
+        // as another session.
         let is_run_around =
             |span: &&&Span<'_>| span.call.is_run() && !ours.iter().all(|own| own.call.is_run());
         let others = others.iter().filter(|span| !is_run_around(span));
@@ -401,7 +403,7 @@ enum RollbackPart {
     All,
 }
 
-/// Finds out whether the rollback after a state made a change.
+/// Determines how much of a change was made by the rollback after a state.
 fn find_rollback_part(
     store: &Store,
     from: &KnownState<'_>,
@@ -422,7 +424,7 @@ fn find_rollback_part(
 }
 
 impl NeighbourCall {
-    /// Reads the calls in workspaces that are inside another one, or around it.
+    /// Reads the calls in the workspaces that are inside or around this one.
     pub(crate) fn read_all(workspace: &Workspace<'_>) -> Result<Rc<[NeighbourCall]>, StoreError> {
         let store = workspace.store();
         let mut all = Vec::new();
@@ -439,7 +441,7 @@ impl NeighbourCall {
         Ok(all.into())
     }
 
-    /// Reads the record of the end of a call in another workspace.
+    /// Reads a call from the record of its end in another workspace.
     fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighbourCall> {
         let call = record.call.as_ref()?;
         let from = Time::parse(&call.began.as_ref()?.time)?;

@@ -9,7 +9,8 @@ use super::record::CallRef;
 pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
-    /// The call names other files: its script writes those, or its tool may change more.
+    /// The call names other files. Its script is known to write only those, or its tool may change
+    /// more than it names.
     Unlikely,
     /// The call may change anything.
     Any,
@@ -30,12 +31,12 @@ pub(crate) enum Doubt {
 }
 
 impl Doubt {
-    /// Explains the doubt, as a clause for people.
+    /// Returns the reason for the doubt, as a clause to show to the user.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Doubt::OtherSession => "another session was working at the same time",
-            Doubt::Late => "the checkpoint was late, the call may have begun before it",
-            Doubt::UnknownEnd => "the end of the call is not known",
+            Doubt::Late => "the checkpoint was late: the call may have begun before it",
+            Doubt::UnknownEnd => "the end of the call is unknown",
             Doubt::NotNamed => "the call names other files",
             Doubt::Editor => "open in an editor at that time",
             Doubt::Run => "changed while `takeback run` ran, by the command or by you",
@@ -48,9 +49,9 @@ impl Doubt {
 const EDITING_WORDS: [&str; 10] =
     ["edit", "write", "patch", "replace", "create", "insert", "delete", "remove", "move", "rename"];
 
-/// Finds out how likely a call changed a path.
+/// Judges how likely it is that a call changed a path.
 pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> Claim {
-    // To write a file is to make the directories above it.
+    // Writing a file may create the directories above it.
     let is_about =
         |named: &RelPath| path.starts_with(named) || (is_directory && named.starts_with(path));
     if call.named.iter().chain(&call.writes).any(is_about) {
@@ -66,13 +67,14 @@ pub(crate) fn find_claim(call: &CallRef, path: &RelPath, is_directory: bool) -> 
     }
 }
 
-/// Returns true if a tool of this name changes exactly the files that it names.
+/// Returns true if a tool with this name changes exactly the files that it names.
 fn is_editing_tool(tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     EDITING_WORDS.iter().any(|word| tool.contains(word))
 }
 
-/// Returns true if an editor had a file open in one of these states: editors keep a file beside it.
+/// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
+/// file beside it.
 pub(crate) fn has_editor_file(
     store: &Store,
     trees: &[Oid],

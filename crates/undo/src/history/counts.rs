@@ -33,8 +33,8 @@ struct KeptCounts {
 }
 
 /// Counts the changes of each row, in the order of the rows: the changes that the calls of a turn
-/// made, or the changes between a manual checkpoint and the next row. `None` where nothing is known
-/// yet.
+/// made, or the changes between a manual checkpoint and the next row. A row's counts are `None` if
+/// they are not known yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -73,7 +73,8 @@ pub(crate) fn count_changes(
     all
 }
 
-/// Finds the number of the checkpoint up to which the changes of a row are known.
+/// Returns the number of the last checkpoint that a row's counts include, or `None` if its changes
+/// are not known yet.
 fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     let successor = row.successor().map(|next| next.first().pin.name.seq);
     match row.turn() {
@@ -116,7 +117,7 @@ fn count_row(
     Ok(counts)
 }
 
-/// Collects the changes of files and symlinks of one row, in the order of their paths.
+/// Collects one row's changes to files and symlinks, in the order of their paths.
 fn collect_row(
     store: &Store,
     history: &History,
@@ -153,7 +154,7 @@ fn collect_row(
     Ok(changes)
 }
 
-/// Lists the changes of files and symlinks between two trees.
+/// Lists the changes to files and symlinks between two trees.
 fn diff_files(
     store: &Store,
     rules: &CaptureRules,

@@ -1,4 +1,4 @@
-//! The differences between a checkpoint and the present, and between two checkpoints.
+//! The differences between a checkpoint and the current state, and between two checkpoints.
 
 use takeback_tree::{
     Diff, DiffError, DiffOptions, Oid, RelPath, Store, StoreError, Workspace, diff_trees,
@@ -20,7 +20,8 @@ pub enum CompareError {
     Diff(#[from] DiffError),
 }
 
-/// Compares a checkpoint with the present: everywhere, or in these files and directories.
+/// Compares a checkpoint with the current state. If `paths` is not empty, compares only these files
+/// and directories.
 pub fn compare_with_present(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -34,12 +35,12 @@ pub fn compare_with_present(
     let capture = opened.capture_options(workspace.path(), &named);
     let diff = lock.diff_to_present(&checkpoint.pin.tree, &capture, &options)?;
     check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
-    // Nothing is pinned; the stat cache speeds up the next capture.
+    // Nothing is pinned: this only stores the stat cache for the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(diff)
 }
 
-/// Compares two checkpoints: everywhere, or in these files and directories.
+/// Compares two checkpoints. If `paths` is not empty, compares only these files and directories.
 pub fn compare_checkpoints(
     opened: &Opened,
     store: &Store,
@@ -54,7 +55,7 @@ pub fn compare_checkpoints(
     Ok(found)
 }
 
-/// Refuses paths that neither tree has.
+/// Refuses paths that neither tree contains.
 fn check_paths(store: &Store, from: &Oid, to: &Oid, paths: &[RelPath]) -> Result<(), CompareError> {
     for path in paths {
         let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());

@@ -17,9 +17,9 @@ pub(crate) struct Standing {
 }
 
 impl History {
-    /// Finds the turns that led to the present state. A rollback sets the workspace to the state of a
-    /// checkpoint, so exactly those turns are in force that were in force there: going forward again
-    /// brings turns back.
+    /// Finds the turns that led to the current state. A rollback sets the workspace to the state of
+    /// a checkpoint, so exactly the turns that were in force at the checkpoint are in force again.
+    /// Returning to a newer checkpoint thus reinstates turns.
     pub(crate) fn standing(&self) -> Standing {
         let begins: HashMap<Oid, usize> = self
             .rows()
@@ -29,7 +29,7 @@ impl History {
         let rollbacks = self.all.iter().filter_map(|known| known.record.rollback.as_ref());
         let targets: BTreeSet<Oid> = rollbacks.map(|done| done.to).collect();
         let mut states: HashMap<Oid, Standing> = HashMap::new();
-        // The turn that an undo, or the reversal of one, is about.
+        // The turn of each undo and of each reversal of an undo.
         let mut undos: HashMap<Oid, usize> = HashMap::new();
         let mut now = Standing::default();
         for known in &self.all {

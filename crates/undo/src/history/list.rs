@@ -26,7 +26,7 @@ pub struct List {
     pub workspace: AnyPath,
     /// The rows, newest first.
     pub checkpoints: Vec<RowView>,
-    /// The checkpoints that could not be taken in this workspace.
+    /// The failures in this workspace, such as missed checkpoints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
     /// The reasons why some checkpoints could not be read.
@@ -35,7 +35,7 @@ pub struct List {
     /// The repositories inside the workspace. Their histories are not part of its checkpoints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RelPath>,
-    /// The reason why the ledger could not be read. Prompts and effects are missing then.
+    /// The reason why the ledger could not be read. In that case, prompts and effects are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
     /// The older history of the directory itself, from before it became part of the workspace.
@@ -65,7 +65,7 @@ pub struct RowView {
     pub deletions: Option<u64>,
     pub effects: Vec<EffectView>,
     pub uncovered: UncoveredView,
-    /// The databases that were taken while they were being written to.
+    /// The databases that were captured while they were being written to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
     /// True if the agent had moved on before the capture was complete.
@@ -123,7 +123,7 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
         if workspace.store.has_interrupted_restore(&workspace.id)
             && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
         {
-            // The lock finishes or reverts it, and reports that. A failure is reported as well.
+            // Taking the lock finishes or reverts the restore, and reports the result.
             let _ = opened.lock(&workspace);
         }
         let inner = match find_inner_history(opened, path)? {
@@ -187,7 +187,7 @@ fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List,
     Ok(List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner })
 }
 
-/// Finds the other workspaces that have checkpoints, the latest first.
+/// Finds the other workspaces that have checkpoints, most recently used first.
 pub fn find_other_workspaces(
     opened: &Opened,
     path: &Path,
@@ -284,8 +284,8 @@ pub(crate) fn effects_of_row(
     effects.map_or_else(|_| Vec::new(), |mut effects| effects.swap_remove(row.number - 1))
 }
 
-/// Lists the effects of each row's turn: those of the turn in the ledger. Times decide only if the
-/// ledger knows no turns of the session.
+/// Lists the effects of each row's turn, by the turns in the ledger. If no row has the turn of an
+/// effect, the time determines the row.
 fn effects_by_row(
     ledger: &Ledger,
     workspace: &WorkspaceRef<'_>,

@@ -1,4 +1,4 @@
-//! The history of a workspace: its checkpoints as rows, and which one the user means.
+//! The history of a workspace: its checkpoints, grouped into rows and found by number, name or id.
 
 pub(crate) mod authorship;
 pub(crate) mod claim;
@@ -41,7 +41,7 @@ pub struct History {
     pub(crate) all: Vec<Checkpoint>,
     /// The reasons why some checkpoints could not be read.
     pub unreadable: Vec<String>,
-    /// The calls that have begun and not ended.
+    /// The calls that have begun but not ended.
     pub(crate) open: Vec<OpenCall>,
     /// The rows of the list, newest first.
     rows: Vec<RowParts>,
@@ -57,7 +57,7 @@ struct RowParts {
     last: usize,
 }
 
-/// A row of the list: a manual checkpoint, or all checkpoints before calls of one turn.
+/// A row of the list: a manual checkpoint, or the checkpoints before the calls of one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'h> {
     history: &'h History,
@@ -147,7 +147,7 @@ impl History {
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// True if the checkpoint or state with this number was pinned before a call.
+    /// Returns true if the checkpoint or state with the number `seq` was pinned before the call.
     pub(crate) fn is_pinned_for(&self, call: &CallRef, seq: u64) -> bool {
         let found = self.all.binary_search_by_key(&seq, |known| known.pin.name.seq);
         let known = found.ok().and_then(|index| self.all[index].record.call.as_ref());
@@ -156,8 +156,8 @@ impl History {
         })
     }
 
-    /// Finds the number of the next checkpoint before a call of the same session as one that began
-    /// when the next number was `seq`.
+    /// Finds the session's next call after a call that began when the next number was `seq`.
+    /// Returns the number of the checkpoint that was taken before that next call.
     pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
         let is_next = |known: &&Checkpoint| {
             let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);
@@ -169,8 +169,8 @@ impl History {
         self.all.iter().find(is_next).map(|known| known.pin.name.seq)
     }
 
-    /// The paths that were captured even if the rules exclude them: calls named them, or the undo of
-    /// a turn looked into a directory that is ignored by now.
+    /// Returns the paths that were captured even if the rules exclude them: calls named them, or
+    /// the undo of a turn changed them although their directory was ignored.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().flat_map(|known| known.record.calls());
         let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
@@ -185,18 +185,18 @@ impl History {
         named.into_iter().cloned().collect()
     }
 
-    /// The sessions that have worked in the workspace.
+    /// Returns the sessions that have worked in the workspace.
     pub(crate) fn sessions(&self) -> BTreeSet<String> {
         let calls = self.all.iter().filter_map(|known| known.record.call.as_ref());
         calls.map(|call| call.session.clone()).collect()
     }
 
-    /// The number of the newest checkpoint of any kind; 0 if there is none.
+    /// Returns the number of the newest checkpoint of any kind; 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.all.last().map_or(0, |newest| newest.pin.name.seq)
     }
 
-    /// The rows, newest first.
+    /// Returns the rows, newest first.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (1..=self.rows.len()).map(|number| Row { history: self, number })
     }
@@ -254,7 +254,7 @@ impl History {
         }
     }
 
-    /// Finds the other workspace that has a checkpoint with this id.
+    /// Finds another workspace that has a checkpoint whose id begins with `prefix`.
     fn find_elsewhere(&self, store: &Store, prefix: &str) -> Result<Option<PathBuf>, StoreError> {
         for workspace in store.pinned_workspaces()?.into_iter().filter(|id| *id != self.workspace) {
             for name in store.pin_names(&workspace)? {
@@ -276,29 +276,29 @@ impl<'h> Row<'h> {
         self.history
     }
 
-    /// The checkpoint that `rollback N` returns to.
+    /// Returns the checkpoint that `rollback N` returns to.
     pub fn first(&self) -> &'h Checkpoint {
         self.steps().next().expect("a row has a checkpoint")
     }
 
-    /// The checkpoints of the row in order, the first one included.
+    /// Returns the checkpoints of the row in order, the first one included.
     pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
         let history = self.history;
         let steps = history.rows[self.number - 1].steps.iter();
         steps.map(|index| &history.all[*index])
     }
 
-    /// The next newer row.
+    /// Returns the next newer row.
     pub fn successor(&self) -> Option<Row<'h>> {
         self.history.row(self.number - 1).ok()
     }
 
-    /// The last checkpoint or state of the row, of any kind.
+    /// Returns the last checkpoint or state of the row, of any kind.
     pub(crate) fn last(&self) -> &'h Checkpoint {
         &self.history.all[self.history.rows[self.number - 1].last]
     }
 
-    /// Returns true if the session, as the agent itself or as its subagent, made a call of the row.
+    /// Returns true if a session made one of the row's calls, for itself or as a subagent.
     pub(crate) fn has_session(&self, session: &str) -> bool {
         let is_it =
             |call: &CallRef| call.session == session || call.subagent.as_deref() == Some(session);
@@ -306,7 +306,7 @@ impl<'h> Row<'h> {
             && self.steps().filter_map(|step| step.record.call.as_ref()).any(is_it)
     }
 
-    /// The session and turn of the row; `None` if it is a manual checkpoint.
+    /// Returns the session and turn of the row; `None` if it is a manual checkpoint.
     pub fn turn(&self) -> Option<(&'h str, &'h TurnId)> {
         let record = &self.first().record;
         if record.kind == Kind::Manual { None } else { record.turn() }
@@ -314,7 +314,7 @@ impl<'h> Row<'h> {
 }
 
 /// Reads checkpoints and open calls as of one moment, without a lock. The start or end of a call
-/// makes a new checkpoint, so a changed list of pins shows that one happened in between.
+/// adds a pin, so a changed list of pins shows that a call began or ended in between.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

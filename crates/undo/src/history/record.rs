@@ -25,7 +25,7 @@ pub struct Record {
     pub kind: Kind,
     /// The reason in words, with secrets masked.
     pub reason: String,
-    /// The name that the user gave. It protects the checkpoint as a pin does.
+    /// The name that the user gave. It protects the checkpoint as `pinned` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the checkpoint is never pruned.
@@ -49,7 +49,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
     /// The rollback that a safety checkpoint was taken for, until it has happened. If it fails, the
-    /// checkpoint may stay, but no rollback was made.
+    /// checkpoint may remain, but no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
@@ -61,14 +61,14 @@ pub struct Record {
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
-    /// The databases that were taken while they were being written to.
+    /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
-    /// The calls before `call` whose ends were not reported either, in the record of the state at the
-    /// end of their turn.
+    /// In the record of the state at the end of a turn, the calls before `call` whose ends were not
+    /// reported either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
-    /// The files whose setuid or setgid the tree leaves out, because they belonged to another user.
+    /// The files whose setuid or setgid bits the tree leaves out, because another user owned them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unprivileged: Vec<RelPath>,
 }
@@ -83,8 +83,8 @@ pub enum Kind {
     Call,
     /// Taken after a tool call. Not a row.
     After,
-    /// Taken to find out who changed what: at the end of a turn, or before a call if only turns are
-    /// rows. Not a row.
+    /// Taken to find out who changed what: at the end of a turn, or before a call that gets no
+    /// checkpoint. Not a row.
     State,
     /// Taken before a rollback. Not a row.
     Safety,
@@ -107,7 +107,7 @@ pub struct CallRef {
     pub agent: String,
     /// The id of the session that the user talks to, as in the ledger.
     pub session: String,
-    /// The id of the session of the subagent that makes the call.
+    /// The id of the subagent's session, if a subagent makes the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
     pub turn: TurnId,
@@ -128,18 +128,18 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// The state before the call, in the record of the state after it.
+    /// In the record of the state after the call, the state before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
 }
 
 impl CallRef {
-    /// True if the call is a command between two checkpoints: `takeback run`.
+    /// Returns true if the call is a command between two checkpoints: `takeback run`.
     pub(crate) fn is_run(&self) -> bool {
         self.agent == "run" && self.tool == "run"
     }
 
-    /// The session that made the call: a subagent's, or the one that the user talks to.
+    /// Returns the session that made the call: a subagent's, or the one that the user talks to.
     pub(crate) fn reporter(&self) -> &str {
         self.subagent.as_deref().unwrap_or(&self.session)
     }
@@ -183,17 +183,17 @@ pub struct RollbackRecord {
     /// True if files were restored; false if only the conversation was taken back.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub files: bool,
-    /// True if the repository's index was restored as well.
+    /// True if the repository's index was also restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub index: bool,
-    /// The conversation that was moved with the files: the one of the checkpoint's session, if it
-    /// has one.
+    /// The conversation of the checkpoint's session, if it was moved with the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
-    /// For files outside the workspace of a rollback, the safety checkpoint of that rollback.
+    /// If this is the part of a rollback outside its workspace, the safety checkpoint of that
+    /// rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
-    /// The paths that could not be restored and were left as they were.
+    /// The paths that could not be restored and were left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<RelPath>,
     /// The conversations of other sessions that were moved with the files.
@@ -202,18 +202,18 @@ pub struct RollbackRecord {
 }
 
 impl RollbackRecord {
-    /// The conversations that were moved with the files.
+    /// Returns the conversations that were moved with the files.
     pub fn chats(&self) -> impl Iterator<Item = &Chat> {
         self.chat.iter().chain(&self.other_chats)
     }
 
-    /// True if the rollback was to restore a path.
+    /// Returns true if the rollback was meant to restore a path.
     pub(crate) fn is_about(&self, path: &RelPath) -> bool {
         let is_in = |paths: &[RelPath]| paths.iter().any(|above| path.starts_with(above));
         (self.paths.is_empty() || is_in(&self.paths)) && !is_in(&self.skipped)
     }
 
-    /// True if the rollback returned all files to an earlier state.
+    /// Returns true if the rollback returned all files to an earlier state.
     pub(crate) fn is_whole(&self) -> bool {
         self.files && self.paths.is_empty() && self.action != Action::UndoTurn
     }
@@ -236,7 +236,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Describes the return of a session to a point.
+    /// Describes the move of a session's conversation to a point.
     pub(crate) fn new(session: &str, to: ConversationPoint) -> Chat {
         let from_message = match to {
             ConversationPoint::BeforeMessage(seq) => seq,
@@ -246,7 +246,7 @@ impl Chat {
         Chat { session: session.to_owned(), from_message, to: Some(to) }
     }
 
-    /// The point that the conversation returns to.
+    /// Returns the point that the conversation returns to.
     pub(crate) fn point(&self) -> ConversationPoint {
         self.to.unwrap_or(ConversationPoint::BeforeMessage(self.from_message))
     }
@@ -263,7 +263,7 @@ pub enum Action {
     Undo,
     /// The reverse of such an undo.
     Redo,
-    /// The undo of one turn that keeps what others did since.
+    /// The undo of one turn, which keeps later changes by others.
     UndoTurn,
 }
 
@@ -332,17 +332,17 @@ impl Record {
         pin.name.seq.saturating_sub(self.seq)
     }
 
-    /// The time of the capture.
+    /// Returns the time of the capture.
     pub fn moment(&self) -> Time {
         Time::parse(&self.time).unwrap_or_default()
     }
 
-    /// The calls that the record is about, in the order of their starts.
+    /// Returns the calls that the record is about, in the order in which they began.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &CallRef> {
         self.unended.iter().chain(&self.call)
     }
 
-    /// The identity of the call in the ledger.
+    /// Returns the identity of the call in the ledger.
     pub(crate) fn call_id(&self) -> Option<CallId<'_>> {
         let call = self.call.as_ref()?;
         Some(CallId {
@@ -354,12 +354,12 @@ impl Record {
         })
     }
 
-    /// True if the checkpoint is never pruned: it is pinned or has a name.
+    /// Returns true if the checkpoint is never pruned: it is pinned or has a name.
     pub fn is_protected(&self) -> bool {
         self.pinned || self.name.is_some()
     }
 
-    /// The session and turn that the checkpoint belongs to.
+    /// Returns the session and turn that the checkpoint belongs to.
     pub fn turn(&self) -> Option<(&str, &TurnId)> {
         self.call.as_ref().map(|call| (call.session.as_str(), &call.turn))
     }
@@ -388,12 +388,12 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The id as the list shows it.
+    /// Returns the id as the list shows it.
     pub fn short_id(&self) -> String {
         self.pin.id.to_string()[..7].to_owned()
     }
 
-    /// The number that the next checkpoint would have had when one of its calls began.
+    /// Returns the number that the next checkpoint would have had when one of its calls began.
     pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
         let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
         began.unwrap_or(self.pin.name.seq)

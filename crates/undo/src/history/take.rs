@@ -33,7 +33,7 @@ pub enum NameError {
     Taken(String),
 }
 
-/// The options of a checkpoint that the user asks for.
+/// The options for a checkpoint that the user asks for.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CheckpointOptions {
@@ -43,17 +43,17 @@ pub struct CheckpointOptions {
     pub pinned: bool,
 }
 
-/// The checkpoint that stands for the present.
+/// A checkpoint that has the current state.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TakenCheckpoint {
     pub checkpoint: Checkpoint,
-    /// False if it is an earlier one: nothing has changed since.
+    /// False if the checkpoint already existed: nothing has changed since it was taken.
     pub is_new: bool,
 }
 
 /// Takes a checkpoint that the user asks for, and clears the failures of the workspace. Without a
-/// reason, a name or a pin, an unchanged workspace gets no new one.
+/// reason, a name or a pin, an unchanged workspace gets no new checkpoint.
 pub fn take_checkpoint(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -90,7 +90,7 @@ pub fn take_checkpoint(
     Ok(TakenCheckpoint { checkpoint, is_new: true })
 }
 
-/// Finds the newest row if the files, HEAD and the index are still as it has them.
+/// Returns the newest row's checkpoint if the files, HEAD and the index have not changed since.
 fn find_unchanged(lock: &mut Lock<'_>, tree: Oid) -> Result<Option<Checkpoint>, TakeError> {
     let workspace = lock.workspace();
     let history = History::read(workspace.store(), workspace.id())?;
@@ -104,7 +104,7 @@ fn find_unchanged(lock: &mut Lock<'_>, tree: Oid) -> Result<Option<Checkpoint>, 
     Ok(is_same.then_some(newest))
 }
 
-/// Finds the repository of a workspace that is a directory.
+/// Finds the repository of a workspace. A single file has none.
 fn find_repository(workspace: &Workspace<'_>) -> Option<GitDirectory> {
     let is_directory = workspace.subject() == workspace.path();
     if is_directory { GitDirectory::find(workspace.path()) } else { None }
@@ -167,7 +167,7 @@ fn attach_index(
 }
 
 /// Returns true if a checkpoint still keeps the copy of an index. The checkpoint's number is not
-/// enough: another checkpoint may have that number by now.
+/// enough: another checkpoint may now have that number.
 fn keeps_copy(workspace: &Workspace<'_>, known: &IndexState) -> bool {
     let name = PinName { workspace: workspace.id().clone(), seq: known.seq };
     let pin = workspace.store().pin(&name).ok().flatten();
@@ -180,7 +180,7 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
     workspace.store().pin_id(&name).is_ok_and(|id| id.is_some())
 }
 
-/// Words that already mean something where the name of a checkpoint is expected.
+/// Words that have another meaning where the name of a checkpoint is expected.
 const RESERVED: [&str; 9] =
     ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 

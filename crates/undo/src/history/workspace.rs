@@ -1,4 +1,4 @@
-//! The workspace that the user means by a path, even if its directory is gone.
+//! The workspace that the user means by a path, even if its directory no longer exists.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,12 +32,12 @@ impl<'s> WorkspaceRef<'s> {
         WorkspaceRef { store, id, path: workspace.subject() }
     }
 
-    /// The store that holds its checkpoints.
+    /// Returns the store that holds its checkpoints.
     pub fn store(&self) -> &'s Store {
         self.store
     }
 
-    /// Its id in the store.
+    /// Returns its id in the store.
     pub fn id(&self) -> &WorkspaceId {
         &self.id
     }
@@ -47,13 +47,13 @@ impl<'s> WorkspaceRef<'s> {
     }
 }
 
-/// The directories that were recreated for a workspace that was gone, each as the directory above
-/// it and its name. Any that are still empty are removed on drop.
+/// The directories that were recreated for a missing workspace, each as its parent directory and
+/// its name. Directories that are still empty are removed on drop.
 #[derive(Default)]
 pub struct RevivedDirectories(Vec<(OwnedFd, OsString)>);
 
 impl RevivedDirectories {
-    /// Creates a directory and those above it that are missing, through no link.
+    /// Creates a directory and its missing parents, without following links.
     fn create(path: &Path) -> io::Result<RevivedDirectories> {
         let mut revived = RevivedDirectories::default();
         let mut missing = path.ancestors().take_while(|path| !path.exists()).collect::<Vec<_>>();
@@ -63,7 +63,7 @@ impl RevivedDirectories {
         while let Some(name) = missing.pop().and_then(Path::file_name) {
             let made = rustix::fs::mkdirat(&above, name, Mode::from(0o777));
             let inside = directory::open_beneath(above.as_fd(), name.as_bytes())?;
-            // Another process may have made it meanwhile.
+            // Another process may have created the directory in the meantime.
             if made.is_ok() {
                 revived.0.push((above, name.to_owned()));
             }
@@ -72,7 +72,7 @@ impl RevivedDirectories {
         Ok(revived)
     }
 
-    /// The identity of the workspace's directory; `None` if the directory was gone.
+    /// Returns the identity of the workspace's directory, or `None` if it had to be recreated.
     pub(crate) fn identity_of(&self, workspace: &Workspace<'_>) -> Option<(u64, u64)> {
         if self.0.is_empty() { workspace.identity().ok() } else { None }
     }
@@ -98,7 +98,7 @@ pub fn open_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<Workspace<'
     Ok(store.workspace(&root, &opened.forbidden)?)
 }
 
-/// Finds the workspace that the user means, to look at its history.
+/// Finds the workspace that the user means, to read its history.
 pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRef<'o>, TakeError> {
     let store = opened.store()?;
     if let Some(known) = find_known_path(store, path)? {
@@ -108,8 +108,8 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
     Ok(WorkspaceRef::of(&open_workspace(opened, path)?))
 }
 
-/// Finds the workspace that the user means with a checkpoint of it. If the directory has become
-/// part of a larger workspace, an id may be that of an older checkpoint of the directory alone.
+/// Finds the workspace that the user means by a path and a checkpoint. If the directory has become
+/// part of a larger workspace, an id may belong to an older checkpoint of the directory alone.
 pub fn find_workspace_with<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -125,8 +125,9 @@ pub fn find_workspace_with<'o>(
     Ok(if is_inner { inner } else { around })
 }
 
-/// Finds the workspace with a history that a directory with an older history of its own has become
-/// part of, for example by `git init` above it. Agents take their checkpoints there now.
+/// Finds the larger workspace that a directory with a history of its own has become part of, for
+/// example by `git init` above it. Returns it only if it also has a history: agents' checkpoints
+/// are taken there now.
 fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreError> {
     let is_repository_data = known.components().any(|part| part.as_os_str() == ".git");
     if is_repository_data || !known.is_dir() {
@@ -138,8 +139,8 @@ fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreEr
     Ok(has_history.then_some(root))
 }
 
-/// Finds the older history that a directory has of its own, although it is part of a larger
-/// workspace by now.
+/// Finds the older history of a directory alone, if the directory is now part of a larger
+/// workspace.
 pub(crate) fn find_inner_history<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -151,8 +152,8 @@ pub(crate) fn find_inner_history<'o>(
 }
 
 /// Opens the workspace that the user means, to restore files in it: the one at exactly this path if
-/// it has a history, otherwise the one that the path belongs to. A directory that is gone is
-/// recreated; keep the second value for as long as the workspace is used.
+/// it has a history, otherwise the one that the path belongs to. A missing directory is recreated;
+/// keep the second value for as long as the workspace is used.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -188,12 +189,12 @@ pub fn revive_workspace<'o>(
 /// Finds the path that the store knows a workspace by, if it has a history there. The path may no
 /// longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-    // The path may still lead there through links.
+    // The path may still lead to a known one through links.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();
     let candidates = canonicalize(typed).ok().into_iter().chain(beside).chain([given.clone()]);
-    // A directory above one that is gone may have a history.
+    // A directory above a missing one may have a history.
     let is_gone = fs::symlink_metadata(typed).is_err();
     let above = given.ancestors().skip(1).filter(|_| is_gone).map(Path::to_owned);
     for path in candidates.chain(above.collect::<Vec<_>>()) {

@@ -84,19 +84,19 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// The root of the workspace that the call works in.
+    /// Returns the root of the workspace that the call works in.
     pub(super) fn root(&self) -> &'a Path {
         &self.workplace.root
     }
 
-    /// The file that lists the paths that were captured before the call. By the end of the call,
-    /// the agent may work somewhere else.
+    /// Returns the file that lists the paths that were captured before the call. It is needed
+    /// because the agent may work in another directory when the call ends.
     pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
         let name = file_name(&[&self.reporter, &self.key.text]);
         opened.checkpoints_directory().join("calls").join(name)
     }
 
-    /// The tool's name, as reasons show it.
+    /// Returns the tool's name for use in reasons.
     pub(super) fn tool(&self) -> &'a str {
         match self.call.tool.as_str() {
             "" => "a tool",
@@ -110,7 +110,7 @@ impl<'a> CallContext<'a> {
         let mut writes = ScriptWrites { paths: Vec::new(), bounded: analysis.bounded };
         for path in &analysis.paths {
             let path = canonicalize_parent(path);
-            // A script that changes the whole directory names none of the files in it.
+            // A script that names the whole directory may change any file in it.
             writes.bounded &= !directory.starts_with(&path);
             let inner = path.strip_prefix(directory).ok();
             let inner = inner.and_then(|inner| RelPath::from_path(inner).ok());
@@ -137,7 +137,7 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// Analyses the script of a call. Outside a workspace, every path counts as outside.
+/// Analyses the script of a call. Without a workspace, every path counts as outside.
 pub(super) fn analyze_call(
     opened: &Opened,
     call: &ToolCall,

@@ -16,7 +16,7 @@ pub(super) struct CapturedPath {
     pub(super) tree: Oid,
     /// The checkpoint, if the call needed one.
     pub(super) checkpoint: Option<Oid>,
-    /// What the call names or sweeps, and the tree does not have.
+    /// The paths that the call names or sweeps but the tree does not contain.
     pub(super) unprotected: Vec<Unprotected>,
 }
 
@@ -99,14 +99,15 @@ fn capture_path(
     Ok(capture)
 }
 
-/// Captures a path after a call. Returns `None` if the start of the call is unknown.
+/// Captures a path after a call. Returns `None` if the start of the call is unknown, or if the path
+/// was a directory that no longer exists.
 pub(super) fn capture_after(
     opened: &Opened,
     path: &ProtectedPath,
     call: &CallContext<'_>,
 ) -> Result<Option<(OpenCall, Oid)>, TakeError> {
     if !path.path().exists() && matches!(path.kind, PathKind::Directory(_)) {
-        // The directory is gone. The checkpoint before the call has its content.
+        // The checkpoint before the call contains the files of the directory.
         return Ok(None);
     }
     let workspace = path.open(opened)?;
@@ -117,8 +118,8 @@ pub(super) fn capture_after(
     };
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
-    // The end of a call that changed nothing matters only if its start is a checkpoint: otherwise
-    // the next checkpoint would count as its end.
+    // The end of a call that changed nothing is pinned only if its start was: without that pin, the
+    // next checkpoint would count as its end.
     if open_call.has_pin || tree != open_call.tree {
         let began = Began {
             tree: open_call.tree,
@@ -127,7 +128,7 @@ pub(super) fn capture_after(
             uncovered: open_call.uncovered.clone(),
             late: open_call.late || late,
         };
-        // The script was understood before the call; by now, its files may be gone.
+        // The script was analysed before the call: its files may no longer exist.
         let writes = ScriptWrites { paths: open_call.writes.clone(), bounded: open_call.bounded };
         let call_ref = CallRef {
             turn: open_call.turn.clone(),

@@ -18,7 +18,7 @@ impl Deadline {
         Deadline::default()
     }
 
-    /// Makes a deadline that passed before the report is handled. `turn` is what
+    /// Makes a deadline that has already passed. `turn` is the turn that
     /// [`current_turn`](super::current_turn) returned when the agent moved on.
     pub fn passed_in(turn: Turn) -> Deadline {
         Deadline { passed: AtomicBool::new(true), late_turn: Some(turn) }
@@ -35,7 +35,8 @@ impl Deadline {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The turn that the call was part of, if the agent had moved on before the report was handled.
+    /// Returns the turn that the call was part of, if the agent had moved on before the report was
+    /// handled.
     pub(super) fn late_turn(&self) -> Option<&Turn> {
         self.late_turn.as_ref()
     }

@@ -1,5 +1,5 @@
-//! The first capture of a large workspace takes longer than an agent waits. What the call names is
-//! captured before it, in places of its own, so that it is safe in time.
+//! Early captures of the paths that a call names. The first capture of a large workspace takes
+//! longer than an agent waits, so these paths are captured before it, as separate workspaces.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,13 @@ use super::protected::{PathKind, ProtectedPath};
 use super::repositories::measure;
 use crate::Opened;
 
-/// The number of files from which on a workspace is large.
+/// Workspaces with more files than this are large.
 const MANY_FILES: u64 = 5_000;
 
-/// The number of named paths that are captured early, and of files in one of them.
+/// The maximum number of named paths that are captured early.
 const MAX_PATHS: usize = 16;
+
+/// The maximum number of files in a directory that is captured early.
 const MAX_FILES: u64 = 20_000;
 
 /// The checkpoints of named paths that were taken before the capture of their workspace.
@@ -59,7 +61,8 @@ fn find_place(
         return None;
     }
     if !is_directory {
-        // A single file is captured whatever the rules say, and the user's secrets are not.
+        // The rules do not apply to a single file, so secrets would be captured despite the
+        // user's settings.
         return (!workspace.rules.skip_private)
             .then(|| ProtectedPath::new(opened, PathKind::File(path.as_path().into())));
     }
@@ -70,7 +73,7 @@ fn find_place(
 }
 
 impl EarlyCheckpoints {
-    /// Deletes the checkpoints, because that of the workspace has everything.
+    /// Deletes the checkpoints, because the checkpoint of the workspace contains everything.
     pub(super) fn discard(self, opened: &Opened) -> Result<(), WorkspaceError> {
         let store = opened.store()?;
         for (place, checkpoint) in &self.0 {
@@ -84,13 +87,13 @@ impl EarlyCheckpoints {
         Ok(())
     }
 
-    /// Adds the places to those that are captured again after the call.
+    /// Adds the places to the paths that are captured again after the call.
     pub(super) fn keep(self, protected: &mut Vec<ProtectedPath>) {
         protected.extend(self.0.into_iter().map(|(place, _)| place));
     }
 }
 
-/// True if the workspace itself is among the captured paths.
+/// Returns true if the workspace itself is among the captured paths.
 pub(super) fn is_captured(protected: &[ProtectedPath], workspace: &Path) -> bool {
     protected.iter().any(|path| path.path() == workspace)
 }

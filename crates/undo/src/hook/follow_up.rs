@@ -18,7 +18,7 @@ use crate::retention::limit_rows;
 /// The number of bytes of the store that are checked for damage at the end of each turn.
 const SCRUB_BYTES: u64 = 64 << 20;
 
-/// Work that can wait.
+/// Work that can wait until no agent is waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum FollowUp {
@@ -49,7 +49,7 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
 }
 
 /// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
-/// and enforces the limit of number.
+/// and enforces `max_snapshots`.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,
@@ -65,21 +65,21 @@ pub fn tend_workspace(
     conclude_turn(opened, &workspace, session, ended)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
-    // If another process is in the way, the next turn makes up for it.
+    // If another process is using the workspace, the end of the next turn tries again.
     let _ = limit_rows(opened, workspace.id());
     Ok(())
 }
 
-/// Looks for damage in the next part of the store. If there is some, repairs the store, so that the
-/// next capture stores what is still on disk again.
+/// Checks the next part of the store for damage. Repairs a damaged store, so that the next capture
+/// stores lost files again if they are still on disk.
 fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     let store = workspace.store();
     // If this fails, the next turn tries again.
     let Ok(Some(damaged)) = store.scrub(SCRUB_BYTES) else { return };
     let message = match store.repair(&|_, _| {}) {
         Ok(repaired) => format!(
-            "{} was damaged: {}. The store was repaired, {} objects were saved; `takeback \
-             checkpoints verify` shows which checkpoints have lost some",
+            "{} was damaged: {}. The store was repaired and {} objects were saved; `takeback \
+             checkpoints verify` shows which checkpoints lost files",
             damaged.name, damaged.reason, repaired.salvaged
         ),
         Err(RepairError::Busy) => return,
@@ -93,8 +93,8 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     opened.note_failure(workspace.path(), &message);
 }
 
-/// Forgets the calls of a session that have not ended by now, and keeps the state of the workspace
-/// if it changed.
+/// Forgets the calls of a session that never ended. Keeps the state of the workspace if it changed
+/// or if there were such calls.
 fn conclude_turn(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -107,7 +107,8 @@ fn conclude_turn(
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
-        // Only what calls name is captured there, and that is done.
+        // In so large a workspace, only the paths that calls name are captured, and they already
+        // have been.
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,
     };
@@ -123,8 +124,8 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets the calls of a session whose end will never be reported: those of turns that are over.
-/// Returns descriptions of them, in the order of their starts.
+/// Forgets the session's open calls of past turns, whose ends will never be reported. Returns
+/// them in the order in which they began.
 fn drop_unended_calls(
     opened: &Opened,
     workspace: &Workspace<'_>,

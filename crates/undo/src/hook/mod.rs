@@ -1,4 +1,4 @@
-//! The way in: what an agent reports becomes checkpoints and entries in the ledger.
+//! The way in: an agent's report becomes checkpoints and entries in the ledger.
 //!
 //! [`handle`] reads top-down: the session and its turn (`session`), the call and what it may
 //! change (`call`, `protected`), the captures before and after it (`capture`), the ledger.
@@ -51,11 +51,11 @@ const LEDGER_WAIT: Duration = Duration::from_millis(500);
 pub struct Handled {
     /// The checkpoints that were taken: rows or steps.
     pub checkpoints: Vec<Oid>,
-    /// The failures, in words. They are remembered as well.
+    /// The messages of the failures, which are also remembered.
     pub failures: Vec<String>,
-    /// True if something is not protected because of a failure.
+    /// True if a failure left a path unprotected.
     pub missed: bool,
-    /// Everything that the call may change and that no checkpoint brings back.
+    /// The paths that the call may change and that no checkpoint can restore.
     pub unprotected: Vec<Unprotected>,
     /// Work to do once the agent is no longer waiting.
     pub follow_up: Option<FollowUp>,
@@ -73,14 +73,14 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
             session.store(opened, &mut handled);
-            // The session may have ended before.
+            // The session may have ended earlier.
             vec![LedgerEvent::SessionResumed { session: report.session_id() }]
         }
         ReportedEvent::TurnStart { prompt } => {
             finish_before_turn(opened, &workplace.root);
             let (last, is_over) = (state.turns, state.over);
             let entries = session::start_turn(opened, report, state, prompt.as_deref());
-            // The end of the turn before was not reported.
+            // The end of the previous turn was not reported.
             if last > 0 && !is_over && state.turns > last {
                 handled.follow_up = Some(FollowUp::tend(opened, state));
             }
@@ -89,7 +89,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
         }
         ReportedEvent::BeforeTool(call) => {
             // Not every agent reports the start of a turn. A late call keeps the turn that it
-            // began in: its session may be in the next one by now.
+            // began in: its session may already be in the next one.
             let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
                 entries.extend(session::start_turn_of_call(report, state));
@@ -112,7 +112,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             vec![LedgerEvent::TurnEnd { session: report.session_id() }]
         }
         ReportedEvent::SessionEnd => {
-            // The session may be resumed some day, with another turn.
+            // If the session is resumed later, it begins another turn.
             state.over = true;
             handled.follow_up = Some(FollowUp::tend(opened, state));
             session.store(opened, &mut handled);
@@ -150,7 +150,7 @@ fn protect_before(
     entries
 }
 
-/// Captures every path that a call may change. Returns those that were captured.
+/// Captures every path that a call may change. Returns the paths that were captured.
 fn capture_all_before(
     opened: &Opened,
     call: &CallContext<'_>,
@@ -162,7 +162,7 @@ fn capture_all_before(
     let workspace = waiting.iter().find(|path| path.path() == call.root());
     let early = workspace.map(|workspace| capture_early(opened, call, workspace));
     let (mut waiting, mut protected) = (VecDeque::from(waiting), Vec::new());
-    // A place is tried once: two that are too large would stand in for each other forever.
+    // Each path is tried once: two that are too large would be substituted for each other forever.
     let mut tried: Vec<(PathKind, bool)> = Vec::new();
     while let Some(path) = waiting.pop_front() {
         let place = (path.kind.clone(), path.only_named);
@@ -192,7 +192,7 @@ fn capture_all_before(
         }
     }
     match early {
-        // If this fails, they are only superfluous.
+        // If this fails, superfluous checkpoints remain, which do no harm.
         Some(early) if is_captured(&protected, call.root()) => drop(early.discard(opened)),
         Some(early) => early.keep(&mut protected),
         None => {}
@@ -200,7 +200,7 @@ fn capture_all_before(
     protected
 }
 
-/// Remembers what stays unprotected, and finds out what the user does not know yet.
+/// Remembers the unprotected paths as failures, and marks those that are new to the user.
 fn conclude_unprotected(opened: &Opened, call: &CallContext<'_>, handled: &mut Handled) {
     const MAX_NOTED: usize = 8;
     let lost = handled.unprotected.iter().filter(|lost| !lost.is_replaceable && !lost.is_noted);
@@ -304,14 +304,14 @@ fn write_ledger(
 }
 
 impl Handled {
-    /// Adds a failure that leaves something unprotected.
+    /// Adds a failure that leaves a path unprotected.
     fn miss(&mut self, opened: &Opened, path: &Path, message: &str) {
         opened.note_missed(path, message);
         self.missed = true;
         self.failures.push(format!("{}: {message}", path.display()));
     }
 
-    /// Adds a failure that leaves nothing unprotected.
+    /// Adds a failure that leaves no path unprotected.
     fn fail(&mut self, opened: &Opened, path: &Path, message: &str) {
         opened.note_failure(path, message);
         self.failures.push(format!("{}: {message}", path.display()));

@@ -17,17 +17,17 @@ use crate::history::record::clean_reason;
 use crate::open::is_in_repository_data;
 use crate::root::root_of;
 
-/// The number of paths outside the workspace that are captured for one call.
+/// The maximum number of paths outside the workspace that are captured for one call.
 const MAX_OUTSIDE_PATHS: usize = 16;
 
-/// The number of files up to which a directory outside any project is captured.
+/// The maximum number of files in a directory that is captured although it is in no project.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
-/// The number of files up to which a directory outside any project is captured before it is
-/// deleted.
+/// The maximum number of files in a directory that is captured before it is deleted, although it is
+/// in no project.
 const MAX_DELETED_FILES: u64 = 20_000;
 
-/// The number of files in one directory from which on they are captured together.
+/// The minimum number of files in one directory that are captured together.
 const MIN_SIBLINGS: usize = 3;
 
 /// A directory or a single file that is captured as a separate workspace.
@@ -51,10 +51,10 @@ pub(super) struct ProtectedPath {
     pub(super) kind: PathKind,
     pub(super) rules: CaptureRules,
     pub(super) named: Vec<RelPath>,
-    /// Directories in which ignored files are captured, too.
+    /// Directories in which ignored files are also captured.
     #[serde(default)]
     pub(super) swept: Vec<RelPath>,
-    /// True if nothing but the named paths is captured, because the directory has too many files.
+    /// True if only the named paths are captured, for instance because there are too many files.
     #[serde(default)]
     pub(super) only_named: bool,
 }
@@ -66,11 +66,11 @@ enum Mention {
     Named,
     /// The call may delete it, with everything in it.
     Deleted,
-    /// The call deletes whatever git does not track in it.
+    /// The call deletes the files in it that git does not track.
     Swept,
 }
 
-/// Finds everything that a call may change. Also returns what is known to stay unprotected.
+/// Finds the paths that a call may change. Also returns the paths that are known to be unprotected.
 pub(super) fn find_protected_paths(
     opened: &Opened,
     call: &CallContext<'_>,
@@ -102,7 +102,7 @@ pub(super) fn find_protected_paths(
     let unknown = call.analysis.as_ref().map(|analysis| analysis.unknown.as_slice());
     for command in unknown.unwrap_or_default() {
         let command = clean_reason(command);
-        let reason = format!("it cannot be told in advance what `{command}` deletes");
+        let reason = format!("the files that `{command}` deletes are not known in advance");
         unprotected.push(Unprotected::new(root, reason));
     }
     unprotected.append(&mut repositories.unprotected);
@@ -114,7 +114,7 @@ pub(super) fn find_protected_paths(
     (merge_duplicates(protected), unprotected)
 }
 
-/// Lists the paths that a call refers to, absolute, each once and in the order of the call.
+/// Lists the absolute paths that a call refers to, without duplicates and in the call's order.
 fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
     let directory = &call.workplace.directory;
     let named = match may_delete_directories(call.call.script()) {
@@ -170,8 +170,8 @@ pub(super) fn find_substitutes(
     named.into_iter().chain(project).collect()
 }
 
-/// Decides how to protect paths that are not in the session's workspace. Also returns those that
-/// are too many.
+/// Decides how to protect paths that are not in the session's workspace. Also returns the paths
+/// that are left unprotected because there are too many.
 fn protect_elsewhere(
     opened: &Opened,
     paths: &[(PathBuf, Mention)],
@@ -184,7 +184,7 @@ fn protect_elsewhere(
         match all.len() < MAX_OUTSIDE_PATHS {
             true => all.push(protected),
             false => {
-                let reason = "the call names too many paths outside of the workspace";
+                let reason = "the call names too many paths outside the workspace";
                 unprotected.push(Unprotected::new(protected.path(), reason));
             }
         }
@@ -196,7 +196,7 @@ fn protect_elsewhere(
 /// it, or on its own.
 fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Option<ProtectedPath> {
     let is_directory = path.is_dir();
-    // The call may make the directories above a new file.
+    // The call may create the directories above a new file.
     let directory = path.ancestors().find(|above| above.is_dir())?;
     let root = root_of(directory, &opened.forbidden).ok()?;
     if root.is_project {
@@ -209,7 +209,7 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     }
     if is_directory {
         let mut protected = ProtectedPath::new(opened, PathKind::Directory(path.into()));
-        // No rule of the user's applies to it, so it counts as named with everything in it.
+        // No project's rules apply to the directory, so ignored files are also captured.
         protected.swept.push(RelPath::root());
         let limit = match mention {
             Mention::Named => MAX_OUTSIDE_FILES,
@@ -218,7 +218,7 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
         protected.rules.max_files = protected.rules.max_files.min(limit);
         return Some(protected);
     }
-    // A new temporary file has nothing to lose, and a file in a new directory neither.
+    // A new temporary file has no content to lose, and neither does a file in a new directory.
     let is_new = fs::symlink_metadata(path).is_err();
     if is_new && (opened.forbidden.is_temporary(path) || path.parent() != Some(directory)) {
         return None;
@@ -226,7 +226,7 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
 }
 
-/// Captures several files of one directory together. Each single file costs a workspace.
+/// Groups files in the same directory, because each single file needs a workspace of its own.
 fn group_siblings(opened: &Opened, protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
     let mut siblings: BTreeMap<PathBuf, Vec<RelPath>> = BTreeMap::new();
     let file = |protected: &ProtectedPath| match &protected.kind {
@@ -262,7 +262,7 @@ impl ProtectedPath {
         self.kind.path()
     }
 
-    /// Returns the absolute path of something in it.
+    /// Returns the absolute path for a path relative to this one.
     pub(super) fn absolute(&self, inner: &RelPath) -> PathBuf {
         match &self.kind {
             PathKind::Directory(path) => path.0.join(inner.as_path()),
@@ -270,7 +270,7 @@ impl ProtectedPath {
         }
     }
 
-    /// True if the call may change everything in it: a single file, or a repository's data.
+    /// Returns true for a single file or a repository's data: the call may change all of it.
     pub(super) fn is_endangered_as_a_whole(&self) -> bool {
         matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
     }
@@ -279,8 +279,8 @@ impl ProtectedPath {
     fn mention(&mut self, path: &Path, mention: Mention) {
         let Ok(path) = RelPath::from_path(path) else { return };
         let paths = match mention {
-            // A call that names the whole directory does not say what it does there, unless it
-            // deletes.
+            // A call that names the whole directory does not say which files it changes, unless it
+            // deletes the directory.
             Mention::Named if path.is_root() => return,
             Mention::Named => &mut self.named,
             Mention::Deleted if path.is_root() => &mut self.swept,
@@ -292,8 +292,8 @@ impl ProtectedPath {
         }
     }
 
-    /// Returns the same directory with rules that cover nothing but what the call names. Returns
-    /// `None` if the call names nothing in it.
+    /// Returns the same directory with rules that cover only the paths that the call names. Returns
+    /// `None` if the call names no path in it.
     pub(super) fn to_only_named(&self) -> Option<ProtectedPath> {
         let mut only = self.clone();
         only.named.extend(only.swept.drain(..).filter(|path| !path.is_root()));
@@ -313,7 +313,7 @@ impl ProtectedPath {
     }
 }
 
-/// Merges what the call names in the same directory.
+/// Merges entries for the same directory or file.
 fn merge_duplicates(protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
     let mut merged: Vec<ProtectedPath> = Vec::new();
     for path in protected {

@@ -1,4 +1,4 @@
-//! Reports: what the hook of an agent, or an agent over `rpc`, says happened.
+//! Reports: the events that an agent passes to takeback, through a hook or over `rpc`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub struct ToolCall {
 pub enum ToolWork {
     /// The call only reads.
     Reads,
-    /// The call runs a script in a shell. The analysis of the script decides.
+    /// The call runs a script in a shell. The analysis of the script determines the effect.
     Shell {
         script: String,
         /// Files that the call names besides the script.
@@ -70,7 +70,7 @@ pub enum ToolWork {
     },
     /// The call may change files.
     Changes {
-        /// A script that the call runs as well.
+        /// A script that the call also runs.
         script: Option<String>,
         paths: Vec<PathBuf>,
     },
@@ -137,14 +137,14 @@ const READING_TOOLS: [&str; 31] = [
 ];
 
 impl Report {
-    /// The id of the session in the ledger.
+    /// Returns the id of the session in the ledger.
     pub fn session_id(&self) -> String {
         format!("{}:{}", self.agent, self.session)
     }
 }
 
 impl ReportedEvent {
-    /// True if the agent does nothing more until the next prompt.
+    /// Returns true if the agent does nothing more until the next prompt.
     pub(super) fn ends_turn(&self) -> bool {
         matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
     }
@@ -167,7 +167,7 @@ impl ToolWork {
 }
 
 impl ToolCall {
-    /// The script, if the call runs one.
+    /// Returns the script, if the call runs one.
     pub fn script(&self) -> Option<&str> {
         match &self.work {
             ToolWork::Shell { script, .. } => Some(script),
@@ -176,7 +176,7 @@ impl ToolCall {
         }
     }
 
-    /// The files that the call names.
+    /// Returns the files that the call names.
     pub fn paths(&self) -> &[PathBuf] {
         match &self.work {
             ToolWork::Shell { paths, .. } | ToolWork::Changes { paths, .. } => paths,
@@ -184,12 +184,12 @@ impl ToolCall {
         }
     }
 
-    /// True if the call changes nothing but the files that it names.
+    /// Returns true if the call changes nothing but the files that it names.
     pub(super) fn names_everything(&self) -> bool {
         matches!(&self.work, ToolWork::Changes { script: None, paths } if !paths.is_empty())
     }
 
-    /// Describes the call as the reason of a checkpoint.
+    /// Describes the call as the reason for a checkpoint.
     pub(crate) fn describe_reason(&self, tool: &str) -> String {
         match (self.script(), self.paths()) {
             (Some(script), _) => format!("before {tool}: {script}"),
@@ -206,7 +206,7 @@ impl ToolCall {
 pub fn find_script(input: &Value) -> Option<String> {
     match input.get("command")? {
         Value::String(script) => Some(script.clone()),
-        // A list of words is one command, and a shell would not interpret its words.
+        // A list of words is one command, and no shell interprets its words.
         Value::Array(words) => {
             let words = words.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
             Some(match words[..] {
@@ -222,7 +222,7 @@ pub fn find_script(input: &Value) -> Option<String> {
     }
 }
 
-/// Finds the files that the input of a tool names, each once.
+/// Finds the files that the input of a tool names, without duplicates.
 pub fn find_paths(input: &Value) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -242,7 +242,7 @@ pub fn find_paths(input: &Value) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns true if a tool of this name is known to only read.
+/// Returns true if a tool with this name is known to only read.
 fn is_reading_tool(tool: &str) -> bool {
     let plain: String =
         tool.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! The repositories that a call may delete. `.git` is never part of a tree, so each one is
+//! The repositories that a call may delete. `.git` is never part of a tree, so each `.git` is
 //! captured as a workspace of its own.
 
 use std::collections::VecDeque;
@@ -13,10 +13,10 @@ use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::open::is_in_repository_data;
 
-/// The number of directories in which repositories are looked for.
+/// The maximum number of directories that are searched for repositories.
 const MAX_DIRECTORIES: usize = 5_000;
 
-/// The number of repositories that are captured for one call.
+/// The maximum number of repositories that are captured for one call.
 const MAX_REPOSITORIES: usize = 16;
 
 /// Programs and options that delete or move whole directories.
@@ -30,12 +30,12 @@ const DELETING_WORDS: [&str; 13] = [
 pub(super) struct Repositories {
     pub(super) protected: Vec<ProtectedPath>,
     pub(super) unprotected: Vec<Unprotected>,
-    /// The bytes that have been found so far.
+    /// The total size of the protected repositories, in bytes.
     size: u64,
 }
 
-/// Returns true if a script may delete directories. Copying into a directory does not endanger the
-/// repository in it, and copies of repositories are large.
+/// Returns true if a script may delete directories. A script that only writes into a directory does
+/// not endanger the repository in it, and repositories are expensive to capture.
 pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
     let is_word = |word: &str| DELETING_WORDS.contains(&word);
     let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
@@ -43,7 +43,7 @@ pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
 }
 
 /// Returns true if a script may delete the repositories in a directory that it sweeps. `git clean`
-/// spares them unless it is forced twice.
+/// spares them unless `-f` is given twice.
 pub(super) fn may_sweep_repositories(script: Option<&str>) -> bool {
     let count_forces = |word: &str| match word.strip_prefix('-') {
         Some("-force") => 1,
@@ -57,14 +57,14 @@ pub(super) fn may_sweep_repositories(script: Option<&str>) -> bool {
 }
 
 impl Repositories {
-    /// Adds the repositories inside a directory that is swept, but not the one that it belongs to.
+    /// Adds the repositories inside a swept directory, except the directory's own.
     pub(super) fn add_inner(&mut self, opened: &Opened, directory: &Path) {
         let own = directory.join(".git");
         self.add_found(opened, directory, |data| *data != own);
     }
 
-    /// Adds the repositories at or below a path, or the part of a repository's data that the path
-    /// names.
+    /// Adds the repositories at or below a path. Adds the path itself if it is in a repository's
+    /// data.
     pub(super) fn add(&mut self, opened: &Opened, path: &Path) {
         if is_in_repository_data(path) {
             self.add_data(opened, path);
@@ -77,7 +77,7 @@ impl Repositories {
         let (found, is_complete) = find_repository_data(path);
         found.iter().filter(|data| is_meant(data)).for_each(|data| self.add_data(opened, data));
         if !is_complete {
-            let reason = "it has too many directories to look for repositories in them";
+            let reason = "it has too many directories to search them for repositories";
             self.unprotected.push(Unprotected::replaceable(path, reason));
         }
     }
@@ -86,11 +86,11 @@ impl Repositories {
         let Ok(metadata) = fs::symlink_metadata(path) else { return };
         let is_link_file = !metadata.is_dir() && path.file_name() == Some(OsStr::new(".git"));
         if is_link_file {
-            // `git submodule update` would make it again, too, but overwrite changed files.
+            // `git submodule update` would also recreate it, but would overwrite changed files.
             let content = fs::read_to_string(path).unwrap_or_default();
             let line = content.lines().next().unwrap_or_default();
             let reason =
-                format!("it only says where the repository is; to make it again, write `{line}`");
+                format!("it only points to the repository; to recreate it, write `{line}` to it");
             self.unprotected.push(Unprotected::replaceable(path, reason));
             return;
         }
@@ -116,8 +116,8 @@ impl Repositories {
     }
 }
 
-/// Finds the `.git` of each repository at or below a directory, the nearest first. Also returns
-/// whether all directories were looked at.
+/// Finds the `.git` of each repository at or below a directory, nearest first. Also returns true if
+/// all directories were searched.
 fn find_repository_data(directory: &Path) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([directory.to_owned()]);
@@ -138,7 +138,8 @@ fn find_repository_data(directory: &Path) -> (Vec<PathBuf>, bool) {
     (found, true)
 }
 
-/// Finds the repositories inside a workspace whose history no checkpoint of the workspace has.
+/// Finds the repositories nested in a workspace. The workspace's checkpoints do not contain their
+/// history.
 pub(super) fn find_nested_repositories(root: &Path) -> Vec<RelPath> {
     let own = root.join(".git");
     let (found, _) = find_repository_data(root);

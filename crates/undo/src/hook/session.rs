@@ -1,4 +1,4 @@
-//! The session that reports: where it works, which turn it is in, and which session it works for.
+//! The reporting session: where it works, which turn it is in, and which session it works for.
 
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,24 @@ use super::report::Report;
 use super::state::{SessionState, Turn};
 use crate::Opened;
 
-/// The place that a report is about, resolved once.
+/// The directory and workspace that a report is about, resolved once.
 pub(super) struct Workplace {
-    /// The directory that the agent works in: canonical, or as reported if it is gone.
+    /// The directory that the agent works in: canonical, or as reported if it no longer exists.
     pub(super) directory: PathBuf,
-    /// The root of the workspace: the session's if the directory is in it.
+    /// The root of the session's workspace if the directory is inside it, otherwise the root that
+    /// the directory belongs to.
     pub(super) root: PathBuf,
     /// False if the root is a directory that can never be a workspace.
     pub(super) is_workspace: bool,
 }
 
-/// The state of the session that reports: the current one, and the stored one.
+/// The state of the reporting session, current and as stored.
 pub(super) struct ReportingSession {
     pub(super) state: SessionState,
     stored: Option<SessionState>,
 }
 
-/// Finds the place of a report and the state of its session.
+/// Finds the directory and workspace of a report, and the state of its session.
 pub(super) fn resolve(
     opened: &Opened,
     report: &Report,
@@ -85,15 +86,15 @@ fn find_first_root(
     })
 }
 
-/// Returns the number of the last turn of a session in the ledger. A session may be resumed after
-/// its state file is gone.
+/// Returns the number of a session's last turn in the ledger. A session may be resumed after its
+/// state file was removed.
 fn last_turn(opened: &Opened, session: &str) -> i64 {
     let ledger = opened.ledger().ok().flatten();
     let turns = ledger.and_then(|ledger| ledger.turns(session).ok());
     turns.and_then(|turns| Some(turns.last()?.turn)).unwrap_or(0)
 }
 
-/// Returns the turn that a report is part of, once its handling has begun.
+/// Returns the turn that a report is part of. It is known once handling the report has begun.
 pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
     Some(find_owner(opened, &opened.session_state(&report.session_id())?).1)
 }
@@ -108,15 +109,15 @@ pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> (String, Tu
     (oldest.session.clone(), oldest.current_turn())
 }
 
-/// Begins the turn that a report announces, and records its prompt. A session that had ended goes
-/// on with it.
+/// Begins the turn that a report announces, and records its prompt. Resumes a session that had
+/// ended.
 pub(super) fn start_turn(
     opened: &Opened,
     report: &Report,
     session: &mut SessionState,
     prompt: Option<&str>,
 ) -> Vec<LedgerEvent> {
-    // Some agents report the same turn again.
+    // Some agents report the same turn twice.
     if report.turn.is_some() && report.turn == session.turn && !session.over {
         return Vec::new();
     }

@@ -1,8 +1,8 @@
-//! The memory of hooks from one process to the next: the turn that a session is in, its last step
-//! in a workspace, and the calls that have begun and not ended.
+//! The state that hooks keep from one process to the next: the turn that a session is in, its last
+//! step in a workspace, and the calls that have begun but not ended.
 //!
-//! The state is in small files that are replaced as a whole. They are not synced to disk: no agent
-//! survives a power cut, and no rollback needs them.
+//! The state is kept in small files that are replaced as a whole. They are not synced to disk: no
+//! agent survives a power cut, and no rollback needs them.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use takeback_tree::{AnyPath, Oid, RelPath};
 
 use crate::history::record::TurnId;
 
-/// Makes a file name out of any text.
+/// Makes a file name out of arbitrary text.
 pub(crate) fn file_name(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -29,7 +29,7 @@ pub(crate) fn file_name(parts: &[&str]) -> String {
     hex::encode(&digest[..8])
 }
 
-/// Reads a state file; `None` if it is missing or cannot be read.
+/// Reads a state file. Returns `None` if it is missing or cannot be read.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
@@ -73,7 +73,7 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    /// Makes the state of a session that was unknown.
+    /// Makes the state of a session that has no stored state.
     pub(crate) fn new(
         session: String,
         workspace: AnyPath,
@@ -103,7 +103,7 @@ impl SessionState {
 /// A turn of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The name in records. It is the agent's, which may not be unique.
+    /// The turn's name in records. A name that the agent gave may not be unique.
     pub id: TurnId,
     /// The number of the turn in its session.
     pub number: i64,
@@ -118,7 +118,7 @@ pub(crate) struct StepState {
     pub(crate) seq: u64,
 }
 
-/// A call that has begun and not ended.
+/// A call that has begun but not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
     pub(crate) session: String,
@@ -157,7 +157,8 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// The file names that the call may have: calls without a name may be identical.
+    /// Returns the names that the call's file may have. There are several for calls without a name,
+    /// because such calls may be identical.
     fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         const MAX_ALIKE: usize = 16;
         let count = if self.is_name { 1 } else { MAX_ALIKE };
@@ -215,7 +216,7 @@ impl WorkspaceState {
         write(&free.unwrap_or_else(|| self.call_path(session, &key.text)), call)
     }
 
-    /// Finds a call that has begun, the oldest of several identical ones, and its state file.
+    /// Finds an open call and its state file. Of several identical calls, returns the oldest.
     pub(crate) fn find_open_call(
         &self,
         session: &str,
@@ -226,7 +227,7 @@ impl WorkspaceState {
         calls.min_by_key(|(call, _)| (call.seq, call.time))
     }
 
-    /// All calls that have begun and not ended.
+    /// Returns all calls that have begun but not ended.
     pub(crate) fn open_calls(&self) -> Vec<OpenCall> {
         let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return Vec::new() };
         entries.flatten().filter_map(|entry| read(&entry.path())).collect()
@@ -255,7 +256,7 @@ impl WorkspaceState {
         write(&self.directory.join("index"), state)
     }
 
-    /// The repositories inside the workspace, as they were when its session began.
+    /// Returns the repositories inside the workspace, as they were when its session began.
     pub(crate) fn repositories(&self) -> Vec<RelPath> {
         read(&self.directory.join("repositories")).unwrap_or_default()
     }
@@ -264,12 +265,12 @@ impl WorkspaceState {
         let path = self.directory.join("repositories");
         match repositories {
             [] => remove(&path),
-            // Without the file, the list does not name them.
+            // If this fails, the list of checkpoints does not name the repositories.
             _ => drop(write(&path, &repositories)),
         }
     }
 
-    /// The file that keeps the counts of changes.
+    /// Returns the path of the file that keeps the counts of changes.
     pub(crate) fn counts_path(&self) -> PathBuf {
         self.directory.join("counts")
     }

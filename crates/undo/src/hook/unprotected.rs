@@ -1,4 +1,5 @@
-//! What a call may change and no checkpoint brings back, and whether the user knows of it.
+//! Paths that a call may change and that no checkpoint can restore. The user is told about each of
+//! them once per session.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,21 +11,21 @@ use super::protected::ProtectedPath;
 use super::state;
 use crate::Opened;
 
-/// The number of causes that are remembered for a session.
+/// The maximum number of causes that are remembered for a session.
 const MAX_CAUSES: usize = 1_000;
 
-/// Something that a call may change or delete, and that no checkpoint brings back.
+/// A path that a call may change or delete and that no checkpoint can restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unprotected {
-    /// The file or directory, or the workspace if it cannot be told which file it is.
+    /// The file or directory, or the workspace if the file is unknown.
     pub path: PathBuf,
-    /// The reason, as a clause for people.
+    /// The reason, as a clause to show to the user.
     pub reason: String,
-    /// True if it can be made again, or if the user chose not to keep copies of it.
+    /// True if it can be regenerated, or if the user chose not to keep copies of it.
     pub is_replaceable: bool,
     /// True if the user has not been told yet in this session.
     pub is_new: bool,
-    /// True if it is remembered as a failure already.
+    /// True if it is already remembered as a failure.
     pub(super) is_noted: bool,
 }
 
@@ -40,7 +41,7 @@ impl Unprotected {
         Unprotected { path, reason, is_replaceable: false, is_new: true, is_noted: false }
     }
 
-    /// Describes a path that could not be captured, which is remembered already.
+    /// Describes a path that could not be captured. The failure is already remembered.
     pub(super) fn missed(path: &Path, reason: String) -> Unprotected {
         Unprotected { is_noted: true, ..Unprotected::new(path, reason) }
     }
@@ -50,7 +51,7 @@ impl Unprotected {
     }
 }
 
-/// Finds what a call names or sweeps, and a capture does not cover.
+/// Finds the paths that a call names or sweeps but a capture does not cover.
 pub(super) fn find_unprotected(path: &ProtectedPath, uncovered: &[Uncovered]) -> Vec<Unprotected> {
     let is_concerned = |found: &&Uncovered| {
         // A directory above a named path is uncovered except for that path.
@@ -73,9 +74,9 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
                 (&path.rules, mib(*size));
             let limit = mib(*max_named_size);
             let reason = match size > max_named_size {
-                true => format!("it has {size_mib} MiB, and max_named_mb allows {limit} per call"),
+                true => format!("it is {size_mib} MiB, and max_named_mb allows {limit} per call"),
                 false => format!(
-                    "together, the call names more than max_named_mb ({limit} MiB) or max_files \
+                    "in total, the call names more than max_named_mb ({limit} MiB) or max_files \
                      ({max_files}) allows"
                 ),
             };
@@ -84,9 +85,9 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
         UncoveredReason::TooLarge { size } => {
             Unprotected::new(&at, format!("it is too large ({} MiB)", mib(*size)))
         }
-        // Of what a call names, a capture leaves out only what can be made again.
+        // Of the paths that a call names, a capture leaves out only those that can be regenerated.
         UncoveredReason::Excluded | UncoveredReason::Ignored => {
-            Unprotected::replaceable(&at, "no copy is kept, because it can be made again")
+            Unprotected::replaceable(&at, "no copy is kept, because it can be regenerated")
         }
         UncoveredReason::Unreadable { error } => {
             Unprotected::new(&at, format!("it cannot be read: {error}"))
@@ -102,8 +103,8 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
     }
 }
 
-/// Remembers the causes that a session is told about, and returns true for those that it has not
-/// been told about before.
+/// Remembers the causes that a session is told about. Returns true for each cause that is new to
+/// the session.
 pub fn remember_causes(opened: &Opened, session: &str, causes: &[String]) -> Vec<bool> {
     if causes.is_empty() {
         return Vec::new();

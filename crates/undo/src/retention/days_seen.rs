@@ -16,19 +16,19 @@ use crate::Opened;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// The number of days without takeback after which the gap is reported.
+/// Gaps of more than this many days without takeback are reported.
 const LONG_GAP: i64 = 7;
 
-/// The number of days for which it is reported that the clock was ahead.
+/// The maximum number of days for which takeback reports that the clock was ahead.
 const MAX_REPORTED: usize = 7;
 
 /// The days on which takeback ran.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DaysSeen {
-    /// The days since 1970, UTC.
+    /// The days in UTC, each as the number of days since 1970-01-01.
     days: BTreeSet<i64>,
-    /// The number of days that were seen after the latest one. There are some if the clock was set
-    /// back.
+    /// The number of days that were seen after the latest one had been seen. It is 0 unless the
+    /// clock was set back.
     since_latest: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct ClockJump {
 }
 
 impl ClockJump {
-    /// True if the clock certainly jumped: takeback ran on a day that is yet to come.
+    /// Returns true if the clock certainly jumped: takeback ran on a day that is in the future.
     pub fn is_back(&self) -> bool {
         self.to < self.from
     }
@@ -56,7 +56,7 @@ impl DaysSeen {
         DaysSeen::new(&days)
     }
 
-    /// Takes days in the order in which they were seen.
+    /// Makes the value from days in the order in which they were seen.
     fn new(seen: &[i64]) -> DaysSeen {
         let latest = seen.iter().max();
         let at = seen.iter().rposition(|day| Some(day) == latest).unwrap_or_default();
@@ -64,11 +64,11 @@ impl DaysSeen {
         DaysSeen { days: seen.iter().copied().collect(), since_latest: since.len() }
     }
 
-    /// Reads the days and adds today, on disk as well.
+    /// Reads the days and adds today, also on disk.
     pub(crate) fn note_today(opened: &Opened) -> DaysSeen {
         let mut days = read_days(opened);
         let today = day_of(opened.now());
-        // If the day cannot be written, things count as younger than they are: that loses nothing.
+        // If the day cannot be written, checkpoints count as younger than they are. That is safe.
         if !days.contains(&today) && opened.has_store() {
             let _ = append_day(opened, today);
         }
@@ -76,7 +76,7 @@ impl DaysSeen {
         DaysSeen::new(&days)
     }
 
-    /// Returns the time before which things are older than a number of days, both by the clock and
+    /// Returns the time before which everything is older than `days` days, both by the clock and
     /// by the days on which takeback ran.
     pub(crate) fn cutoff(&self, now: Time, days: u64) -> Time {
         let by_clock = now.minus(Duration::from_secs(days.saturating_mul(86_400)));
@@ -156,7 +156,7 @@ mod tests {
         assert!(at(1000) >= jumped.cutoff(at(1400), 30));
         assert!(at(1000) < jumped.cutoff(at(1400), 10));
         assert!(at(1399) < jumped.cutoff(at(1400), 0));
-        // Days that are yet to come make nothing older.
+        // Days in the future make nothing older.
         assert!(at(1000) >= seen((1000..=1005).chain(1400..1440)).cutoff(at(1006), 6));
     }
 
@@ -169,10 +169,10 @@ mod tests {
         assert!(!ahead.is_back());
         let back = seen((1000..=1010).chain([1400])).find_jump(at(1010), 30);
         assert!(back.is_some_and(|jump| jump.is_back()));
-        // The clock was ahead, but that is a while ago.
+        // The clock was ahead, but that was a while ago.
         let mended = seen([1000, 5000].into_iter().chain(1001..1010));
         assert_eq!(mended.find_jump(at(1009), 30), None);
-        // The gap is long ago by now.
+        // The gap was long ago.
         assert_eq!(seen([1000].into_iter().chain(1400..1440)).find_jump(at(1439), 30), None);
     }
 

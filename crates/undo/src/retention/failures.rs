@@ -1,4 +1,4 @@
-//! The log of failures: checkpoints that could not be taken, remembered until they are pruned.
+//! The log of failures, such as missed checkpoints. It keeps them until they are cleared or pruned.
 //!
 //! The file has its full length from the start and is written in place, because the usual reason
 //! for a failure is a full disk.
@@ -53,7 +53,7 @@ impl FailureLog {
         fs::File::open(&self.path).and_then(|file| read_log(&file)).unwrap_or_default()
     }
 
-    /// Adds a failure. A repeated one in the same workspace is counted.
+    /// Adds a failure. If the workspace already has the same one, increments its count.
     pub(crate) fn add(
         &self,
         workspace: &Path,
@@ -99,7 +99,7 @@ impl FailureLog {
         write_padded(&file, failures)
     }
 
-    /// Forgets the failures of a workspace, or of all.
+    /// Forgets the failures of one workspace, or of all workspaces.
     pub(crate) fn forget_failures(&self, workspace: Option<&Path>) -> io::Result<()> {
         let is_of = |failure: &Failure| workspace.is_none_or(|path| failure.workspace.0 == path);
         if !self.all().iter().any(is_of) {

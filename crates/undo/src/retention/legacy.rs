@@ -30,7 +30,7 @@ pub(super) fn list_archives(opened: &Opened) -> io::Result<Vec<Archive>> {
     for entry in entries {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if let Some(stamp) = name.strip_prefix(ARCHIVE) {
-            // A second archive of the same moment has a number behind the time.
+            // A second archive made in the same second has a number after the time.
             let stamp = stamp.get(..STAMP_LENGTH).unwrap_or(stamp);
             let since = jiff::civil::DateTime::strptime(STAMP, stamp).ok();
             let since = since.and_then(|since| since.to_zoned(jiff::tz::TimeZone::UTC).ok());
@@ -89,17 +89,17 @@ pub(super) fn directory_size(directory: &Path) -> u64 {
     size
 }
 
-/// The prefix of the names of archives.
+/// The prefix of archive names.
 const ARCHIVE: &str = "legacy-";
 
-/// The format of the time in the name of an archive.
+/// The format of the time in archive names.
 const STAMP: &str = "%Y%m%d-%H%M%S";
 
 /// The length of a time in that format.
 const STAMP_LENGTH: usize = 15;
 
-/// Moves the git repositories that are directly in the directory of checkpoints, one per project,
-/// into a new archive there. Returns the archive, or `None` if no repository was moved.
+/// Moves the git repositories at the top level of the checkpoints directory, one per project, into
+/// a new archive there. Returns the archive's path, or `None` if no repository was moved.
 ///
 /// The store, earlier archives, links and everything that is not a repository stay in place.
 pub(crate) fn archive_repositories(
@@ -124,7 +124,7 @@ pub(crate) fn archive_repositories(
             moved => moved?,
         }
     }
-    // Fails if a repository was moved.
+    // This fails if a repository was moved into the archive.
     let is_empty = fs::remove_dir(&archive).is_ok();
     Ok((!is_empty).then_some(archive))
 }
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates what [`ForeignRepository::is_at`] looks for.
+    /// Creates the files that [`ForeignRepository::is_at`] looks for.
     fn create_repository(path: &Path) {
         fs::create_dir_all(path.join("objects")).unwrap();
         fs::write(path.join("HEAD"), "ref: refs/heads/main\n").unwrap();

@@ -40,6 +40,6 @@ pub enum PruneError {
 pub enum DirectoryState {
     /// The directory exists.
     Live,
-    /// The directory is gone, or cannot be reached.
+    /// The directory does not exist, or cannot be reached.
     Orphan,
 }

@@ -1,4 +1,4 @@
-//! Pruning: enforces the limits of age and number, and hands over to the size cap.
+//! Pruning: enforces the limits on age and number, and then the size cap.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -25,11 +25,12 @@ use crate::hook::state::{self, WorkspaceState};
 pub struct PruneOptions {
     /// The age after which an unused workspace loses its history.
     pub retention_days: Option<u64>,
-    /// The size up to which the store may grow.
+    /// The maximum size of the store.
     pub max_size_mb: Option<u64>,
-    /// True to keep the history of workspaces whose directory is gone.
+    /// True to keep the history of workspaces whose directory no longer exists.
     pub keep_orphans: bool,
-    /// True to delete the history of workspaces whose directory is gone, whatever their age.
+    /// True to delete the history of workspaces whose directory no longer exists, regardless of
+    /// age.
     pub delete_orphans: bool,
     /// True to free a tenth of the size cap more than needed, so that the next prune is not due at
     /// once.
@@ -80,17 +81,17 @@ pub(super) struct PrunableWorkspace {
     path: PathBuf,
     last_seen: Time,
     pub(super) history: History,
-    /// The pins of the states in which calls that are still running began.
+    /// The pins of the states in which running calls began.
     pub(super) needed: HashSet<PinName>,
 }
 
-/// The age at which a call can no longer be running, in days on which takeback ran. The second one
-/// is for a clock that jumps while a call runs.
+/// The age at which a call can no longer be running, in days on which takeback ran. The second day
+/// allows for a clock that jumps while a call runs.
 const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
 pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
-    // Two prunes at once would each evict what the size cap needs, and so too much.
+    // Two concurrent prunes would each evict enough for the size cap: together, too much.
     let is_alone = options.dry_run || !opened.has_store();
     let _lock = if is_alone { None } else { Some(lock_pruning(opened)?) };
     prune_locked(opened, options)
@@ -141,14 +142,14 @@ fn prune_locked(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, 
     Ok(report)
 }
 
-/// Waits until no other process prunes. The lock ends with the file.
+/// Waits until no other process is pruning. Closing the file releases the lock.
 fn lock_pruning(opened: &Opened) -> io::Result<fs::File> {
     let file = durable::open_file(&opened.checkpoints_directory().join(".prune_lock"))?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
     Ok(file)
 }
 
-/// Prunes if that is due, or if the store is over its size cap. Lists all files of the store, so no
+/// Prunes if a prune is due or the store is over its size cap. Lists all files of the store, so no
 /// agent should wait for it.
 pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
     let is_due = || is_prune_due(opened) || is_size_cap_exceeded(opened);
@@ -156,7 +157,7 @@ pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
         return Ok(());
     }
     let _lock = lock_pruning(opened)?;
-    // Another process may have pruned meanwhile.
+    // Another process may have pruned in the meantime.
     if is_due() {
         prune_locked(opened, &PruneOptions { headroom: true, ..PruneOptions::default() })?;
     }
@@ -213,10 +214,10 @@ pub fn limit_rows(opened: &Opened, id: &WorkspaceId) -> Result<(), PruneError> {
     evict(opened.store()?, &workspace, &doomed, TOO_MANY, &mut report)
 }
 
-/// The reason for deleting checkpoints beyond the limit of number.
+/// The reason for deleting checkpoints beyond `max_snapshots`.
 const TOO_MANY: &str = "more than max_snapshots";
 
-/// Enforces the limits of age and number in one workspace.
+/// Enforces the limits on age and number in one workspace.
 fn prune_workspace(
     opened: &Opened,
     workspace: &PrunableWorkspace,
@@ -224,7 +225,7 @@ fn prune_workspace(
     options: &PruneOptions,
     report: &mut PruneReport,
 ) -> Result<(), PruneError> {
-    // A directory that cannot be reached, on a disk that fails for instance, may still exist.
+    // A directory that cannot be reached, for instance on a failing disk, may still exist.
     let is_orphan = !workspace.path.try_exists().unwrap_or(true);
     let is_kept = is_orphan && (options.keep_orphans || !opened.settings.delete_orphans);
     let is_old = workspace.last_seen < oldest && !is_kept;
@@ -320,7 +321,7 @@ fn forget_old_state(
     let _ = opened.failure_log().forget_before(oldest);
 }
 
-/// Waits until no other process uses a workspace. Returns `None` if it stays in use, or if a
+/// Waits until no other process uses a workspace. Returns `None` if it remains in use, or if a
 /// restore in it was interrupted.
 pub(super) fn wait_for_workspace(
     store: &Store,
@@ -336,7 +337,7 @@ pub(super) fn read_workspaces(opened: &Opened) -> Result<Vec<PrunableWorkspace>,
     store.workspaces()?.iter().map(|id| read_workspace(store, id, oldest_call)).collect()
 }
 
-/// Reads a workspace with its history. Calls since `oldest_call` may still be running.
+/// Reads a workspace with its history. Calls that began since `oldest_call` may still be running.
 fn read_workspace(
     store: &Store,
     id: &WorkspaceId,
@@ -365,7 +366,7 @@ impl PrunableWorkspace {
         checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
     }
 
-    /// The newest safety checkpoint: with it, the last rollback can be undone.
+    /// Returns the newest safety checkpoint: with it, the last rollback can be undone.
     pub(super) fn newest_safety(&self) -> Option<&PinName> {
         let mut newest_first = self.history.all.iter().rev();
         let safety = newest_first.find(|known| known.record.kind == Kind::Safety);
@@ -378,10 +379,11 @@ impl PrunableWorkspace {
         all.filter(|known| !self.is_protected(known)).map(|known| known.pin.name.clone()).collect()
     }
 
-    /// Lists the checkpoints beyond a limit of rows and steps that are not protected.
+    /// Lists the checkpoints beyond a limit of rows and steps, except protected ones and the newest
+    /// safety checkpoint.
     fn list_exceeding(&self, limit: usize) -> Vec<PinName> {
         let newest_safety = self.newest_safety();
-        // The newest row always stays.
+        // The newest row is always kept.
         let all = self.exceeding(limit.max(1)).into_iter();
         all.filter(|known| !self.is_protected(known) && Some(&known.pin.name) != newest_safety)
             .map(|known| known.pin.name.clone())

@@ -15,13 +15,14 @@ struct Candidate {
     time: Time,
     name: PinName,
     workspace: usize,
-    /// True for rows, safety checkpoints and the newest turn, which go after everything else.
+    /// True for rows, safety checkpoints and the newest turn, which are evicted last.
     is_row: bool,
-    /// The number of older candidates of its workspace. Workspaces take turns by it.
+    /// The number of older candidates in the workspace with the same `is_row`. Candidates are
+    /// sorted by it, so that the workspaces take turns.
     round: usize,
 }
 
-/// Evicts checkpoints until the store is not larger than `target`, if it is larger than `limit`.
+/// If the store is larger than `limit`, evicts checkpoints until it is no larger than `target`.
 pub(super) fn enforce_size_cap(
     opened: &Opened,
     limit: u64,
@@ -66,8 +67,8 @@ pub(super) fn has_candidates(opened: &Opened) -> Result<bool, StoreError> {
     Ok(!list_candidates(&read_workspaces(opened)?, &HashSet::new()).is_empty())
 }
 
-/// Lists everything that may be evicted, in order of eviction. The workspaces take turns, each with
-/// its oldest checkpoint.
+/// Lists the checkpoints that may be evicted, in order of eviction. The workspaces take turns, each
+/// with its oldest checkpoint.
 fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {
@@ -87,7 +88,7 @@ fn list_candidates_of(
 ) -> Vec<Candidate> {
     let rows: Vec<&PinName> = workspace.history.rows().map(|row| &row.first().pin.name).collect();
     let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
-    // The newest row stays even if it alone exceeds the limit, and so does the newest safety
+    // The newest row is kept even if it alone exceeds the limit, and so is the newest safety
     // checkpoint: the last rollback can always be undone.
     let kept = [rows.first().copied(), workspace.newest_safety()];
     let mut rounds = [0, 0];

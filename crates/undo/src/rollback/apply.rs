@@ -1,4 +1,4 @@
-//! Applying a plan: lock, compare, save the present, restore, record.
+//! Applying a plan: lock, compare, save the current state, restore, record.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     let is_moved = match move_conversation(opened, &work, now, &mut view) {
         Ok(is_moved) => is_moved,
         Err(error) => {
-            // There was nothing but the conversation: no rollback happened.
+            // Only the conversation was to be moved, so no rollback happened.
             unpin_safety(&lock, &safety.pin)?;
             return Err(error);
         }
@@ -66,13 +66,13 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    // The lock is released: a rollback that starts elsewhere may need it.
+    // The lock has been released: a rollback that starts elsewhere may need it.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     index.map(|()| view)
 }
 
-/// Refuses to change another directory than the one that was planned for.
+/// Refuses to change a directory other than the one that the plan was made for.
 pub(super) fn check_root(
     workspace: &Workspace<'_>,
     work: &PlannedWork,
@@ -92,7 +92,8 @@ fn restore_index_copy(
     restore_index(git, &copy).map_err(RollbackError::IndexNotRestored)
 }
 
-/// Refuses to reverse a rollback twice: another process may have done it since this was planned.
+/// Refuses to reverse a rollback twice: another process may have reversed it since the plan was
+/// made.
 fn check_reversal(workspace: &Workspace<'_>, work: &PlannedWork) -> Result<(), RollbackError> {
     let direction = match work.goal.action {
         Action::Undo => Direction::Undo,
@@ -106,11 +107,12 @@ fn check_reversal(workspace: &Workspace<'_>, work: &PlannedWork) -> Result<(), R
     if is_same { Ok(()) } else { Err(RollbackError::Changed(Vec::new())) }
 }
 
-/// The number of times that a restore is tried without the paths that kept it from happening.
+/// The maximum number of times that a restore is tried, each time without the paths that blocked
+/// it.
 const ATTEMPTS: usize = 10;
 
-/// Saves the present as the safety checkpoint and restores the files. If the request asks for that,
-/// restores the rest if some paths cannot be restored.
+/// Saves the current state as the safety checkpoint and restores the files. If the request allows
+/// it, skips paths that cannot be restored. Returns `None` if everything is skipped.
 pub(super) fn restore_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -177,14 +179,14 @@ fn try_to_restore(
     view.kept.extend(present.kept.into_iter().filter(|kept| !known.contains(kept)).chain(kept));
     view.skipped = work.goal.skipped.clone();
     safety.record = done;
-    // With the rollback in its record, it has another id.
+    // Adding the rollback to the record changed the id of the checkpoint.
     if let Some(pin) = lock.workspace().store().pin(&safety.pin.name)? {
         safety.pin = pin;
     }
     Ok(Some(safety))
 }
 
-/// True if everything that the rollback would have done is skipped.
+/// Returns true if everything that the rollback would have done is skipped.
 fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> bool {
     let goal = &work.goal;
     let is_elsewhere = view.elsewhere.iter().any(ElsewhereView::changes_files);
@@ -193,8 +195,8 @@ fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> b
     present.writes.is_empty() && present.deletes.is_empty() && !goal.skipped.is_empty() && !is_more
 }
 
-/// Fails if a plan does something else than the one that the user saw, apart from the paths that are
-/// skipped. What the plan does not touch may change.
+/// Fails if the new plan differs from the one that the user saw. Skipped paths do not count. Files
+/// that the plan does not touch may have changed.
 fn check_unchanged(work: &PlannedWork, present: &Plan) -> Result<(), RollbackError> {
     let Some(planned) = &work.files else { return Ok(()) };
     let skipped = &work.goal.skipped;
@@ -212,7 +214,7 @@ fn unpin_safety(lock: &Lock<'_>, safety: &Pin) -> Result<(), StoreError> {
     lock.workspace().store().unpin(&safety.name)
 }
 
-/// Pins the present as the safety checkpoint of a rollback that changes no file.
+/// Pins the current state as the safety checkpoint of a rollback that changes no file.
 fn pin_present(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -250,7 +252,7 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // What the reversed rollback did not touch, this one did not touch either.
+        // Paths that the reversed rollback did not touch are also left alone by this one.
         skipped: goal
             .skipped
             .iter()

@@ -25,7 +25,7 @@ pub(super) struct FoundConversations {
 }
 
 /// Finds the conversations that a return to a checkpoint moves: that of its own session and, if
-/// files are restored, those of all sessions that worked there since.
+/// files are also restored, those of all sessions that have worked in the workspace since.
 pub(super) fn find_conversations(
     opened: &Opened,
     history: &History,
@@ -50,7 +50,7 @@ pub(super) fn find_conversations(
     conversations
 }
 
-/// Finds the conversations that the reversal of a rollback moves: back to where they were.
+/// Finds the conversations that the reversal of a rollback moves back to where they were.
 pub(super) fn find_reversed_conversations(
     opened: &Opened,
     history: &History,
@@ -77,13 +77,13 @@ fn before_rewind(safety: &Checkpoint) -> ConversationPoint {
     ConversationPoint::BeforeRewind(safety.record.moment())
 }
 
-/// Opens the ledger with everything that hooks reported.
+/// Opens the ledger and adds everything that hooks reported. Adds a warning if this fails.
 fn open_ledger<'o>(
     opened: &'o Opened,
     warnings: &mut Vec<String>,
 ) -> Option<crate::LedgerGuard<'o>> {
     let mut keep = |error: String| {
-        warnings.push(format!("the conversation stays as it is: {error}"));
+        warnings.push(format!("the conversation is left unchanged: {error}"));
         None
     };
     let mut ledger = match opened.ledger() {
@@ -120,15 +120,15 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Takes a point unless the ledger does not know it.
+    /// Takes a point if the ledger knows it.
     fn take_if_known(&mut self, session: &str, point: ConversationPoint) {
         if !self.seen.contains(session) && self.count(session, point).is_some() {
             self.take(session, Some(point));
         }
     }
 
-    /// Finds the first event of each session since a checkpoint: before it, the session was where
-    /// it was at the checkpoint. The order of the checkpoints decides.
+    /// Finds the point that each session was at when a checkpoint was taken: the point before the
+    /// session's first event since. Events are ordered by the numbers of their checkpoints.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
         let seq = checkpoint.pin.name.seq;
         for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {
@@ -150,8 +150,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds where the subagents were that made the calls of a checkpoint or state. One that began
-    /// its turn since number `seq` returns to before its turn.
+    /// Finds the points of the subagents that made the calls of a checkpoint or state. A subagent
+    /// whose turn began since number `seq` returns to the point before that turn.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
@@ -171,7 +171,7 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the point before the turn of a call, or before the call itself.
+    /// Finds the point before a call's turn, or, for a step, before the call itself.
     fn find_point(&mut self, call: &CallId<'_>, is_step: bool) -> Option<ConversationPoint> {
         let turn = self.ledger.turn_of_call(call);
         let turn = self.accept(turn)??;
@@ -187,7 +187,8 @@ impl<'l> Search<'l> {
         self.accept(count)
     }
 
-    /// Remembers a failure, unless the ledger only does not know a session or a rewind.
+    /// Returns the value of a result. Remembers an error, unless it only means that the ledger does
+    /// not know a session or a rewind.
     fn accept<T>(&mut self, result: Result<T, LedgerError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -199,14 +200,14 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Returns the conversations that are not where they were.
+    /// Returns the conversations that are not already at their points.
     fn finish(mut self, warnings: &mut Vec<String>) -> Vec<Chat> {
         let mut moved = std::mem::take(&mut self.found);
         moved.retain(|chat| {
             self.count(&chat.session, chat.point()).is_some_and(|count| !count.is_empty())
         });
         if let Some(error) = self.failure {
-            warnings.push(format!("the conversation stays as it is: {error}"));
+            warnings.push(format!("the conversation is left unchanged: {error}"));
         }
         moved
     }
@@ -233,8 +234,7 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
 }
 
 /// Moves the conversations of a plan. The files are already restored, so a failure is only a
-/// warning, unless the plan has nothing but the conversation. Returns false if one could not be
-/// moved.
+/// warning, unless the plan restores no files. Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,
@@ -251,7 +251,7 @@ pub(super) fn move_conversation(
                 view.chat = view.chat.take().filter(|view| view.session != chat.session);
                 let error = error_chain(&error);
                 view.warnings.push(format!(
-                    "the conversation could not go back yet: {error}. The next takeback command \
+                    "the conversation could not be moved yet: {error}. The next takeback command \
                      tries again"
                 ));
                 is_complete = false;
@@ -262,7 +262,7 @@ pub(super) fn move_conversation(
     Ok(is_complete)
 }
 
-/// Moves one conversation. Returns the number of messages that were taken back and brought back.
+/// Moves one conversation. Returns the numbers of messages that were taken back and brought back.
 pub(super) fn move_messages(
     opened: &Opened,
     chat: &Chat,

@@ -35,7 +35,7 @@ pub struct ElsewhereView {
     /// The restored and deleted files that others changed after the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<RelPath>,
-    /// The files that others may have changed, and that stay as they are.
+    /// The files that are left unchanged, because others may have changed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<RelPath>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,9 +43,9 @@ pub struct ElsewhereView {
     pub safety_checkpoint: Option<Oid>,
 }
 
-/// Adds what the turns that a plan takes back changed outside the workspace. With paths, these are
-/// only the repositories below them. A failure is a warning: it does not hold up the workspace
-/// itself.
+/// Adds plans for the files outside the workspace that the turns being taken back changed. If the
+/// request has paths, adds only the repositories below them. A failure is only a warning, so that
+/// the workspace itself can still be restored.
 pub(super) fn add_elsewhere(
     opened: &Opened,
     store: &Store,
@@ -85,18 +85,18 @@ pub(super) fn add_elsewhere(
             Ok(None) => {}
             Err(error) => {
                 let (path, error) = (info.path.0.display(), error_chain(&error));
-                planned.view.warnings.push(format!("{path} stays as it is: {error}"));
+                planned.view.warnings.push(format!("{path} is left unchanged: {error}"));
             }
         }
     }
 }
 
-/// True if a request is about files outside the workspace, too.
+/// Returns true if a request also applies to files outside the workspace.
 fn reaches_elsewhere(request: &Request) -> bool {
     !request.workspace_only && request.scope != Scope::Chat
 }
 
-/// Reads the histories of all workspaces but one, a directory before the repository in it.
+/// Reads the histories of all other workspaces. A directory comes before the repository in it.
 fn read_others<'s>(
     store: &'s Store,
     own: &WorkspaceId,
@@ -109,7 +109,7 @@ fn read_others<'s>(
 }
 
 /// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no lock:
-/// the caller holds that of the workspace.
+/// the caller holds the workspace's lock.
 pub(super) fn has_changes_elsewhere(
     workspace: &Workspace<'_>,
     history: &History,
@@ -153,7 +153,7 @@ pub(super) fn apply_elsewhere(
             Err(error) => {
                 (shown.restored, shown.deleted) = (Vec::new(), Vec::new());
                 let (path, error) = (shown.workspace.0.display(), error_chain(&error));
-                view.warnings.push(format!("{path} stays as it is: {error}"));
+                view.warnings.push(format!("{path} is left unchanged: {error}"));
             }
         }
     }
@@ -181,7 +181,7 @@ fn apply_group(
     let Planned { mut work, mut view } = group;
     work.goal.part_of = Some(part_of);
     if work.workspace.0.starts_with(around) && !work.workspace.0.ends_with(".git") {
-        // The rollback of the workspace may have restored some of it, so the plan is made anew.
+        // The rollback of the workspace may have restored some of these files, so plan again.
         work.files = None;
     }
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;
@@ -195,13 +195,14 @@ fn apply_group(
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     if workspace.path().ends_with(".git") {
-        // This fails unless it is empty. An empty one is no repository, and hides one above it.
+        // This fails unless the directory is empty. An empty `.git` is not a repository, but would
+        // hide one above it.
         let _ = workspace.remove_root_if_empty();
     }
     Ok(view)
 }
 
-/// A plan for one place, and the files there that stay as they are.
+/// A plan for one place, and the files there that are left unchanged.
 type Group = (Planned, Vec<RelPath>);
 
 /// A directory or file outside the workspace.
@@ -214,8 +215,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Plans to return to before the first event that is taken back, for the files that these events
-    /// changed.
+    /// Plans to restore the files that the events being taken back have changed, as they were
+    /// before the first of these events.
     fn plan_return(&self, taken_back: &TakenBack) -> Result<Option<Group>, RollbackError> {
         let events = taken_back.find_events(self.history);
         let Some(target) = find_target(self.history, &events) else { return Ok(None) };
@@ -229,7 +230,7 @@ impl Place<'_> {
         let mut goal = self.goal(target);
         goal.paths = changed.paths();
         let mut lock = self.opened.lock(&workspace)?;
-        // A file that the calls made and deleted again is no obstacle.
+        // A file that the calls created and then deleted does not have to be restored.
         goal.paths.retain(|path| {
             let was = store.find_entry(&target.pin.tree, path);
             let present = workspace.path().join(path.as_path());
@@ -243,14 +244,15 @@ impl Place<'_> {
             Some(last) => find_changed_since(store, &files, &last),
             None => Vec::new(),
         };
-        // Files that others may have changed stay, and the undo of a turn keeps later edits, too.
+        // Files that others may have changed are left unchanged. The undo of a turn also keeps
+        // later edits.
         let is_undo = goal.action == Action::UndoTurn;
         let is_file = |path: &&RelPath| {
             let found = workspace.path().join(path.as_path()).symlink_metadata();
             found.is_ok_and(|found| !found.is_dir())
         };
         let is_left = |path: &&RelPath| match is_undo {
-            // A file that is not there has no edits to keep.
+            // A missing file has no edits to keep.
             true if changed.is_open => is_file(path),
             true => others.contains(path) || !changed.is_certain(path) && is_file(path),
             false => !changed.is_certain(path) && is_file(path),
@@ -285,16 +287,16 @@ impl Place<'_> {
         Ok(self.make_group(root, goal, files, others, Vec::new()))
     }
 
-    /// Opens the place. One that is gone is made again, but not the directories above it: the whole
-    /// tree may be on another machine or disk. Inside the workspace and other places, the rollback
-    /// itself brings them back.
+    /// Opens the place. A missing place is recreated, but the directories above it are not: they
+    /// may be on another machine or disk. Inside the workspace or another place, the rollback
+    /// itself restores those directories.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
         let PlannedWork { workspace, elsewhere, .. } = &self.main.work;
         let groups = elsewhere.iter().map(|group| &group.work.workspace);
         let is_inside = groups.chain([workspace]).any(|place| path.starts_with(&place.0));
         if !is_inside && !path.parent().is_some_and(Path::is_dir) {
-            let source = io::Error::new(io::ErrorKind::NotFound, "the directory above it is gone");
+            let source = io::Error::new(io::ErrorKind::NotFound, "its parent directory is missing");
             let error = WorkspaceError::Open { path: path.clone(), source };
             return Err(TakeError::from(error).into());
         }
@@ -351,7 +353,7 @@ impl Place<'_> {
 }
 
 impl ElsewhereView {
-    /// True if files are restored or deleted.
+    /// Returns true if files are restored or deleted.
     pub fn changes_files(&self) -> bool {
         !self.restored.is_empty() || !self.deleted.is_empty()
     }

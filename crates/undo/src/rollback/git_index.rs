@@ -1,4 +1,4 @@
-//! Putting a copy of the index back into the workspace's own repository.
+//! Restoring the index of the workspace's own repository from a copy.
 //!
 //! Nothing in `.git` is ever written except the index, and only if the user asks for it.
 
@@ -23,7 +23,7 @@ pub enum IndexError {
 const INDEX: &str = "index";
 const LOCK: &str = "index.lock";
 
-/// Opens the directory in which git keeps the index of a workspace; `None` if there is none.
+/// Opens the directory in which git keeps the index of a workspace, if there is one.
 pub(super) fn open_git_directory(
     workspace: &Workspace<'_>,
 ) -> Result<Option<OpenGitDirectory>, IndexError> {
@@ -39,7 +39,7 @@ pub(super) fn check_index(git: &OpenGitDirectory) -> Result<(), IndexError> {
     }
 }
 
-/// Puts a copy of the index back, in the same way as git writes it.
+/// Restores the index from a copy, in the same way as git writes it.
 pub(super) fn restore_index(git: &OpenGitDirectory, copy: &[u8]) -> Result<(), IndexError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(&git.fd, LOCK, flags, Mode::from(0o666));

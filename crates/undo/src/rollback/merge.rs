@@ -24,7 +24,7 @@ pub enum Conflicts<'a> {
     /// Take the lines of the other side.
     Theirs,
     /// Write both sides between markers like git's, with these names. The lines of the base are
-    /// written if it has a name. Conflicts of binary files are only counted.
+    /// written if it has a name. Conflicts in binary files are only counted.
     Markers { ours: &'a str, base: Option<&'a str>, theirs: &'a str },
 }
 
@@ -42,8 +42,8 @@ pub enum Merged {
 
 /// Merges the changes of `ours` and `theirs` to `base`.
 ///
-/// A file with a NUL byte among its first 8,000 is binary. It is one conflict as a whole, unless
-/// only one side changed it or both sides are equal.
+/// A file with a NUL byte among its first 8,000 bytes is binary. It is one conflict as a whole,
+/// unless only one side changed it or both sides are equal.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) -> Merged {
     if ours == base || ours == theirs {
         return Merged::Clean(theirs.to_vec());
@@ -101,7 +101,7 @@ fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The number of lines of both versions together up to which a comparison takes less than a second.
+/// The maximum total number of lines in two versions that can be compared in less than a second.
 const SMALL: usize = 20_000;
 
 /// The number of occurrences at which a line counts as frequent, in versions that are not small.
@@ -130,7 +130,8 @@ fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     hunks
 }
 
-/// Finds the lines that occur exactly once in each version, in the same order, by their numbers.
+/// Finds the lines that occur exactly once in each version and in the same order. Returns pairs of
+/// line numbers.
 fn common_unique_lines(base: &[Line<'_>], side: &[Line<'_>]) -> Vec<(usize, usize)> {
     let (in_base, in_side) = (count_lines(base), count_lines(side));
     let unique = |line: &Line<'_>| in_base.get(line) == Some(&1) && in_side.get(line) == Some(&1);

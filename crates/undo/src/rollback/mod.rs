@@ -45,16 +45,16 @@ pub struct Request {
     pub directory: PathBuf,
     /// The state to return to.
     pub to: Destination,
-    /// Only these files and directories, as the user gave them; empty for everything. If there are
-    /// any, the conversation stays as it is.
+    /// The files and directories to restore, as the user gave them; empty for everything. If there
+    /// are any, the conversation is not moved.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
-    /// True if the index of the workspace's own repository is restored as well.
+    /// True if the index of the workspace's own repository is also restored.
     pub index: bool,
-    /// True if paths that cannot be restored are left as they are, and the rest is restored.
+    /// True if paths that cannot be restored are skipped, and the rest is restored.
     #[serde(default)]
     pub skip_blocked: bool,
-    /// True if paths outside the workspace are left as they are.
+    /// True if paths outside the workspace are left unchanged.
     #[serde(default)]
     pub workspace_only: bool,
 }
@@ -74,11 +74,11 @@ impl Request {
 pub enum Destination {
     /// A checkpoint, given by its row number, step, name or id.
     Checkpoint(String),
-    /// The state before the latest rollback that is not undone.
+    /// The state before the latest rollback that has not been undone.
     BeforeLastRollback,
     /// The state before the latest undo of a rollback.
     BeforeLastUndo,
-    /// The present state without the changes of a turn.
+    /// The current state without the changes of a turn.
     WithoutTurn(TurnUndo),
 }
 
@@ -89,9 +89,9 @@ pub struct TurnUndo {
     /// The row of the turn; `None` for the last turn that changed files.
     pub row: Option<usize>,
     pub conflicts: Resolution,
-    /// True if changes that others may have made are taken back as well.
+    /// True if changes that others may have made are also taken back.
     pub uncertain: bool,
-    /// Paths for which changes that others may have made are taken back as well.
+    /// Paths for which changes that others may have made are also taken back.
     #[serde(default)]
     pub taken: Vec<RelPath>,
 }
@@ -100,10 +100,10 @@ pub struct TurnUndo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// Leave the file alone and name it.
+    /// Leave the file alone and report it.
     #[default]
     Leave,
-    /// Keep the present lines.
+    /// Keep the current lines.
     Ours,
     /// Take the lines from before the turn.
     Theirs,
@@ -142,7 +142,7 @@ pub enum RollbackError {
     NoIndex(String),
     #[error(transparent)]
     Index(#[from] IndexError),
-    #[error("the files are restored, but not the repository's index")]
+    #[error("the files were restored, but not the repository's index")]
     IndexNotRestored(#[source] IndexError),
     #[error("no turn left to undo in this workspace")]
     NoTurn,
@@ -173,7 +173,7 @@ pub enum RollbackError {
 }
 
 impl RollbackError {
-    /// The paths that kept the rollback from happening. Without them, the rest can be restored.
+    /// Returns the paths that blocked the rollback. The rest can be restored without them.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RollbackError::Changed(paths) => paths.clone(),

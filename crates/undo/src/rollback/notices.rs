@@ -1,4 +1,4 @@
-//! Notices: what agents must be told before their next turn, after files were restored.
+//! Notices that tell agents, before their next turn, which files were restored.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::Opened;
 use crate::history::record::{Checkpoint, RollbackRecord};
 use crate::history::{EffectView, History};
 
-/// The number of paths that a notice names.
+/// The maximum number of paths that a notice names.
 const MAX_NAMED: usize = 200;
 
 /// The longest time that taking notices waits for other processes that write into the ledger.
 const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
-/// The size up to which a file is read to see whether it changed again.
+/// The maximum size of a file that is read to see whether it changed again.
 const MAX_READ: u64 = 64 << 20;
 
 /// A message that the agent of a session must get before its next turn.
@@ -81,7 +81,7 @@ pub(super) fn leave(
     Ok(())
 }
 
-/// Leaves the notices of a rollback that was interrupted and is finished now.
+/// Leaves the notices of a rollback that was interrupted and has now been finished.
 pub(super) fn leave_after_recovery(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -156,8 +156,8 @@ struct BodyFile {
     content: Option<String>,
 }
 
-/// Takes the notices that wait for a session, each once. A file that changed again since is left
-/// out, and a notice that names no file is dropped.
+/// Takes the waiting notices of a session, so that each is delivered once. Files that have changed
+/// again are left out, and a notice without files is dropped.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());

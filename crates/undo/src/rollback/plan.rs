@@ -47,8 +47,8 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 }
 
 /// Finds the workspace that a request means. If a directory with an older history of its own has
-/// become part of a larger workspace, that one is meant, unless the request gives the id of an older
-/// checkpoint, or reverses a return to one.
+/// become part of a larger workspace, the larger one is meant, unless the request gives the id of a
+/// checkpoint in the older history, or reverses a return to one.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -90,7 +90,7 @@ impl Planner<'_> {
         let found = self.history.find(self.workspace.store(), text)?;
         let checkpoint = found.checkpoint;
         let mut warnings = Vec::new();
-        // Restoring only some files does not return to that moment, so the conversation stays.
+        // Restoring only some files does not return to that moment, so no conversation is moved.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chats = match wants_chat {
             true => {
@@ -150,7 +150,7 @@ impl Planner<'_> {
         let chats = find_reversed_conversations(self.opened, self.history, safety, &mut warnings);
         let mut state = TargetState::of(safety);
         if done.action == Action::UndoTurn {
-            // An undo of a turn looked at each of its paths, even where the rules exclude them.
+            // An undo of a turn captured each of its paths, even if the rules exclude them.
             let was_looked_at = |uncovered: &Uncovered| {
                 done.paths.iter().any(|path| path.starts_with(&uncovered.path))
             };
@@ -166,7 +166,7 @@ impl Planner<'_> {
             state,
             edits: None,
             reverses: Some((safety.pin.id, done.tree)),
-            // A rollback of single paths is reversed for these paths.
+            // A rollback of single paths is reversed only for these paths.
             paths: done.paths.clone(),
             untouched: done.skipped.clone(),
             named: self.history.named_paths(),
@@ -188,7 +188,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans to take back what a turn changed while keeping what others did since.
+    /// Plans to take back the changes of a turn while keeping later changes by others.
     fn plan_turn_undo(
         &mut self,
         lock: &mut Lock<'_>,
@@ -225,7 +225,7 @@ impl Planner<'_> {
             edits: Some(turn.edits),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the
-            // present.
+            // current state.
             paths,
             untouched: Vec::new(),
             named,
@@ -274,14 +274,14 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the files to be restored or deleted that are not as the reversed rollback left them.
+/// Finds the files to be restored or deleted that have changed since the state `led_to`.
 pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
     let is_changed = |path: &&RelPath| {
         let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));
         match (left, present) {
             (_, Ok(Some((mode, _)))) if mode.is_directory() => false,
             (Ok(left), Ok(present)) => left != present,
-            // If the state is gone from the store, nothing is certain.
+            // If a state cannot be read, the file may have changed.
             _ => true,
         }
     };
@@ -289,7 +289,7 @@ pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> V
 }
 
 /// Plans the changes to the files for a goal. The undo of a turn computes its target from the
-/// present state. If the request asks for that, paths that cannot be restored are skipped.
+/// current state. If the request allows it, paths that cannot be restored are skipped.
 pub(super) fn plan_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -316,7 +316,7 @@ pub(super) fn plan_files(
 }
 
 /// Turns the paths that a user gave into paths inside the workspace. They are literal: there are
-/// no patterns, and the last link is not followed.
+/// no patterns, and a link at the end of a path is not followed.
 pub fn relative_paths(
     workspace: &Workspace<'_>,
     directory: &std::path::Path,

@@ -21,13 +21,13 @@ pub struct Planned {
     pub(super) view: RollbackView,
 }
 
-/// Everything that applying a plan needs to know.
+/// Everything that is needed to apply a plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
     /// The device and inode of the directory that this was planned for; `None` if it did not exist.
-    /// Another directory may take its path.
+    /// Another directory may be at the same path when the plan is applied.
     #[serde(default)]
     pub(super) root: Option<(u64, u64)>,
     pub(super) goal: Goal,
@@ -37,7 +37,7 @@ pub(super) struct PlannedWork {
     pub(super) newest: u64,
     /// The sessions that have worked in the workspace up to that checkpoint.
     pub(super) sessions: BTreeSet<String>,
-    /// The plans for what was changed outside the workspace.
+    /// The plans for the files outside the workspace.
     pub(super) elsewhere: Vec<Planned>,
 }
 
@@ -50,22 +50,25 @@ pub(super) struct Goal {
     /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
-    /// The edits that turn the present state into the target, for the undo of a turn.
+    /// For the undo of a turn, the edits that turn the current state into the target.
     pub(super) edits: Option<Vec<TreeEdit>>,
-    /// The safety checkpoint of the rollback that this one reverses, and the state that it led to.
+    /// The safety checkpoint of the rollback that this one reverses, and the state that the
+    /// reversed rollback led to.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
-    /// The paths that the reversed rollback left as they were. They stay.
+    /// The paths that are left unchanged, because the reversed rollback did not touch them or
+    /// others may have changed them.
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured even if the rules exclude them.
     pub(super) named: Vec<RelPath>,
     /// The conversations that are moved with the files, the checkpoint's own session first.
     pub(super) chats: Vec<Chat>,
-    /// True if paths that cannot be restored are left as they are.
+    /// True if paths that cannot be restored are skipped.
     pub(super) skip_blocked: bool,
-    /// The safety checkpoint of the rollback that this is the part of outside its workspace.
+    /// If this is the part of a rollback outside its workspace, the safety checkpoint of that
+    /// rollback.
     pub(super) part_of: Option<Oid>,
-    /// The paths that cannot be restored and are left as they are.
+    /// The paths that cannot be restored and are left unchanged.
     pub(super) skipped: Vec<BlockedPath>,
     /// True if the checkpoint was imported: its coverage is known less precisely.
     pub(super) imported: bool,
@@ -92,7 +95,7 @@ pub struct RollbackView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<usize>,
     pub checkpoint: Oid,
-    /// The safety checkpoint; `None` in a plan, or if nothing differed.
+    /// The safety checkpoint; `None` in a plan, or if nothing had to be done.
     pub safety_checkpoint: Option<Oid>,
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
@@ -101,21 +104,20 @@ pub struct RollbackView {
     /// The new names of old files that another program wrote to during the rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
-    /// The databases that the checkpoint took while they were being written to.
+    /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
     /// The restored files that are setuid or setgid: other users who run them act as this user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub privileged: Vec<RelPath>,
-    /// The restored files that are not setuid or setgid any more, because another user owned them.
+    /// The restored files that are no longer setuid or setgid, because another user owned them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unprivileged: Vec<RelPath>,
-    /// The restored files that belong to root now, because it is not known who may read them.
+    /// The restored files that now belong to root, because it is unknown who may read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disowned: Vec<RelPath>,
     pub blocked: Vec<BlockedPath>,
-    /// The paths that could not be restored and were left as they are, because the request asks for
-    /// that.
+    /// The paths that could not be restored and were left unchanged, as the request allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<BlockedPath>,
     /// The restored and deleted files that others changed after the agent.
@@ -123,20 +125,21 @@ pub struct RollbackView {
     /// The files in which the same lines were changed since the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// The files that others may have changed during the turn. They stay.
+    /// The files that others may have changed during the turn. They are left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
     /// The reasons why these files are uncertain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<UncertainPath>,
-    /// What is restored outside the workspace, because the turns that are taken back changed it.
+    /// The parts of the rollback outside the workspace, where the turns being taken back changed
+    /// files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<ElsewhereView>,
     pub effects: Vec<EffectView>,
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
-    /// The conversations that are moved, each with its numbers.
+    /// The conversations that are moved, each with its numbers of messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
@@ -183,7 +186,7 @@ pub struct HeadMoved {
 }
 
 impl Planned {
-    /// The summary of what will be done.
+    /// Returns the summary of what will be done.
     pub fn view(&self) -> &RollbackView {
         &self.view
     }
@@ -193,7 +196,7 @@ impl Planned {
         self.view
     }
 
-    /// True if there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         // A reversal is recorded even if it changes nothing, so that the next one goes further
         // back.
@@ -204,16 +207,16 @@ impl Planned {
         self.view.changes_no_file() && !is_reversal && !is_more && !is_elsewhere
     }
 
-    /// True if something is in the way that cannot be saved first.
+    /// Returns true if there are paths that cannot be restored.
     pub fn is_blocked(&self) -> bool {
         !self.view.blocked.is_empty()
     }
 
-    /// The id of the plan. Two plans have the same digest exactly if they do the same to the same
-    /// state.
+    /// Returns the id of the plan. Two plans have the same digest exactly if they do the same to
+    /// the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
-        // Which processes write to a file may differ each time.
+        // The processes that write to a file may differ each time.
         view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
         let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
@@ -223,7 +226,7 @@ impl Planned {
 }
 
 impl Goal {
-    /// Adds paths to those that are left as they are.
+    /// Adds paths to those that are skipped.
     pub(super) fn skip(&mut self, blocked: Vec<BlockedPath>) {
         for path in blocked {
             if self.skipped.iter().all(|known| known.path != path.path) {
@@ -291,7 +294,7 @@ impl RollbackView {
         }
     }
 
-    /// Adds what the plan for the files says about their owners.
+    /// Adds the files whose owners or privileges the user should know about.
     pub(super) fn add_owners(&mut self, goal: &Goal, files: &Plan) {
         let noted = goal.state.unprivileged.iter().filter(|path| files.writes.contains(path));
         let unprivileged: BTreeSet<&RelPath> = noted.chain(&files.unprivileged).collect();
@@ -300,7 +303,7 @@ impl RollbackView {
         self.disowned = files.disowned.clone();
     }
 
-    /// True if all files are as they should be.
+    /// Returns true if no file is restored or deleted.
     pub fn changes_no_file(&self) -> bool {
         self.restored.is_empty() && self.deleted.is_empty()
     }

@@ -11,19 +11,19 @@ use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Checkpoint, RollbackRecord};
 
-/// Finishes the rollback that an interrupted restore was part of. Its safety checkpoint says what
-/// belongs to it.
+/// Finishes the rollback that an interrupted restore was part of. The safety checkpoint's record
+/// says what else belongs to the rollback.
 pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     let workspace = lock.workspace();
     let Ok(history) = History::read(workspace.store(), workspace.id()) else { return };
     let safety = match lock.recovered_pin() {
         Some(name) => history.all.iter().find(|known| known.pin.name == *name),
-        // Another version of takeback made it. Nothing was pinned since.
+        // Another version of takeback began the restore. Nothing has been pinned since.
         None => history.all.last().filter(|known| known.record.rollback.is_some()),
     };
     match (lock.recovery(), safety) {
         // No rollback happened, so its safety checkpoint is not needed. If some files could not be
-        // put back, it has them.
+        // put back, the checkpoint is kept, because it contains them.
         (Some(Recovery::Reverted(left)), Some(safety)) if left.is_empty() => {
             let _ = workspace.store().unpin(&safety.pin.name);
         }
@@ -31,7 +31,8 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
             if let Some(done) = &safety.record.rollback
                 && let Err(error) = finish_story(opened, workspace, &history, safety, done)
             {
-                let message = format!("a rollback was finished, but not its conversation: {error}");
+                let message =
+                    format!("a rollback was finished, but its conversation was not moved: {error}");
                 opened.note_failure(workspace.path(), &message);
                 // The next lock tries again.
                 return lock.keep_restore_open();
@@ -44,8 +45,8 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     }
 }
 
-/// Finishes an interrupted rollback in a workspace before its conversation goes on: what is said
-/// from now on does not belong to it. If its conversation cannot be moved now, it never is.
+/// Finishes an interrupted rollback in a workspace before the conversation continues: later
+/// messages are not part of the rollback. If the conversation cannot be moved now, it never is.
 pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
     if !opened.has_store() {
         return;

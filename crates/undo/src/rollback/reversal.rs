@@ -7,9 +7,9 @@ use crate::history::record::{Action, Checkpoint, RollbackRecord};
 /// The direction in which to go through past rollbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Back to before the latest rollback that is not undone.
+    /// Back to the state before the latest rollback that has not been undone.
     Undo,
-    /// Forward to before the latest undo.
+    /// Forward to the state before the latest undo.
     Redo,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn find_reversible(
     stack.last().copied().ok_or(nothing)
 }
 
-/// Lists the rollbacks that can be undone and those that can be redone, the latest last.
+/// Lists the rollbacks that can be undone and those that can be redone, latest last.
 fn reversal_stacks(history: &History) -> (Vec<MadeRollback<'_>>, Vec<MadeRollback<'_>>) {
     let (mut undo, mut redo): (Vec<MadeRollback<'_>>, Vec<MadeRollback<'_>>) = Default::default();
     for safety in &history.all {

@@ -16,7 +16,7 @@ use crate::history::record::{Checkpoint, Kind};
 use crate::history::{EffectView, History};
 use crate::hook::quote_word;
 
-/// Lists the effects since a checkpoint that no rollback reverses, each once.
+/// Lists the effects since a checkpoint that no rollback reverses, without duplicates.
 pub(super) fn effects_since(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -34,7 +34,7 @@ pub(super) fn effects_since(
         Err(error) => Err(error_chain(&error)),
     };
     let effects = found.unwrap_or_else(|error| {
-        warnings.push(format!("cannot tell which effects no rollback reverses: {error}"));
+        warnings.push(format!("cannot list the effects that no rollback reverses: {error}"));
         Vec::new()
     });
     let mut views: Vec<EffectView> = Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn effects_since(
     views
 }
 
-/// Finds the place of a checkpoint in the order of calls.
+/// Finds the position of a checkpoint in the order of calls.
 fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'h> {
     if let Some(call) = checkpoint.record.call_id() {
         return Moment::Start(call);
@@ -59,8 +59,8 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
-/// Finds the files to be restored or deleted that were last changed by something other than the
-/// checkpoint's session.
+/// Finds the files to be restored or deleted that were last changed neither by the checkpoint's
+/// session nor by a rollback.
 pub(super) fn find_others_changes(
     workspace: &Workspace<'_>,
     history: &History,
@@ -84,7 +84,7 @@ pub(super) fn find_others_changes(
     Ok(others.map_err(StoreError::from)?.into_iter().collect())
 }
 
-/// Warns of a repository that is gone, unless the plan restores it.
+/// Warns about a missing repository, unless the plan restores it.
 pub(super) fn warn_of_lost_repository(workspace: &Workspace<'_>, view: &mut RollbackView) {
     if view.repository.is_none() || GitDirectory::find(workspace.path()).is_some() {
         return;
@@ -94,7 +94,7 @@ pub(super) fn warn_of_lost_repository(workspace: &Workspace<'_>, view: &mut Roll
     if view.elsewhere.iter().any(is_git) {
         view.repository = None;
     } else {
-        let warning = "the repository's own data (.git) is gone, and this does not restore it";
+        let warning = "the repository's data (.git) is missing, and this does not restore it";
         view.warnings.push(warning.into());
     }
 }

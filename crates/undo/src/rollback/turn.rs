@@ -1,4 +1,4 @@
-//! The undo of a turn: taking back what an agent did while keeping what others did since, by a
+//! The undo of a turn: taking back an agent's changes while keeping later changes by others, by a
 //! three-way merge per file.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Tim
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
 
-/// A file that was changed since the turn, so that its change cannot simply be taken back.
+/// A file that was changed since the turn, so that the turn's change cannot simply be taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Conflict {
@@ -35,9 +35,9 @@ pub struct UncertainPath {
     pub reason: Cow<'static, str>,
 }
 
-/// The result of undoing the changes of one path.
+/// The result of undoing the changes to one path.
 enum PathUndo {
-    /// The path is already as it was.
+    /// The path is already as it was before the turn.
     Unchanged,
     /// The path becomes this node, or is deleted if there is none.
     Becomes(Option<NewNode>),
@@ -61,13 +61,13 @@ pub(super) struct FoundTurn<'h> {
     pub(super) uncertain: Vec<UncertainPath>,
     /// The assumptions that the undo is based on, in words.
     pub(super) assumptions: Vec<String>,
-    /// The paths that were not covered before the turn. They stay as they are.
+    /// The paths that were not covered before the turn. They are left unchanged.
     pub(super) not_covered: BTreeSet<RelPath>,
     /// The paths that the turn created.
     made: Vec<RelPath>,
 }
 
-/// A capture of the present state, and the paths that were captured although the rules exclude
+/// A capture of the current state, and the paths that were captured although the rules exclude
 /// them.
 pub(super) struct CapturedPresent {
     pub(super) capture: Capture,
@@ -75,9 +75,9 @@ pub(super) struct CapturedPresent {
 }
 
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
-/// changed files and was not taken back. `capture` captures the present; paths that the turn changed
-/// in directories that are ignored by now are captured by name. `is_elsewhere` says if the turn of a
-/// row has changes outside the workspace to take back.
+/// changed files and was not taken back. `capture` captures the current state. Paths that the turn
+/// changed in directories that are now ignored are captured by name. `is_elsewhere` returns true if
+/// the turn of a row has changes outside the workspace to take back.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
@@ -114,8 +114,8 @@ pub(super) fn find_turn<'h>(
             present.capture = capture(&present.named)?;
         }
         let turn = find(row, &present)?;
-        // Skip turns that changed nothing, or whose changes are all gone, except for those that an
-        // earlier undo had to leave.
+        // Skip turns without changes to take back. In a turn that was already undone, conflicts and
+        // uncertain changes do not count: the earlier undo had to leave them.
         let is_done = match undone.contains(&row.number) {
             true => turn.edits.is_empty(),
             false => turn.is_empty(),
@@ -127,7 +127,7 @@ pub(super) fn find_turn<'h>(
     Err(RollbackError::NoTurn)
 }
 
-/// Finds the paths that a turn changed in directories that are ignored by now.
+/// Finds the paths that a turn changed in directories that are now ignored.
 fn find_hidden_paths(
     store: &Store,
     past: &Timeline<'_>,
@@ -150,7 +150,7 @@ fn find_hidden_paths(
     Ok(files.map(|(path, _)| path).collect())
 }
 
-/// Works out how to take the changes of a row's turn back.
+/// Works out the edits that take back the changes of a row's turn.
 fn undo_row<'h>(
     store: &Store,
     timeline: &Timeline<'_>,
@@ -224,7 +224,7 @@ impl FoundTurn<'_> {
         let now = store.find_entry(present, path)?;
         let doubt = segments.iter().find_map(|segment| segment.doubt);
         if let Some(doubt) = doubt.filter(|_| !is_wanted) {
-            // A change that is gone already is nothing to ask about.
+            // There is no need to ask about a change that no longer exists.
             let all: Vec<&Segment> = segments.iter().collect();
             let undone = undo_segments(store, now, &all, options.conflicts)?;
             if !matches!(undone, PathUndo::Unchanged) {
@@ -312,7 +312,7 @@ impl NewNode {
     }
 }
 
-/// Undoes the changes of one path, the last one first.
+/// Undoes the changes to one path, last change first.
 fn undo_segments(
     store: &Store,
     now: Option<Node>,
@@ -343,7 +343,7 @@ fn undo_segments(
     })
 }
 
-/// Undoes one change of a path.
+/// Undoes one change to a path.
 fn undo_segment(
     store: &Store,
     now: Option<&NewNode>,
@@ -384,8 +384,8 @@ fn is_about_directories(segment: &Segment) -> bool {
     [segment.before, segment.after].iter().flatten().all(|(mode, _)| mode.is_directory())
 }
 
-/// Undoes the changes of a directory itself: its creation, removal, or mode. The files in it are
-/// handled separately, and a directory that is not empty stays.
+/// Undoes the changes to a directory itself: its creation, removal, or mode. The files in it are
+/// handled separately, and a directory that is not empty is kept.
 fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     let before = segments.first().and_then(|segment| segment.before);
     let after = segments.last().and_then(|segment| segment.after);
@@ -403,7 +403,7 @@ fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     }
 }
 
-/// Merges permission bits: a mode that was changed since the turn stays.
+/// Merges permission bits: a mode that was changed since the turn is kept.
 fn merge_modes(now: Mode, before: Mode, after: Mode) -> Mode {
     if now == after { before } else { now }
 }

@@ -1,4 +1,4 @@
-//! Whose change it is: an undo takes back what the agent changed, and nothing else.
+//! Authorship of changes: an undo takes back the agent's changes and nothing else.
 
 use takeback_undo::{
     Deadline, Destination, Report, ReportedEvent, RollbackView, ToolCall, ToolWork, TurnUndo,
@@ -17,7 +17,7 @@ fn a_call_that_names_its_files_changed_no_others() {
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit a");
     let call = scratch.begin_edit("s", "Edit", "c1", &["a"]);
-    // The agent waits for a permission; the user works on.
+    // The agent waits for permission; the user keeps working.
     scratch.write("mine", "the user's\n");
     scratch.write("new", "the user's\n");
     scratch.write("a", "1\n");
@@ -32,7 +32,7 @@ fn a_call_that_names_its_files_changed_no_others() {
 }
 
 #[test]
-fn directories_above_a_named_file_are_made_by_the_call() {
+fn directories_above_a_named_file_are_created_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "write it");
@@ -81,11 +81,11 @@ fn what_the_user_edits_while_a_bounded_script_waits_is_uncertain() {
     for name in ["a", "b", "list"] {
         scratch.write(name, "a\n");
     }
-    // The second script can no longer be understood once it has run.
+    // The second script can no longer be analysed once it has run.
     for script in ["rm a", "rm $(cat list) list"] {
         scratch.begin_turn("s", "delete it");
         let call = scratch.begin_script("s", script, script);
-        // The agent waits for a permission; the user works on.
+        // The agent waits for permission; the user keeps working.
         scratch.write("b", script);
         scratch.write("new", script);
         for name in script.split(' ').filter(|word| ["a", "list"].contains(word)) {
@@ -228,7 +228,7 @@ fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
     scratch.begin_edit("s", "Edit", "c1", &["missing"]);
     scratch.begin_edit("s", "Edit", "c2", &["a"]);
     scratch.write("a", "1\n");
-    // The agent waits for a permission; the user works on.
+    // The agent waits for permission; the user keeps working.
     scratch.write("mine", "the user's\n");
     scratch.begin_script("s", "c3", "make");
     scratch.write("b", "1\n");
@@ -295,7 +295,7 @@ fn the_next_call_does_not_bound_a_call_if_its_agent_reports_ends() {
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
     scratch.begin_turn("s", "first");
-    // Both run at the same time; the first one is cut off.
+    // Both calls run at the same time; the first is interrupted.
     scratch.begin_script("s", "c1", "make");
     let call = scratch.begin_edit("s", "Edit", "c2", &["a"]);
     scratch.write("a", "1\n");
@@ -304,11 +304,11 @@ fn the_next_call_does_not_bound_a_call_if_its_agent_reports_ends() {
     scratch.end_turn("s");
     let view = scratch.undo();
     assert_eq!((scratch.read("a").as_str(), scratch.read("b").as_str()), ("0\n", "1\n"));
-    assert_eq!(reasons(&view), [("b".into(), "the end of the call is not known".into())]);
+    assert_eq!(reasons(&view), [("b".into(), "the end of the call is unknown".into())]);
 }
 
 #[test]
-fn a_rollback_during_an_open_call_is_no_change_of_the_call() {
+fn a_rollback_during_an_open_call_is_not_a_change_by_the_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("first", "a", "1\n");
@@ -326,7 +326,7 @@ fn a_rollback_during_an_open_call_is_no_change_of_the_call() {
 }
 
 #[test]
-fn files_that_takeback_restored_are_not_edits_of_others() {
+fn files_that_takeback_restored_are_not_edits_by_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("1", "a", "1\n");
@@ -337,21 +337,21 @@ fn files_that_takeback_restored_are_not_edits_of_others() {
 }
 
 #[test]
-fn a_file_that_a_session_made_and_deleted_is_not_an_edit_of_others() {
+fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.play_turn("make it", "b", "1\n");
     scratch.play_turn_of("s", "delete it", || scratch.remove("b"));
     let view = scratch.roll_back("1");
     assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
-    // What the user changed after the agent still is.
+    // A file that the user changed after the agent still counts as an edit by others.
     scratch.play_turn("again", "a", "1\n");
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);
 }
 
 #[test]
-fn an_undo_sees_into_directories_that_are_ignored_by_now() {
+fn an_undo_sees_into_directories_that_are_now_ignored() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("out")).unwrap();
     scratch.write("out/old", "0\n");

@@ -1,4 +1,4 @@
-//! The directory of a workspace, exchanged by another user in the middle of a rollback.
+//! A workspace directory that another user replaces in the middle of a rollback.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,29 +10,30 @@ use takeback_undo::{Destination, Request, RollbackError, rollback};
 
 use crate::support::Scratch;
 
-/// The directory of the running test. A function that runs at a moment takes no arguments.
+/// The directory of the running test. It is static because `fault::interrupt_at` takes a function
+/// without arguments.
 static BASE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Keeps tests apart that share the moment and the directory.
+/// Serialises these tests, because they share the interruption and the directory.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn base() -> PathBuf {
     BASE.lock().unwrap().clone().unwrap()
 }
 
-/// Puts a link to the secrets in the place of the project.
+/// Replaces the project with a link to the secrets.
 fn exchange_project() {
     fs::rename(base().join("project"), base().join("aside")).unwrap();
     symlink("secrets", base().join("project")).unwrap();
 }
 
-/// Puts another directory of the same name in the place of the project.
+/// Replaces the project with another directory.
 fn exchange_for_directory() {
     fs::rename(base().join("project"), base().join("aside")).unwrap();
     fs::rename(base().join("secrets"), base().join("project")).unwrap();
 }
 
-/// Makes a project whose checkpoint has a file that the secrets have, too, and lacks the others.
+/// Makes a project whose checkpoint has a file with the same name as one among the secrets.
 fn scratch() -> Scratch {
     let scratch = Scratch::new();
     *BASE.lock().unwrap() = Some(scratch.base().to_owned());

@@ -36,7 +36,7 @@ fn roll_back(opened: &Opened, base: &Path) -> Result<(), RollbackError> {
     rollback::apply(opened, rollback::plan(opened, &request)?).map(drop)
 }
 
-/// True if the conversation still has its message.
+/// Returns true if the conversation still has its message.
 fn has_message(opened: &Opened) -> bool {
     let ledger = opened.ledger().unwrap().unwrap();
     ledger.session("mine:s").unwrap().message_count == 1
@@ -76,7 +76,7 @@ fn a_rollback_that_fails_at_any_step_was_not_made() {
             let was_made = assert_one_story(scratch.base(), point);
             match result {
                 Ok(()) => assert!(was_made, "point {point}"),
-                // What could not even be reverted is settled by the next command.
+                // If the rollback could not even be reverted, the next command settles it.
                 Err(_) if is_lasting => failures += 1,
                 Err(error) => {
                     assert!(!was_made, "point {point}: {error}");
@@ -124,7 +124,7 @@ fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
     assert!(made > 10 && not_made > 5, "{made} {not_made}");
 }
 
-/// Rolls back while the ledger cannot be written to: the files go back, the conversation does not.
+/// Rolls back while the ledger cannot be written to: only the files are restored.
 fn roll_back_without_a_ledger(scratch: &Scratch) {
     let planned = scratch.plan(Destination::Checkpoint("1".into()));
     let ledger = scratch.base().join("home/state.db");
@@ -142,7 +142,7 @@ fn a_conversation_that_cannot_be_moved_now_is_moved_by_the_next_command() {
     let scratch = scratch_after_a_turn();
     roll_back_without_a_ledger(&scratch);
     assert_one_story(scratch.base(), 0);
-    // It is moved once, and the files are not touched again.
+    // The conversation is moved once, and the files are not touched again.
     scratch.begin_turn("s", "go on");
     scratch.write("a", "2\n");
     history::list_checkpoints(&Scratch::open(scratch.base()), &scratch.project()).unwrap();
@@ -159,10 +159,10 @@ fn a_prompt_after_an_interrupted_rollback_is_not_taken_back_with_it() {
     assert_eq!(scratch.prompts("s"), ["go on"]);
 }
 
-/// The directory in which the user writes meanwhile.
+/// The directory that the user edits in the meantime.
 static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Writes into the workspace, as the user could while a restore fails.
+/// Edits a file in the workspace, as the user could while a restore fails.
 fn edit_a_file() {
     let project = MEANWHILE.lock().unwrap().clone().unwrap();
     fs::write(project.join("a"), "the user's\n").unwrap();

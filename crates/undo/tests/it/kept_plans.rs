@@ -79,7 +79,7 @@ fn the_undo_of_a_turn_survives_a_gc_while_the_user_thinks() {
 }
 
 #[test]
-fn a_session_that_began_after_the_plan_is_told_as_well() {
+fn a_session_that_began_after_the_plan_is_also_told() {
     let scratch = Scratch::new();
     scratch.write("a", "1\n");
     scratch.play_turn("change it", "a", "2\n");

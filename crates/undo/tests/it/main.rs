@@ -1,4 +1,4 @@
-//! Tests of the operations over an opened home.
+//! Tests of the operations on an opened home.
 #![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
 
 mod authorship;

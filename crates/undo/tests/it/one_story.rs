@@ -4,7 +4,7 @@ use takeback_undo::{Destination, history};
 
 use crate::support::{Scratch, shift_clock};
 
-/// A workspace in which a session wrote `a` in four turns.
+/// Makes a workspace in which a session wrote `a` in four turns.
 fn with_four_turns() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
@@ -72,7 +72,7 @@ fn a_return_to_another_branch_brings_its_turns_back() {
     let scratch = with_four_turns();
     scratch.roll_back("3");
     scratch.play_turn("5", "a", "5\n");
-    // Row 2 is the fourth turn now.
+    // Row 2 is now the fourth turn.
     scratch.roll_back("2");
     assert_eq!((scratch.read("a").as_str(), scratch.prompts("s").len()), ("3\n", 3));
     assert_eq!(scratch.prompts("s"), ["1", "2", "3"]);
@@ -160,7 +160,7 @@ fn a_rollback_takes_back_the_turns_of_every_session() {
     let sessions: Vec<_> =
         view.sessions.iter().map(|moved| (moved.session.as_str(), moved.undone_messages)).collect();
     assert_eq!(sessions, [("mine:one", 1), ("mine:two", 2)]);
-    // Forward again to before the last turn of the second session.
+    // Return forward to the state before the last turn of the second session.
     let view = scratch.roll_back("1");
     assert_eq!(
         (scratch.prompts("one"), scratch.prompts("two")),

@@ -5,7 +5,7 @@ use takeback_undo::history;
 use crate::support::Scratch;
 
 #[test]
-fn looking_makes_neither_a_store_nor_a_ledger() {
+fn reading_creates_neither_a_store_nor_a_ledger() {
     let scratch = Scratch::new();
     let list = history::list_checkpoints(&scratch.opened, &scratch.project()).unwrap();
     assert!(list.checkpoints.is_empty());

@@ -1,4 +1,4 @@
-//! Ages, with clocks that jump.
+//! Pruning by age while the clock jumps.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
@@ -21,7 +21,7 @@ fn count_rows(scratch: &Scratch) -> usize {
     history::list_checkpoints(&scratch.opened, &scratch.project()).unwrap().checkpoints.len()
 }
 
-/// Prunes as a process of a later day would.
+/// Prunes as a process on a later day would.
 fn prune_on(scratch: &Scratch, day: u64) -> PruneReport {
     AHEAD.set(day);
     let opened: Opened = Scratch::open_with_clock(scratch.base(), jumping_clock);
@@ -39,7 +39,7 @@ fn a_clock_that_jumps_ahead_prunes_nothing() {
     let back = prune_on(&scratch, 1);
     assert_eq!((back.workspaces.len(), count_rows(&scratch)), (0, 1));
     assert!(back.clock_jump.unwrap().is_back(), "the jump is noticed");
-    // A clock that goes mad for a week is still not a month.
+    // A week of a clock that jumps wildly is still not a month.
     for day in [10, 9_000, 2, 700, 3, 20_000, 4] {
         prune_on(&scratch, day);
     }

@@ -1,4 +1,4 @@
-//! Secrets in what an agent does stay out of takeback's own files.
+//! Secrets in an agent's commands stay out of takeback's own files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

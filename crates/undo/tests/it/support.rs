@@ -171,7 +171,7 @@ impl Scratch {
         self.follow_up(session, ReportedEvent::TurnEnd);
     }
 
-    /// Reports an event, and does the work that is left for when no agent waits.
+    /// Reports an event, and does its follow-up work.
     fn follow_up(&self, session: &str, event: ReportedEvent) {
         let handled = self.report(session, event);
         if let Some(FollowUp::Tend { workspace, session, time }) = handled.follow_up {
@@ -197,7 +197,7 @@ impl Scratch {
         rollback::roll_back(&self.opened, &Request::new(self.project(), to)).unwrap()
     }
 
-    /// The prompts that are part of a session's conversation.
+    /// Returns the prompts that are part of a session's conversation.
     pub(crate) fn prompts(&self, session: &str) -> Vec<String> {
         let ledger = self.opened.ledger().unwrap().unwrap();
         let session = format!("mine:{session}");

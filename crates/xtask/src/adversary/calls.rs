@@ -1,4 +1,4 @@
-//! The calls of a day: reported, worked off, and judged.
+//! The calls of a day: reported, carried out, and judged.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Day<'_> {
         let answer = self.program.report(&event)?;
         self.learn_moments(&before, Some((owner, turn)))?;
         if self.random.below(3) == 0 {
-            // The agent's user is asked for permission, and goes on working meanwhile.
+            // The agent's user is asked for permission, and keeps working in the meantime.
             self.edit_meanwhile(&call)?;
         }
         self.work(&call, &before, &answer)?;
@@ -56,8 +56,8 @@ impl Day<'_> {
         self.program.report_and_kill(event, after)
     }
 
-    /// Edits a file as the user while a call waits. What changes while a script runs counts as its
-    /// work, unless the script is known not to change it: no tool tells who else wrote a file.
+    /// Edits a file as the user while a call waits. A change while a script runs counts as the
+    /// script's, unless the script is known not to make it: nothing shows who else wrote a file.
     fn edit_meanwhile(&mut self, call: &AgentCall) -> Result<(), Failure> {
         let path = self.edit_as_user();
         let Work::Script(script) = &call.work else { return Ok(()) };

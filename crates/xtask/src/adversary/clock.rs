@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::run::is_success;
 
-/// A library that, preloaded, moves the time of day by `CLOCK_SHIFT` seconds.
+/// A library that shifts the time of day by `CLOCK_SHIFT` seconds when it is preloaded.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 pub(crate) struct ClockShim(PathBuf);
 
 impl ClockShim {
-    /// Compiles the library with the C compiler that building takeback needs, too.
+    /// Compiles the library with the C compiler, which is also needed to build takeback.
     pub(crate) fn build(directory: &Path) -> Result<ClockShim, Failure> {
         let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
         fs::write(&source, SOURCE).map_err(|error| format!("cannot write {source:?}: {error}"))?;

@@ -14,13 +14,13 @@ pub(crate) struct AgentCall {
 
 /// The work of a call.
 pub(crate) enum Work {
-    /// A file gets this content.
+    /// A file, and the content that is written to it.
     Write(String, Vec<u8>),
-    /// A script is run by bash in the project.
+    /// A script that bash runs in the project.
     Script(String),
 }
 
-/// Makes up a call. Every line that it writes contains `mark`.
+/// Makes up a call. Every line that the call writes contains `mark`.
 pub(crate) fn invent_call(files: &Files, mark: &str, random: &mut Random) -> AgentCall {
     let paths = editable_paths(files);
     if paths.is_empty() || random.below(8) == 0 {
@@ -56,7 +56,7 @@ fn new_name(random: &mut Random) -> String {
     format!("{directory}new{}.{ending}", random.below(40))
 }
 
-/// Adds a line to a text, or puts one in the place of another.
+/// Adds a line to a text, or replaces one.
 pub(crate) fn edit_lines(content: &[u8], mark: &str, random: &mut Random) -> Vec<u8> {
     let text = String::from_utf8_lossy(content);
     let mut lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! A day: agents work in turns, the user edits meanwhile, and things are taken back.
+//! A day: agents work in turns, the user edits files in the meantime, and changes are taken back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,19 +15,19 @@ use super::program::Program;
 use crate::Failure;
 use crate::random::Random;
 
-/// The number of steps of a day.
+/// The number of steps in a day.
 const STEPS: usize = 40;
 
 /// A turn: the session and its number.
 pub(super) type TurnKey = (&'static str, usize);
 
-/// Everything that was true at a moment to which one can return.
+/// The state at a moment that a rollback can return to.
 #[derive(Clone)]
 pub(super) struct Moment {
     pub(super) files: Files,
     pub(super) in_force: BTreeSet<TurnKey>,
-    /// The turns that had begun and were not over. A return to this moment takes back half of what
-    /// they did, and their conversation may end before them or within them.
+    /// The turns that had begun but not ended. A return to this moment takes back part of their
+    /// work, and the conversation may end before or within such a turn.
     pub(super) begun: BTreeSet<TurnKey>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Day<'a> {
     /// The marks of edits that may count as an agent's.
     pub(super) mixed_up: BTreeSet<String>,
     pub(super) calls: usize,
-    /// The disk of takeback's home, or of everything. `None` where nothing can be mounted.
+    /// The disk that holds takeback's home, or everything. `None` if nothing can be mounted.
     pub(super) disk: Option<Mount>,
     /// True while the disk is full.
     pub(super) is_full: bool,
@@ -129,7 +129,7 @@ impl<'a> Day<'a> {
         std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
     }
 
-    /// Makes up limits that are so small that they matter within a day.
+    /// Makes up settings with limits that are small enough to matter within a day.
     fn invent_settings(&mut self) -> String {
         let rows = [4, 10, 50][self.random.below(3)];
         let megabytes = [1, 8, 2048][self.random.below(3)];
@@ -172,12 +172,12 @@ impl<'a> Day<'a> {
         self.check_counts()
     }
 
-    /// Fills the disk while something happens, and frees it again.
+    /// Takes a step while the disk is full, then frees the disk again.
     fn fill_disk(&mut self) -> Result<(), Failure> {
         if self.disk.is_none() {
             return Ok(());
         }
-        // A turn that cannot be recorded is no turn. Only the calls are of interest.
+        // Turns begin before the disk is full, so that they can be recorded. Only the calls matter.
         for session in ["one", "two"] {
             self.ensure_turn(session)?;
         }
@@ -196,7 +196,7 @@ impl<'a> Day<'a> {
         self.check_conversations()
     }
 
-    /// Frees the disk again. The next command does what could not be written before.
+    /// Frees the disk again. The next command catches up on what could not be written.
     pub(super) fn free_disk(&mut self) -> Result<(), Failure> {
         let Some(disk) = self.disk.as_ref().filter(|_| self.is_full) else { return Ok(()) };
         disk.free();
@@ -209,7 +209,7 @@ impl<'a> Day<'a> {
         copy_files(&self.root)
     }
 
-    /// Adds a line to a file, or makes a file. Returns its path.
+    /// Edits or creates a file. Returns its path.
     pub(super) fn edit_as_user(&mut self) -> String {
         self.edits += 1;
         let mark = format!("user {}", self.edits);
@@ -233,7 +233,7 @@ impl<'a> Day<'a> {
     pub(super) fn write(&self, path: &str, content: &[u8]) {
         let path = self.root.join(path);
         if let Some(directory) = path.parent() {
-            // An agent may have put a file in the place of a directory.
+            // This fails if an agent replaced a directory with a file.
             let _ = fs::create_dir_all(directory);
         }
         let _ = fs::write(path, content);
@@ -251,7 +251,7 @@ impl<'a> Day<'a> {
         self.log.push(format!("the clock jumps by {by} s"));
     }
 
-    /// Begins a turn of a session, unless one is open. Returns its number.
+    /// Begins a turn of a session, unless one is open. Returns the number of the open turn.
     pub(super) fn ensure_turn(&mut self, session: &'static str) -> Result<usize, Failure> {
         if !self.open.contains_key(session) {
             self.begin_turn(session)?;
@@ -299,8 +299,8 @@ impl<'a> Day<'a> {
         Ok(())
     }
 
-    /// Notes which checkpoints are new: they have the files of this moment. `call` is the turn of
-    /// the call that they were taken for.
+    /// Notes the moment of each new checkpoint, which has these files. `call` is the turn of the
+    /// call that the checkpoints were taken for, if any.
     pub(super) fn learn_moments(
         &mut self,
         files: &Files,

@@ -11,11 +11,11 @@ use crate::run::is_success;
 /// The size of the disk, in megabytes. A day needs less than half of it.
 const MEGABYTES: u32 = 48;
 
-/// Something that is mounted until this is dropped.
+/// A mount that is unmounted on drop.
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts a small disk of its own. Returns `None` where this user may not mount one.
+    /// Mounts a small disk. Returns `None` if this user may not mount one.
     pub(crate) fn small_disk(path: &Path) -> Option<Mount> {
         fs::create_dir_all(path).ok()?;
         let mut mount = Command::new("mount");
@@ -24,7 +24,7 @@ impl Mount {
         is_success(&mut mount).then(|| Mount(path.to_owned()))
     }
 
-    /// Mounts a file onto itself, so that no other file can take its place.
+    /// Mounts a file onto itself, so that it cannot be replaced.
     pub(crate) fn nail_down(path: &Path) -> Option<Mount> {
         let mut mount = Command::new("mount");
         mount.arg("--bind").arg(path).arg(path);
@@ -41,7 +41,7 @@ impl Mount {
         fs::remove_file(room).map_err(failed)
     }
 
-    /// Frees what `fill` took.
+    /// Frees the space that `fill` took.
     pub(crate) fn free(&self) {
         let _ = fs::remove_file(self.filler());
     }
@@ -53,7 +53,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Processes in the background may still use it: it goes when the last one ends.
+        // Background processes may still use the disk: it disappears when the last one ends.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-/// All files by their path below the root of the day. Of a repository, its history is copied only
-/// if it is inside another one.
+/// All files by their path below the root of the day. The history of a repository is included only
+/// if the repository is inside another one.
 pub(crate) type Files = BTreeMap<String, FileCopy>;
 
 /// The copy of a file or of a symbolic link.
@@ -25,7 +25,7 @@ pub(crate) const PROJECT: &str = "project";
 /// A directory outside the workspace.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
 
-/// Copies everything that the agents and the user work with.
+/// Copies all files that the agents and the user work with.
 pub(crate) fn copy_files(root: &Path) -> Files {
     let mut files = Files::new();
     for name in [PROJECT, ELSEWHERE] {
@@ -60,39 +60,39 @@ fn copy_file(path: &Path) -> Option<FileCopy> {
     Some(FileCopy { content: fs::read(path).ok()?, is_link: false, is_executable })
 }
 
-/// True if a path is in the history of a repository.
+/// Returns true if a path is in the history of a repository.
 pub(crate) fn is_history(path: &str) -> bool {
     path.contains("/.git/")
 }
 
-/// True if a path is in the workspace.
+/// Returns true if a path is in the workspace.
 pub(crate) fn is_inside(path: &str) -> bool {
     !path.starts_with(ELSEWHERE)
 }
 
-/// True if a path is another one, or below it.
+/// Returns true if a path is equal to another one, or below it.
 pub(crate) fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path below the project, as agents and commands name it.
+/// Returns the path below the project, as agents and commands name it.
 pub(crate) fn below_project(path: &str) -> &str {
     path.strip_prefix(PROJECT).unwrap_or(path).trim_start_matches('/')
 }
 
-/// Lists the paths with another content, or on one side only.
+/// Lists the paths whose files differ, or exist on one side only.
 pub(crate) fn changed_paths(before: &Files, after: &Files) -> BTreeSet<String> {
     let all = before.keys().chain(after.keys());
     all.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
 }
 
-/// The lines of a file that contain a mark.
+/// Returns the lines of a file that contain a mark.
 pub(crate) fn marked_lines(content: &[u8], mark: &str) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(content);
     text.lines().filter(|line| line.contains(mark)).map(str::to_owned).collect()
 }
 
-/// The id that git gives to a file with this content.
+/// Returns the id that git gives to a file with this content.
 pub(crate) fn blob_id(content: &[u8]) -> String {
     let mut hash = Sha1::new();
     hash.update(format!("blob {}\0", content.len()));

@@ -1,4 +1,4 @@
-//! The judgement of single steps, by nothing but plain copies.
+//! The judgement of single steps, based only on plain copies of files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::files::{Files, PROJECT, blob_id, changed_paths, show_file};
 use super::program::{Answer, list_paths};
 use crate::Failure;
 
-/// The prompt of a turn.
+/// Returns the prompt of a turn.
 pub(super) fn name_prompt(turn: usize) -> String {
     format!("prompt {turn}")
 }
@@ -20,8 +20,8 @@ pub(super) fn name_prompt(turn: usize) -> String {
 impl Day<'_> {
     /// Checks that everything that a call destroyed is in the store, or was named as unprotected.
     ///
-    /// `captured` are the files when the call was reported, `before` those when it began. An edit of
-    /// the user in between can be in no checkpoint.
+    /// `captured` has the files at the time when the call was reported, and `before` at the time
+    /// when it began. The user's edits in between cannot be in any checkpoint.
     pub(super) fn check_protected(
         &mut self,
         captured: &Files,
@@ -53,7 +53,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// True if git finds a file with this content in the store.
+    /// Returns true if git finds a file with this content in the store.
     fn is_in_store(&self, content: &[u8]) -> Result<bool, Failure> {
         let mut git = self.program.command_in_project("git");
         git.arg("--git-dir").arg(self.program.store()).args(["cat-file", "-e"]);
@@ -61,8 +61,8 @@ impl Day<'_> {
         Ok(status.map_err(|error| format!("cannot run git: {error}"))?.success())
     }
 
-    /// Checks that the conversations contain exactly the turns that are in force. A turn without a
-    /// checkpoint has nothing to do with the files.
+    /// Checks that the conversations contain exactly the turns that are in force. Ignores turns
+    /// without a checkpoint: no rollback can return to them.
     pub(super) fn check_conversations(&self) -> Result<(), Failure> {
         for session in &self.sessions {
             let mut found = self.read_prompts(session)?;
@@ -109,7 +109,7 @@ impl Day<'_> {
         }
     }
 
-    /// Checks that what a command says it did is what it did.
+    /// Checks that a command changed exactly the files that it says it changed.
     pub(super) fn check_said(&self, before: &Files, answer: &Answer) -> Result<(), Failure> {
         let after = self.copy();
         let said = self.list_said(&answer.json);
@@ -151,8 +151,8 @@ impl Day<'_> {
         said
     }
 
-    /// Checks that all commands count the same checkpoints. Processes in the background may still
-    /// be pruning, so the counts have a few seconds to agree.
+    /// Checks that all commands report the same number of checkpoints. Background processes may
+    /// still be pruning, so the counts have a few seconds to agree.
     pub(super) fn check_counts(&self) -> Result<(), Failure> {
         let mut counts = (Vec::new(), Vec::new());
         for _ in 0..20 {
@@ -183,7 +183,7 @@ impl Day<'_> {
         Ok((vec![list as u64, here], vec![all, verified, doctor]))
     }
 
-    /// Checks that the store is whole, with git as the referee.
+    /// Checks that the store is intact according to takeback and git.
     pub(super) fn check_store(&self) -> Result<(), Failure> {
         if !self.program.store().exists() {
             return Ok(());

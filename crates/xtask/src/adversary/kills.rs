@@ -15,8 +15,7 @@ impl Day<'_> {
         self.log.push(format!("rollback {id}, killed after {after:?}"));
         let before = self.copy();
         self.program.run_and_kill(&["rollback", &id], after)?;
-        // Whatever the kill left is settled by the next command that takes the lock, or by the next
-        // turn.
+        // The next command that takes the lock, or the next turn, finishes or reverts the rollback.
         let mut next = None;
         match self.random.below(3) {
             0 => drop(self.program.run_well(&["checkpoint", "--reason", "after a kill"])?),
@@ -44,7 +43,7 @@ impl Day<'_> {
         next: Option<TurnKey>,
     ) -> Result<(), Failure> {
         if is_untouched {
-            // If the files were the same anyway, the conversation may have gone back.
+            // If the rollback had no files to change, it may still have moved the conversation.
             if self.check_conversations().is_ok() {
                 return Ok(());
             }

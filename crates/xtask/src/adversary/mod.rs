@@ -1,16 +1,16 @@
 //! `cargo xtask adversary`: random days of agents and users, judged by plain copies of their files.
 //!
 //! The program under test is the real one, and the agents' commands are run by a real bash. The
-//! judge knows nothing of checkpoints: it copies all files at each moment, and it knows who wrote
-//! each line, because every line says so. It asks five things:
+//! judge knows nothing about checkpoints: it copies all files at each moment, and it knows who
+//! wrote each line, because every line says so. It checks five things:
 //!
 //! - Nothing is lost: whatever a call destroys is in the store, or was named as unprotected.
-//! - A way back leads exactly there, and its undo exactly back again.
-//! - An undone turn keeps every line of the user's.
+//! - A rollback leads exactly to its target, and its undo exactly back again.
+//! - The undo of a turn keeps every line that the user wrote.
 //! - Files and conversation agree.
-//! - Everything that is said is true: plans, changed paths, counts.
+//! - Everything that the program reports is true: plans, changed paths, counts.
 //!
-//! All of it holds while disks are full, clocks jump, and hooks and rollbacks are killed.
+//! All of this must hold while disks are full, clocks jump, and hooks and rollbacks are killed.
 
 mod calls;
 mod clock;
@@ -34,18 +34,20 @@ use crate::Failure;
 use crate::results::Tally;
 use crate::run::{cargo, run_step, target_directory};
 
-/// The number of failures after which the rest of the time is not needed.
+/// The number of failures after which no further day begins.
 const ENOUGH_FAILURES: usize = 20;
 
-/// The days that are part of all tests, and the time after which no further one begins.
+/// The seeds of the days that are part of all tests.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
+
+/// The time after which no further one of these days begins.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
 #[derive(Debug, PartialEq)]
 struct AdversaryOptions {
     time: Duration,
-    /// The seed of the only day, in order to repeat it.
+    /// The seed of a single day to repeat.
     seed: Option<u64>,
 }
 
@@ -148,7 +150,7 @@ fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDa
     Ok(lived)
 }
 
-/// Keeps the files of a day that failed, although its disk goes, and describes it.
+/// Keeps the files of a failed day, although its disk is unmounted, and describes the failure.
 fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
     let root = day.root.clone();

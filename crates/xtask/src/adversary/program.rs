@@ -16,7 +16,7 @@ pub(crate) struct Program<'a> {
     takeback: &'a Path,
     clock: &'a ClockShim,
     root: PathBuf,
-    /// The number of seconds by which the clock is wrong.
+    /// The number of seconds by which the clock is shifted.
     pub(crate) shift: i64,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Program<'a> {
 pub(crate) struct Answer {
     pub(crate) succeeded: bool,
     pub(crate) json: Value,
-    /// The output as it came, for reports.
+    /// The raw output, for failure messages.
     pub(crate) text: String,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Program<'a> {
         Program { takeback, clock, root: root.to_owned(), shift: 0 }
     }
 
-    /// Prepares a program in the project, with nothing of this machine's own settings.
+    /// Prepares a command in the project, without this machine's own settings.
     pub(crate) fn command_in_project(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -124,7 +124,7 @@ fn read_answer(output: &Output) -> Answer {
     }
 }
 
-/// The strings in an array of strings, or of objects with a `path`.
+/// Returns the paths in an array of strings, or of objects with a `path`.
 pub(crate) fn list_paths(value: &Value) -> Vec<String> {
     let entries = value.as_array().into_iter().flatten();
     let path = |entry: &Value| entry.as_str().or(entry["path"].as_str()).map(str::to_owned);

@@ -12,7 +12,7 @@ use super::judge::name_prompt;
 use super::program::{Answer, list_paths};
 use crate::Failure;
 
-/// The keys of an answer that name paths which were left as they are.
+/// The keys of an answer that list paths that were left unchanged.
 const LEFT: [&str; 7] =
     ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain"];
 
@@ -51,7 +51,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Rolls back while a file cannot be replaced: first in vain, then around it.
+    /// Rolls back while a file cannot be replaced: at first without success, then by skipping it.
     fn roll_back_around_an_obstacle(
         &mut self,
         id: &str,
@@ -73,7 +73,8 @@ impl Day<'_> {
         self.program.run(&["rollback", id, "--skip-blocked"])
     }
 
-    /// Returns one file or directory to a checkpoint. Everything else, and the conversation, stays.
+    /// Returns one file or directory to a checkpoint. All other files and the conversation must
+    /// stay unchanged.
     pub(super) fn roll_back_path(&mut self) -> Result<(), Failure> {
         let Some((id, moment)) = self.choose_moment()? else { return Ok(()) };
         self.end_all_turns()?;
@@ -101,12 +102,12 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Checks that a way back that failed says so, and changed nothing.
+    /// Checks that a failed rollback or undo reports an error and changed nothing.
     fn check_untouched(&self, before: &Files, answer: &Answer) -> Result<(), Failure> {
         if !answer.json["error"].is_object() {
             return Err(format!("failed without an error: {}", answer.text));
         }
-        let is_untouched = self.check_files(before, "a way back that failed");
+        let is_untouched = self.check_files(before, "a failed rollback or undo");
         is_untouched.map_err(|failure| format!("{failure}: {}", answer.text))?;
         if self.is_full {
             return Ok(());
@@ -114,7 +115,7 @@ impl Day<'_> {
         self.check_conversations()
     }
 
-    /// Chooses a checkpoint that is still there.
+    /// Chooses a checkpoint that still exists.
     pub(super) fn choose_moment(&mut self) -> Result<Option<(String, Moment)>, Failure> {
         let present = self.list_checkpoints()?;
         let known: Vec<String> = present
@@ -129,8 +130,8 @@ impl Day<'_> {
         Ok(Some((id.clone(), self.moments[&id].clone())))
     }
 
-    /// Checks that each file is as it was then, or is named as left and was left. With `only`,
-    /// everything else must be as before.
+    /// Checks that each file is as it was then, or was left unchanged and is reported as such. With
+    /// `only`, all other files must be unchanged.
     fn check_returned(
         &self,
         before: &Files,
@@ -148,9 +149,9 @@ impl Day<'_> {
             if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
             }
-            // The days are lived below the temporary directory. A file that a call makes there,
-            // outside the workspace, is not followed: it has nothing to lose. Neither is what could
-            // not be protected there.
+            // The days take place in the temporary directory. A new file that a call creates there,
+            // outside the workspace, is not captured: it has no content to lose. Files there that
+            // could not be protected do not count either.
             let is_followed = then.files.contains_key(&path) && !self.lost.contains(&path);
             if !is_inside(&path) && !is_followed {
                 continue;
@@ -170,8 +171,8 @@ impl Day<'_> {
         }
     }
 
-    /// True if a rollback may leave a path as it is, because it is outside the workspace or in the
-    /// history of a repository: no turn that is taken back wrote it, and it is not missing.
+    /// Returns true if a rollback may leave a path unchanged: it is outside the workspace or in the
+    /// history of a repository, no turn that is taken back wrote it, and it is not missing.
     fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
         let is_elsewhere = !is_inside(path) || is_history(path);
         let lines = |file: Option<&FileCopy>| -> BTreeSet<String> {
@@ -184,9 +185,9 @@ impl Day<'_> {
         is_elsewhere && !is_missing && lines(now.get(path)).iter().all(is_in_force)
     }
 
-    /// Reverses the last way back, which must lead exactly to the files before it; and often
-    /// reverses that, which must lead exactly to where it was. `after` are the turns that are in
-    /// force there, if they are known.
+    /// Reverses the last rollback or undo, which must lead exactly to the files before it. Often
+    /// redoes it, which must lead exactly to the files after it. `after` has the turns that are in
+    /// force after it, if they are known.
     fn reverse(
         &mut self,
         before: &Files,
@@ -214,7 +215,7 @@ impl Day<'_> {
         let answer = self.program.run(&["rollback", verb])?;
         if !answer.succeeded && self.is_full {
             self.check_untouched(&before, &answer)?;
-            // It is possible as soon as there is space.
+            // The reversal is possible as soon as there is space.
             self.free_disk()?;
             return self.run_reversal(verb, expected);
         }
@@ -226,7 +227,7 @@ impl Day<'_> {
         self.check_said(&before, &answer)
     }
 
-    /// Undoes the last turn, which keeps every line of the user's.
+    /// Undoes the last turn, which must keep every line that the user wrote.
     pub(super) fn undo_turn(&mut self) -> Result<(), Failure> {
         self.end_all_turns()?;
         self.log.push("undo".into());
@@ -245,8 +246,8 @@ impl Day<'_> {
         self.follow_conversations()
     }
 
-    /// Checks that every line of the user's is still there, if only in a file that is back under its
-    /// former name.
+    /// Checks that every line that the user wrote still exists, even if the file has its former
+    /// name again.
     fn check_users_lines(
         &self,
         before: &Files,
@@ -269,8 +270,8 @@ impl Day<'_> {
         }
     }
 
-    /// Takes over from the ledger which turns are in force. An undone turn may leave its
-    /// conversation, if the conversation went on.
+    /// Reads from the ledger which turns are still in force. An undone turn may or may not remain
+    /// in its conversation.
     fn follow_conversations(&mut self) -> Result<(), Failure> {
         let mut kept = self.in_force.clone();
         for session in self.sessions.clone() {
@@ -281,7 +282,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Checks that the conversations returned to a moment, too.
+    /// Checks that the conversations also returned to a moment.
     pub(super) fn follow_rollback(&mut self, moment: &Moment) -> Result<(), Failure> {
         self.in_force = moment.in_force.clone();
         for (session, turn) in &moment.begun {

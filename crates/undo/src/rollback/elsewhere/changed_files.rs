@@ -19,7 +19,8 @@ pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.
     doubtful: BTreeSet<RelPath>,
-    /// True if all files may have been changed: a call never ended, or deleted the whole place.
+    /// True if all files may have been changed: a call without a known end names no files. It may
+    /// have deleted the whole place.
     pub(super) is_everything: bool,
     /// True if the end of a call is unknown.
     pub(super) is_open: bool,
@@ -72,18 +73,18 @@ impl ChangedFiles {
         self.certain.is_empty() && self.doubtful.is_empty() && !self.is_everything
     }
 
-    /// The paths that a plan has to look at; empty for all.
+    /// Returns the paths that a plan is limited to, or no paths if it is not limited.
     pub(super) fn paths(&self) -> Vec<RelPath> {
         let all = self.certain.union(&self.doubtful);
         all.filter(|_| !self.is_everything).cloned().collect()
     }
 
-    /// True if only these events can have changed a path.
+    /// Returns true if only these events can have changed a path.
     pub(super) fn is_certain(&self, path: &RelPath) -> bool {
         self.is_everything || self.certain.contains(path)
     }
 
-    /// True if a file is still as the events left it, and was different before them.
+    /// Returns true if any file is still as the events left it, and was different before them.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {
             let is_missing = |path: &Path| path.symlink_metadata().is_err();
@@ -108,7 +109,7 @@ impl ChangedFiles {
 /// The maximum size of a file that is compared with the store.
 const MAX_COMPARED: u64 = 512 << 20;
 
-/// Returns true if the file or link at a path is as a tree has it. The mode does not count.
+/// Returns true if the file or link at a path has the content of a tree's entry. Ignores the mode.
 fn is_on_disk(store: &Store, entry: Option<(Mode, Oid)>, path: &Path) -> bool {
     let Some((mode, oid)) = entry else { return path.symlink_metadata().is_err() };
     let content = match path.symlink_metadata() {

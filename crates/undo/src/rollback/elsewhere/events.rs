@@ -1,4 +1,4 @@
-//! The calls and rollbacks that a plan takes back, as another place knows them.
+//! The calls and rollbacks that a plan takes back, and their traces in other places.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub(super) struct TakenBack {
     turns: HashSet<(String, TurnId)>,
     /// The calls that were made in the workspace since the checkpoint.
     calls: HashSet<CallKey>,
-    /// The calls that were made before. Agents reuse the names of turns.
+    /// The calls that were made before. They may be in turns of the same name: agents reuse names.
     earlier: HashSet<CallKey>,
     /// The safety checkpoints of the rollbacks that were made since.
     rollbacks: HashSet<Oid>,
@@ -66,7 +66,8 @@ impl TakenBack {
         self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key))
     }
 
-    /// Lists the checkpoints and states of another place that belong to it, oldest first.
+    /// Lists the checkpoints and states of another place that belong to these calls and rollbacks,
+    /// oldest first.
     pub(super) fn find_events<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
         let is_event = |known: &&Checkpoint| {
             let Record { call, rollback, .. } = &known.record;
@@ -83,7 +84,7 @@ fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)
     turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
 }
 
-/// Finds the checkpoint or state that a place had before the first of some events.
+/// Finds the checkpoint or state of a place before the first of some events.
 pub(super) fn find_target<'h>(
     history: &'h History,
     events: &[&'h Checkpoint],

@@ -1,4 +1,4 @@
-//! Merges compared with git's own.
+//! Merges, compared with git's.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ fn resolved(base: &str, ours: &str, theirs: &str, conflicts: Conflicts<'_>) -> (
 }
 
 #[test]
-fn changes_of_both_sides_come_together() {
+fn changes_from_both_sides_are_merged() {
     assert_eq!(clean("a\nb\nc\n", "A\nb\nc\n", "a\nb\nC\n"), "A\nb\nC\n");
     assert_eq!(clean("a\nb\nc\n", "a\nb\n", "x\na\nb\nc\n"), "x\na\nb\n");
     assert_eq!(clean("", "", "x"), "x");
@@ -41,7 +41,7 @@ fn every_byte_counts() {
     assert_eq!(clean("a\nb\nc", "a\nb\nc\n", "x\nb\nc"), "x\nb\nc\n");
     let merged = merge(b"\xff\nb\n\xfe\n", b"\xfd\nb\n\xfe\n", b"\xff\nb\n\xfc", MARKERS);
     assert_eq!(merged, Merged::Clean(b"\xfd\nb\n\xfc".to_vec()));
-    // A line end is a change like any other.
+    // A changed line end is a change like any other.
     let report = merge(b"a\nb\n", b"a\r\nb\n", b"A\nb\n", Conflicts::Report);
     assert_eq!(report, Merged::Conflict { count: 1 });
 }
@@ -200,7 +200,7 @@ fn merge_with_git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (
 /// The number of merges in which git's result differs.
 #[derive(Debug, Default)]
 struct Disagreements {
-    /// Merges that we find clean, but git finds a conflict or produces another result.
+    /// Merges that we find clean, but in which git finds a conflict or produces another result.
     clean: usize,
     /// Merges in which only we see a conflict.
     conflict: usize,
@@ -249,7 +249,7 @@ fn programs_merge_as_git_merges_them() {
     assert!(found.clean == 0 && found.conflict == 0 && found.choice <= 4, "{found:?}");
 }
 
-/// In a file of equal lines, there is more than one way to match them.
+/// In a file of equal lines, there is more than one way to match the lines.
 #[test]
 fn monotonous_files_mostly_merge_as_git_merges_them() {
     for (letters, most) in [(2, 6), (4, 3), (12, 1)] {
@@ -372,7 +372,7 @@ proptest! {
 
     /// Both sides are treated alike, and the markers enclose both.
     #[test]
-    fn the_sides_are_alike(
+    fn both_sides_are_treated_alike(
         base in "[ab\n]{0,30}", ours in "[ab\n]{0,30}", theirs in "[ab\n]{0,30}",
     ) {
         let [base, ours, theirs] = [&base, &ours, &theirs].map(String::as_bytes);
@@ -400,7 +400,7 @@ proptest! {
     }
 }
 
-/// One side of a file with markers.
+/// Returns one side of a file with markers.
 fn unmark(content: &[u8], is_ours: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut skip = false;
