@@ -99,7 +99,7 @@ impl Finder<'_> {
                 self.state.forget_differences(&before);
             }
             if round == MAX_ROUNDS {
-                self.note_unknown("a loop that changes too much");
+                self.is_cut_off = true;
             }
         }
         self.escaped = outer_escape;

@@ -91,7 +91,7 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
         finder.visit_script(script, Dialect::Bash, true);
         finder.visit_traps();
     }
-    if finder.is_exhausted() || finder.file_system.is_exhausted() {
+    if finder.is_cut_off || finder.is_exhausted() || finder.file_system.is_exhausted() {
         finder.note_unknown(script);
     }
     let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
@@ -166,6 +166,8 @@ struct Finder<'a> {
     known_paths: HashSet<PathBuf>,
     /// The paths that the script deletes or renames.
     removed: HashSet<PathBuf>,
+    /// True if a limit was reached, so that some paths are missing.
+    is_cut_off: bool,
     /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
@@ -201,6 +203,7 @@ impl<'a> Finder<'a> {
             paths: Vec::new(),
             known_paths: HashSet::new(),
             removed: HashSet::new(),
+            is_cut_off: false,
             links: Vec::new(),
             sweeps: Vec::new(),
             unknown: Vec::new(),
@@ -363,7 +366,8 @@ impl<'a> Finder<'a> {
             _ => path,
         };
         if self.paths.len() >= 2 * MAX_PATHS {
-            return self.note_unknown("too many paths");
+            self.is_cut_off = true;
+            return;
         }
         if self.workspace.starts_with(&path) {
             let workspace = self.workspace.clone();
