@@ -201,7 +201,7 @@ pub const AGENTS: &[Agent] = &[
         answer_events: &[],
         headless_sign: None,
         limitations: &[
-            "its hooks do not report prompts: takeback reads them from its log",
+            "its hooks do not report prompts; takeback reads them from the agent's log instead",
             "/rollback cannot be added: run `takeback rollback` in a terminal",
         ],
         wiring: Some(&wiring::cline::WIRING),

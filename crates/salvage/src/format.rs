@@ -111,7 +111,7 @@ impl PageSample {
         PageSample { count, pages }
     }
 
-    /// Counts the b-tree pages without contradictions. A b-tree page is filled from its end, so it
+    /// Counts the b-tree pages whose contents add up. A b-tree page is filled from its end, so it
     /// is valid only in its real size.
     fn count_pages_that_add_up(&mut self, format: PageFormat) -> usize {
         let adds_up = |page: &mut Page| {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all checks that must pass before a change is merged.
 
 use std::process::Command;
+use std::thread;
 
 use crate::Failure;
 use crate::adversary;
@@ -55,8 +56,13 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    failures.extend(agents::test_usual_agents(tally).err());
-    failures.extend(adversary::test_usual_days(tally).err());
+    // The agents wait more than they work, so the days are lived meanwhile.
+    let lived = thread::scope(|scope| {
+        let days = scope.spawn(adversary::test_usual_days);
+        failures.extend(agents::test_usual_agents(tally).err());
+        days.join().unwrap_or_else(|_| Err("living through random days panicked".into()))
+    });
+    failures.extend(lived.and_then(|days| days.count(tally)).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
         results.iter().for_each(|result| tally.add_result(result));

@@ -1,5 +1,5 @@
 //! Gemini CLI logs. The agent logs a message again when it grows, and all messages when a session
-//! is resumed. Older versions keep a document.
+//! is resumed. In older versions the whole log is one JSON document.
 
 use serde_json::Value;
 use takeback_base::foreign;

@@ -1,4 +1,4 @@
-//! The hint of each error.
+//! The hint for each error.
 
 use takeback_agents::LogError;
 use takeback_import::ImportError;

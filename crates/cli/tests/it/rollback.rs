@@ -356,12 +356,12 @@ fn a_plan_names_the_files_that_will_be_setuid() {
 $ takeback rollback 1 --dry-run
 Would restore:
   tool
-Setuid or setgid, so that other users who run these act as you:
+Setuid or setgid: other users who run these act as you:
   tool
 $ takeback rollback 1
 Restored:
   tool
-Setuid or setgid, so that other users who run these act as you:
+Setuid or setgid: other users who run these act as you:
   tool
 Done. `takeback rollback undo` takes this back.
 ",

@@ -494,6 +494,23 @@ fn the_history_of_a_deleted_repository_comes_back() {
 }
 
 #[test]
+fn a_plan_names_the_directories_that_go_with_the_repositories_in_them() {
+    let session = Session::new();
+    make_repository(&session.project().join("vendor/lib"));
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("start again");
+    agent.runs("rm -rf vendor");
+    agent.is_done();
+    session.json(&["rollback", "1"]);
+    let planned = session.json(&["rollback", "undo", "--dry-run"]);
+    let back = session.json(&["rollback", "undo"]);
+    let expected = json!(["vendor", "vendor/lib", "vendor/lib/code"]);
+    assert_eq!((&back["kept"], &back["deleted"]), (&json!([]), &expected), "{back:#}");
+    assert_eq!((&planned["kept"], &planned["deleted"]), (&json!([]), &expected), "{planned:#}");
+    assert!(!session.project().join("vendor").exists());
+}
+
+#[test]
 fn a_deleted_repository_comes_back_with_its_directory_alone() {
     let session = Session::new();
     for place in ["lib", "other"] {

@@ -4,7 +4,8 @@
 //! formats come first and guesses last.
 //!
 //! Expressions are written without Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`) and with few
-//! repetitions of negated sets, which keeps them small. They need not check that a secret starts and ends where a word does: the search does.
+//! repetitions of negated sets, which keeps them small. They need not check that a secret starts
+//! and ends where a word does: the search does.
 
 /// The expression between a name and its value: `=`, `: `, `:=`, `=>`, `": "`, `"] = `, `: &str = `,
 /// and `value: ` or `value=` as the next field, as in lists of environment variables.
@@ -14,10 +15,11 @@ macro_rules! gives {
     };
 }
 
-/// A word of a command line, in quotes or bare.
+/// A word of a command line, in quotes or bare. A quote before `:`, `,`, `}` or `]` ends a string of
+/// JSON instead.
 macro_rules! word {
     () => {
-        r#"(?:\\*["']([^ \t\r\n"'`\\]{4,})|([^ \t\r\n"'`\\|;&<>()]{4,}))"#
+        r#"(?:\\*["']([^ \t\r\n"'`\\:,}\]][^ \t\r\n"'`\\]{3,})|([^ \t\r\n"'`\\|;&<>()]{4,}))"#
     };
 }
 
@@ -47,7 +49,7 @@ pub(super) struct Rule {
     /// A description for readers of this table.
     #[allow(dead_code)]
     pub(super) about: &'static str,
-    /// Words of which every secret of this kind has one in it or beside it.
+    /// Keywords: every secret of this kind contains one of them, or has one next to it.
     pub(super) keywords: &'static [&'static str],
     /// The expression around the keyword. The secret is its first group that matches, or the whole
     /// match, or the value that follows.

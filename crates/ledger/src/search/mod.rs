@@ -31,7 +31,7 @@ const MAX_RANKED: usize = 200;
 /// The number of bytes of text after which a search stops as soon as it has enough matches to show.
 const ENOUGH_READ: usize = 512 << 10;
 
-/// The maximum number of characters shown of the messages before and after a match.
+/// The maximum number of characters shown from each of the two messages around a match.
 const NEIGHBOUR_LENGTH: usize = 200;
 
 /// The messages to search, and the maximum number of results.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
-use takeback_tree::{CaptureError, RelPath, RepairError, Workspace, WorkspaceError};
+use takeback_tree::{CaptureError, RelPath, RepairError, Workspace, WorkspaceError, WorkspaceId};
 
 use super::repositories::find_nested_repositories;
 use super::session::find_owner;
-use super::state::{OpenCall, SessionState, WorkspaceState};
+use super::state::{OpenCall, SessionState, Turn, WorkspaceState};
 use crate::Opened;
 use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
@@ -62,7 +62,9 @@ pub fn tend_workspace(
         workspace => workspace?,
     };
     scrub_store(opened, &workspace);
-    conclude_turn(opened, &workspace, session, ended)?;
+    let past = PastTurns::of(opened, session, ended);
+    conclude_turn(opened, &workspace, &past)?;
+    conclude_elsewhere(opened, workspace.id(), &past)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
     // If another process is using the workspace, the end of the next turn tries again.
@@ -98,11 +100,10 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
 fn conclude_turn(
     opened: &Opened,
     workspace: &Workspace<'_>,
-    session: &str,
-    ended: Time,
+    past: &PastTurns<'_>,
 ) -> Result<(), TakeError> {
     let mut lock = opened.lock(workspace)?;
-    let mut unended = drop_unended_calls(opened, workspace, session, ended);
+    let mut unended = drop_unended_calls(workspace, past);
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
@@ -124,28 +125,62 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets the session's open calls of past turns, whose ends will never be reported. Returns
-/// them in the order in which they began.
-fn drop_unended_calls(
+/// Forgets the session's open calls of past turns in the places outside the workspace.
+/// An open call would cast doubt on everything that other sessions change there.
+fn conclude_elsewhere(
     opened: &Opened,
-    workspace: &Workspace<'_>,
-    session: &str,
+    own: &WorkspaceId,
+    past: &PastTurns<'_>,
+) -> Result<(), TakeError> {
+    let store = opened.store()?;
+    for place in store.pinned_workspaces()?.iter().filter(|place| *place != own) {
+        let hook_state = WorkspaceState::new(store.notes(place));
+        if !hook_state.open_calls().iter().any(|call| past.contain(call)) {
+            continue;
+        }
+        // If another process works there, the end of the next turn makes up for it.
+        if let Some(_guard) = store.try_lock_workspace(place)? {
+            hook_state.drop_open_calls(|call| past.contain(call));
+        }
+    }
+    Ok(())
+}
+
+/// The turns of a session that are over: the end of their calls will never be reported.
+struct PastTurns<'a> {
+    session: &'a str,
     ended: Time,
-) -> Vec<CallRef> {
-    let state = opened.session_state(session);
-    let owner = state.as_ref().map(|state| find_owner(opened, state));
-    let is_over = |call: &OpenCall| {
-        let is_of_past_turn = match (&state, &owner) {
+    state: Option<SessionState>,
+    /// The session and the current turn that the session's work belongs to.
+    owner: Option<(String, Turn)>,
+}
+
+impl PastTurns<'_> {
+    fn of<'a>(opened: &Opened, session: &'a str, ended: Time) -> PastTurns<'a> {
+        let state = opened.session_state(session);
+        let owner = state.as_ref().map(|state| find_owner(opened, state));
+        PastTurns { session, ended, state, owner }
+    }
+
+    fn contain(&self, call: &OpenCall) -> bool {
+        let is_of_past_turn = match (&self.state, &self.owner) {
             (Some(state), Some((_, turn))) => state.over || call.turn != turn.id,
-            _ => call.time <= ended,
+            _ => call.time <= self.ended,
         };
-        call.session == session && is_of_past_turn
-    };
+        call.session == self.session && is_of_past_turn
+    }
+}
+
+/// Forgets the calls of turns that are over. Returns descriptions of them, in the order of their
+/// starts.
+fn drop_unended_calls(workspace: &Workspace<'_>, past: &PastTurns<'_>) -> Vec<CallRef> {
+    let session = past.session;
     let hook_state = WorkspaceState::new(workspace.notes());
+    let is_over = |call: &OpenCall| past.contain(call);
     let mut calls: Vec<OpenCall> = hook_state.open_calls().into_iter().filter(is_over).collect();
     hook_state.drop_open_calls(is_over);
     calls.sort_by_key(|call| call.seq);
-    let owner = owner.map_or_else(|| session.to_owned(), |(owner, _)| owner);
+    let owner = past.owner.as_ref().map_or(session, |(owner, _)| owner).to_owned();
     let describe = |call: OpenCall| CallRef {
         agent: session.split(':').next().unwrap_or_default().to_owned(),
         subagent: (owner != session).then(|| session.to_owned()),

@@ -2,6 +2,7 @@
 //! was captured as a workspace of its own.
 
 mod changed_files;
+mod emptied;
 mod events;
 
 use std::io;
@@ -10,11 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
 use takeback_tree::{
-    AnyPath, BlockedPath, KeptPath, KeptReason, Oid, Plan, RelPath, Store, StoreError, Workspace,
-    WorkspaceError, WorkspaceId, WorkspaceInfo,
+    AnyPath, BlockedPath, Oid, Plan, RelPath, Store, StoreError, Workspace, WorkspaceError,
+    WorkspaceId, WorkspaceInfo,
 };
 
 use self::changed_files::ChangedFiles;
+use self::emptied::{plan_emptied, remove_emptied};
 use self::events::{TakenBack, find_target};
 use super::apply::{check_root, leave_notices, restore_files};
 use super::plan::{find_changed_since, plan_files};
@@ -89,6 +91,7 @@ pub(super) fn add_elsewhere(
             }
         }
     }
+    plan_emptied(planned);
 }
 
 /// Returns true if a request also applies to files outside the workspace.
@@ -158,18 +161,6 @@ pub(super) fn apply_elsewhere(
         }
     }
     remove_emptied(workspace, view);
-}
-
-/// Removes the directories that the rollback kept only because a repository was in them.
-fn remove_emptied(workspace: &Workspace<'_>, view: &mut RollbackView) {
-    let (emptied, kept) = std::mem::take(&mut view.kept).into_iter().rev().partition(|kept| {
-        kept.reason == KeptReason::NotEmpty && workspace.remove_if_empty(&kept.path)
-    });
-    let emptied: Vec<KeptPath> = emptied;
-    view.kept = kept;
-    view.kept.reverse();
-    view.deleted.extend(emptied.into_iter().map(|kept| kept.path));
-    view.deleted.sort();
 }
 
 fn apply_group(
@@ -288,8 +279,8 @@ impl Place<'_> {
     }
 
     /// Opens the place. A missing place is recreated, but the directories above it are not: they
-    /// may be on another machine or disk. Inside the workspace or another place, the rollback
-    /// itself restores those directories.
+    /// may be on another machine or disk. If the place is inside the
+    /// workspace or inside another place, the rollback itself restores those directories.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
         let PlannedWork { workspace, elsewhere, .. } = &self.main.work;

@@ -1,4 +1,4 @@
-//! The rest of an interrupted rollback: its conversation and its notices.
+//! Finishes an interrupted rollback: moves the conversation and writes the notices.
 
 use std::path::Path;
 

@@ -128,27 +128,30 @@ impl Day<'_> {
 
     /// Lists all paths that an answer says were changed, in the workspace and elsewhere.
     fn list_said(&self, answer: &Value) -> BTreeSet<String> {
+        self.list_answered(answer, &["restored", "deleted", "saved", "merged"])
+    }
+
+    /// Lists the paths below some keys of an answer, in the workspace and elsewhere.
+    pub(super) fn list_answered(&self, answer: &Value, keys: &[&str]) -> BTreeSet<String> {
         let root = self.root.join(PROJECT);
         let mut groups = vec![(root.as_path(), answer)];
         for group in answer["elsewhere"].as_array().into_iter().flatten() {
             groups.push((Path::new(group["workspace"].as_str().unwrap_or_default()), group));
         }
-        let mut said = BTreeSet::new();
+        let mut listed = BTreeSet::new();
         for (workspace, group) in groups {
-            for key in ["restored", "deleted", "saved", "merged"] {
-                for path in list_paths(&group[key]) {
-                    // A single file that is a workspace names itself.
-                    let is_itself = workspace.ends_with(&path) && !workspace.is_dir();
-                    let path = match is_itself {
-                        true => workspace.to_owned(),
-                        false => workspace.join(path),
-                    };
-                    let below = path.strip_prefix(&self.root).unwrap_or(&path);
-                    said.insert(below.to_string_lossy().into_owned());
-                }
+            for path in keys.iter().flat_map(|key| list_paths(&group[*key])) {
+                // A single file that is a workspace names itself.
+                let is_itself = workspace.ends_with(&path) && !workspace.is_dir();
+                let path = match is_itself {
+                    true => workspace.to_owned(),
+                    false => workspace.join(path),
+                };
+                let below = path.strip_prefix(&self.root).unwrap_or(&path);
+                listed.insert(below.to_string_lossy().into_owned());
             }
         }
-        said
+        listed
     }
 
     /// Checks that all commands report the same number of checkpoints. Background processes may
@@ -192,19 +195,15 @@ impl Day<'_> {
         if verified["whole"] != true {
             return Err(format!("the store is damaged: {verified}"));
         }
-        // A process in the background may replace packs while git reads them.
-        let mut failure = String::new();
-        for _ in 0..3 {
-            let mut git = self.program.command_in_project("git");
-            git.arg("--git-dir").arg(self.program.store());
-            git.args(["fsck", "--strict", "--no-dangling"]);
-            let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
-            if output.status.success() {
-                return Ok(());
-            }
-            failure = String::from_utf8_lossy(&output.stderr).into_owned();
-            thread::sleep(Duration::from_secs(1));
+        // Git takes no lock, and a process in the background may replace packs while it reads them.
+        self.program.wait_for_background()?;
+        let mut git = self.program.command_in_project("git");
+        git.arg("--git-dir").arg(self.program.store());
+        git.args(["fsck", "--strict", "--no-dangling"]);
+        let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("git fsck: {}", String::from_utf8_lossy(&output.stderr))),
         }
-        Err(format!("git fsck: {failure}"))
     }
 }

@@ -32,7 +32,7 @@ use self::clock::ClockShim;
 use self::day::Day;
 use crate::Failure;
 use crate::results::Tally;
-use crate::run::{cargo, run_step, target_directory};
+use crate::run::{cargo, is_success, run_step, target_directory};
 
 /// The number of failures after which no further day begins.
 const ENOUGH_FAILURES: usize = 20;
@@ -80,22 +80,17 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     lived.into_outcome()
 }
 
-/// Lives through the same days each time, as a part of all tests.
-pub(crate) fn test_usual_days(tally: &mut Tally) -> Result<(), Failure> {
+/// Lives through the same days each time, as a part of all tests. takeback must have been built.
+pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     eprintln!("\nRandom days of agents and users …");
     let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
-    eprintln!("{}", lived.summary());
-    (0..lived.days - lived.failures.len()).for_each(|_| tally.add_passed());
-    lived.failures.iter().for_each(|_| tally.add_failed());
-    if !lived.has_disks {
-        tally.add_skipped("random days with full disks", "cannot mount: that needs root");
-    }
-    lived.into_outcome()
+    eprintln!("Random days: {}", lived.summary());
+    Ok(lived)
 }
 
 /// The days that were lived through.
 #[derive(Default)]
-struct LivedDays {
+pub(crate) struct LivedDays {
     days: usize,
     steps: usize,
     failures: Vec<String>,
@@ -107,6 +102,16 @@ impl LivedDays {
     fn summary(&self) -> String {
         let disks = if self.has_disks { "" } else { ", without full disks: cannot mount" };
         format!("{} days, {} steps, {} failures{disks}", self.days, self.steps, self.failures.len())
+    }
+
+    /// Counts each day as a test.
+    pub(crate) fn count(self, tally: &mut Tally) -> Result<(), Failure> {
+        (0..self.days - self.failures.len()).for_each(|_| tally.add_passed());
+        self.failures.iter().for_each(|_| tally.add_failed());
+        if !self.has_disks {
+            tally.add_skipped("random days with full disks", "cannot mount: that needs root");
+        }
+        self.into_outcome()
     }
 
     fn into_outcome(self) -> Result<(), Failure> {
@@ -155,7 +160,9 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
     let root = day.root.clone();
     let aside = root.with_extension("kept");
-    run_step(Command::new("cp").arg("--archive").arg(&root).arg(&aside))?;
+    if !is_success(Command::new("cp").arg("--archive").arg(&root).arg(&aside)) {
+        return Err(format!("cannot copy {} to {}", root.display(), aside.display()));
+    }
     let log = day.log.join("\n  ");
     drop(day);
     let _ = fs::remove_dir_all(&root);

@@ -1,16 +1,21 @@
 //! The program under test, and the answers that it gives.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::clock::ClockShim;
 use super::files::PROJECT;
 use crate::Failure;
+
+/// The time that processes in the background may take.
+const LONGEST_WORK: Duration = Duration::from_secs(60);
 
 pub(crate) struct Program<'a> {
     takeback: &'a Path,
@@ -96,6 +101,25 @@ impl<'a> Program<'a> {
             true => Ok(answer.json),
             false => Err(format!("takeback {} failed: {}", arguments.join(" "), answer.text)),
         }
+    }
+
+    /// Waits until all processes in the background have ended.
+    pub(crate) fn wait_for_background(&self) -> Result<(), Failure> {
+        let mark = [b"TAKEBACK_HOME=", self.home().as_os_str().as_bytes(), b"\0"].concat();
+        let is_running = || {
+            let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+            let mut environments =
+                processes.filter_map(|process| fs::read(process.path().join("environ")).ok());
+            environments.any(|all| all.windows(mark.len()).any(|part| part == mark))
+        };
+        let start = Instant::now();
+        while is_running() {
+            if start.elapsed() > LONGEST_WORK {
+                return Err("a process in the background does not end".into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Runs a command and kills it after a while, unless it has ended.

@@ -9,12 +9,12 @@ use super::files::{
     show_file,
 };
 use super::judge::name_prompt;
-use super::program::{Answer, list_paths};
+use super::program::Answer;
 use crate::Failure;
 
 /// The keys of an answer that list paths that were left unchanged.
-const LEFT: [&str; 7] =
-    ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain"];
+const LEFT: [&str; 8] =
+    ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain", "left"];
 
 impl Day<'_> {
     /// Returns to a random checkpoint, and often back again.
@@ -140,11 +140,10 @@ impl Day<'_> {
         answer: &Answer,
     ) -> Result<(), Failure> {
         let now = self.copy();
-        let left: Vec<String> =
-            LEFT.iter().flat_map(|key| list_paths(&answer.json[*key])).collect();
+        let left = self.list_answered(&answer.json, &LEFT);
         for path in changed_paths(&then.files, &now) {
             let is_same = now.get(&path) == before.get(&path);
-            let is_named = left.iter().any(|left| is_within(below_project(&path), left));
+            let is_named = left.iter().any(|left| is_within(&path, left));
             let is_asked = only.is_none_or(|only| is_within(&path, only));
             if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
@@ -154,6 +153,10 @@ impl Day<'_> {
             // could not be protected do not count either.
             let is_followed = then.files.contains_key(&path) && !self.lost.contains(&path);
             if !is_inside(&path) && !is_followed {
+                continue;
+            }
+            // The history of a repository is in no checkpoint but that of the call that deletes it.
+            if is_history(&path) && is_lost && !now.contains_key(&path) {
                 continue;
             }
             return Err(format!(

@@ -22,7 +22,7 @@ pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";
 pub(crate) const DURABLE_FLOOR: &str = "floor+sync";
 pub(crate) const GIT_RESTORE: &str = "git read-tree";
-/// A restore, including the steps before it.
+/// A restore, including opening the store, planning, and pinning the safety checkpoint.
 pub(crate) const WITH_SAFETY: &str = "library, with safety";
 pub(crate) const GIT_VERSION: &str = "git --version";
 

@@ -34,9 +34,9 @@ fn for_all(
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| worker(&mut shares()))).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| "a thread of the floor panicked")?)
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| "a thread of the floor benchmark panicked")?
+        })
     })
 }
 

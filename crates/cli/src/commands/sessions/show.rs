@@ -148,7 +148,7 @@ fn print_message(message: &MessageRecord) {
     }
 }
 
-/// Splits the content of a message, a text or a list of blocks, into printable parts.
+/// Splits the content of a message (a text or a list of blocks) into printable parts.
 fn content_parts(content: &Value) -> Vec<String> {
     match content {
         Value::Null => Vec::new(),

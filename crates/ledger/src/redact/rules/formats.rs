@@ -63,7 +63,7 @@ pub(super) const FORMATS: &[Rule] = &[
         &["nfp_", "nfc_", "nfo_", "nfu_", "nfb_"], r"nf[pcoub]_[A-Za-z0-9]{36}", 3.2),
     token("vault-token", "HashiCorp Vault token",
         &["hvs.", "hvb.", "hvr."], r"hv[sbr]\.[A-Za-z0-9_-]{24,}", 3.2),
-    token("vault-old-token", "HashiCorp Vault token as up to version 1.9",
+    token("vault-old-token", "HashiCorp Vault token in the format used up to version 1.9",
         &["s."], r"s\.[A-Za-z0-9]{24}", 3.4).test(SecretTest::Random),
     token("vault-unseal-key", "share of a HashiCorp Vault unseal key",
         &["unseal key "], r"(?i-u:unseal key) [0-9]{1,2}: ([A-Za-z0-9+/]{43,44}=?)", 3.5).at(KeywordPosition::Before),
