@@ -279,8 +279,8 @@ impl Place<'_> {
     }
 
     /// Opens the place. A missing place is recreated, but the directories above it are not: they
-    /// may be on another machine or disk. If the place is inside the
-    /// workspace or inside another place, the rollback itself restores those directories.
+    /// may be on another machine or disk. If the place is inside the workspace or inside another
+    /// place, the rollback itself restores those directories.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
         let PlannedWork { workspace, elsewhere, .. } = &self.main.work;

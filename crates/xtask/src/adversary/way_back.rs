@@ -151,7 +151,8 @@ impl Day<'_> {
             // The days take place in the temporary directory. A new file that a call creates there,
             // outside the workspace, is not captured: it has no content to lose. Files there that
             // could not be protected do not count either.
-            let is_followed = then.files.contains_key(&path) && !self.lost.contains(&path);
+            let is_lost = self.lost.contains(&path);
+            let is_followed = then.files.contains_key(&path) && !is_lost;
             if !is_inside(&path) && !is_followed {
                 continue;
             }
