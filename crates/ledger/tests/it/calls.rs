@@ -1,9 +1,9 @@
 //! Tool calls, effects and notices.
 
 use serde_json::{Value, json};
-use takeback_ledger::{CallRecord, EffectRecord, Event, Moment};
+use takeback_ledger::{CallId, CallRecord, EffectRecord, Event, Moment};
 
-use crate::support::{Fixture, at, record_event};
+use crate::support::{Fixture, at, message, record_event};
 
 #[test]
 fn tool_calls_are_completed_as_more_is_known() {
@@ -44,6 +44,23 @@ fn tool_calls_are_completed_as_more_is_known() {
             ..before
         }]
     );
+}
+
+#[test]
+fn a_call_that_was_never_recorded_is_placed_although_the_clock_was_set_back_since() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    for (prompt, start) in [("one", 86_400), ("two", 10)] {
+        fixture.ledger.append("s", &[message("user", prompt)], at(start)).unwrap();
+        let end = Event::TurnEnd { session: "s".into() };
+        record_event(&mut fixture.ledger, end, at(start + 5));
+    }
+    let turn_at = |seconds| {
+        let call =
+            CallId { session: "s", reporter: "s", call: "c", began: at(seconds), late: false };
+        fixture.ledger.turn_of_call(&call).unwrap().map(|turn| turn.turn)
+    };
+    assert_eq!([86_401, 11, 50].map(turn_at), [Some(1), Some(2), None]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::commands::{AgentCall, Work, invent_call};
 use super::day::Day;
 use super::files::{Files, PROJECT};
 use super::program::{Answer, list_paths};
+use super::way_back::{mark_of, users_lines};
 use crate::Failure;
 
 /// The sessions of a day, each with the session that it is a subagent of.
@@ -82,6 +83,14 @@ impl Day<'_> {
                 bash.status().map_err(|error| format!("cannot run bash: {error}"))?;
             }
         }
+        self.note_brought_lines(&before);
         self.check_protected(captured, &before, answer)
+    }
+
+    /// Notes the user's lines that a call brought, such as those of a commit: they count as its work.
+    fn note_brought_lines(&mut self, before: &Files) {
+        let known = users_lines(before);
+        let after = users_lines(&self.copy());
+        self.mixed_up.extend(after.difference(&known).map(|line| mark_of(line)));
     }
 }
