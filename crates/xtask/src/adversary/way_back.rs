@@ -159,8 +159,9 @@ impl Day<'_> {
             }
             // On a full disk, places of their own may stay if this is said.
             let full = self.root.join(&path);
-            let is_said =
-                |place: &Path| answer.text.contains(&format!("{} is left unchanged", place.display()));
+            let is_said = |place: &Path| {
+                answer.text.contains(&format!("{} is left unchanged", place.display()))
+            };
             let is_elsewhere = !is_inside(&path) || is_history(&path);
             if is_elsewhere && is_same && self.is_full && full.ancestors().any(is_said) {
                 continue;
