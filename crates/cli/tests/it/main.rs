@@ -10,6 +10,7 @@ mod conversation;
 mod coverage;
 mod damage;
 mod doctor;
+mod documents;
 mod elsewhere;
 mod gone;
 mod hooks;
