@@ -74,11 +74,9 @@ impl Agent {
         Some(Value::Object(all).to_string())
     }
 
-    /// Returns the output and the exit code that stop the agent from running a tool.
+    /// Returns the output and the exit code that stop the agent from running a tool. With
+    /// [`Refusal::Code`], the caller prints the reason to standard error.
     pub fn refusal_output(&self, reason: &str) -> (Option<String>, u8) {
-        let reason = format!(
-            "takeback could not protect this call, and strict mode refuses such calls: {reason}"
-        );
         let output = match self.refusal {
             Refusal::Code(code) => return (None, code),
             Refusal::PermissionDecision => {

@@ -26,11 +26,11 @@ pub use agent::{
 pub use agent_table::AGENTS;
 pub use install::{
     FileChange, HookReview, InstallError, InstallPlan, InstallScope, Installer, PackageFile,
-    WiringState, build_package,
+    WiringState, build_package, find_hook_files,
 };
 pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
 pub use notice_text::notice_text;
 pub use payload::{ParsedPayload, PayloadError, parse_payload};
 pub use slash_command::{SlashCommand, split_words};
-pub use warning_text::warning_text;
+pub use warning_text::{tampering_text, warning_text};
 pub use wiring::Program;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use takeback_undo::Settings;
+use takeback_undo::{Protection, Settings};
 
 use crate::failure::Failure;
 
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 pub(crate) struct Config {
     pub(crate) checkpoints: Settings,
     pub(crate) ledger: LedgerConfig,
+    pub(crate) protection: Protection,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

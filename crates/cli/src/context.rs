@@ -264,10 +264,12 @@ impl Context {
             home: self.home.clone(),
             forbidden: self.places.clone(),
             settings,
+            protection: config.protection,
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,
             resume_hint: takeback_agents::resume_hint,
+            find_hook_files: takeback_agents::find_hook_files,
             lock_wait: self.is_attended.then_some(LOCK_WAIT),
         })
     }

@@ -32,6 +32,10 @@ pub(crate) struct ReportView {
     pub(crate) late: bool,
     pub(crate) failures: Vec<String>,
     pub(crate) unprotected: Vec<UnprotectedView>,
+    /// Descriptions of what the call would do to takeback's own history or hooks.
+    pub(crate) tampering: Vec<String>,
+    /// True if the call must not run, because of `tampering`.
+    pub(crate) refused: bool,
 }
 
 /// A path that a call may change and that no checkpoint can restore.

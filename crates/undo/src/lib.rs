@@ -27,7 +27,7 @@ pub use hook::{
     Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,
 };
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
-pub use open::{LedgerGuard, OpenOptions, Opened};
+pub use open::{HookFile, LedgerGuard, OpenOptions, Opened};
 pub use retention::{
     ClearedCheckpoints, ClockJump, DirectoryState, Failure, LegacyArchive, PruneError,
     PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
@@ -37,4 +37,4 @@ pub use rollback::{
     Planned, Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo, UncertainPath,
 };
 pub use root::{ProjectRoot, root_of};
-pub use settings::{Granularity, Private, Settings, Skip};
+pub use settings::{Granularity, HistoryProtection, Private, Protection, Settings, Skip};

@@ -17,7 +17,7 @@ use crate::hook::state::{self, SessionState};
 use crate::retention::failures::{Failure, FailureLog};
 use crate::rollback;
 use crate::root::root_of;
-use crate::settings::Settings;
+use crate::settings::{Protection, Settings};
 
 /// Takeback's home directory, opened: the store of trees, the ledger, the user's settings, the
 /// clock. The store and the ledger are opened when they are first needed, and at most once.
@@ -25,12 +25,14 @@ pub struct Opened {
     home: PathBuf,
     pub(crate) forbidden: ForbiddenRoots,
     pub(crate) settings: Settings,
+    pub(crate) protection: Protection,
     pub(crate) rules: CaptureRules,
     repository_rules: CaptureRules,
     redact: bool,
     clock: fn() -> SystemTime,
     on_recovery: fn(&Recovery),
     pub(crate) resume_hint: fn(&str) -> Option<String>,
+    pub(crate) find_hook_files: fn(&Path) -> Vec<HookFile>,
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
@@ -42,8 +44,10 @@ pub struct OpenOptions {
     pub home: PathBuf,
     /// Directories that can never be a workspace.
     pub forbidden: ForbiddenRoots,
-    /// The user's settings.
+    /// The user's settings for checkpoints.
     pub settings: Settings,
+    /// The user's settings for the protection of the history itself.
+    pub protection: Protection,
     /// True if the ledger masks secrets before it writes them.
     pub redact: bool,
     /// The clock that all times come from.
@@ -52,9 +56,20 @@ pub struct OpenOptions {
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
+    /// Lists the files in agents' configurations that hold takeback's hooks, given its home.
+    pub find_hook_files: fn(&Path) -> Vec<HookFile>,
     /// The longest time to wait for other processes, for commands that a user waits for. `None`
     /// means to wait until the workspace is free.
     pub lock_wait: Option<LockWait>,
+}
+
+/// A file in an agent's configuration that holds takeback's hooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookFile {
+    /// The absolute path of the file.
+    pub path: PathBuf,
+    /// True if the file belongs to takeback alone.
+    pub is_own: bool,
 }
 
 /// The open ledger, locked for one caller at a time.
@@ -82,8 +97,8 @@ pub(crate) fn is_in_repository_data(path: &Path) -> bool {
 impl Opened {
     /// Makes the value; opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
-        let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
-        let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
+        let OpenOptions { home, forbidden, settings, protection, redact, clock, .. } = options;
+        let OpenOptions { on_recovery, resume_hint, find_hook_files, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
             // A branch may be called `build`, and a pack may have any size.
@@ -98,12 +113,14 @@ impl Opened {
             home,
             forbidden,
             settings,
+            protection,
             rules,
             repository_rules,
             redact,
             clock,
             on_recovery,
             resume_hint,
+            find_hook_files,
             lock_wait,
             store,
             ledger,
@@ -118,6 +135,11 @@ impl Opened {
     /// Returns the user's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Returns the user's settings for the protection of the history itself.
+    pub fn protection(&self) -> &Protection {
+        &self.protection
     }
 
     /// Returns the rules that captures follow.

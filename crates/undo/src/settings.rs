@@ -1,4 +1,6 @@
-//! The user's settings for checkpoints: the table `[checkpoints]` of config.toml.
+//! The user's settings: the tables `[checkpoints]` and `[protection]` of config.toml.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::CaptureRules;
@@ -41,6 +43,29 @@ pub struct Settings {
     pub delete_orphans: bool,
     /// The minimum time between two automatic prunes.
     pub min_interval_hours: u64,
+}
+
+/// The protection of takeback's own history against the agents that it watches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Protection {
+    /// The answer to a call that would delete or change takeback's own files or hooks.
+    pub history: HistoryProtection,
+    /// The home of a second copy of all checkpoints.
+    pub mirror: Option<PathBuf>,
+}
+
+/// The answer to a call that would delete or change takeback's own files or hooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryProtection {
+    /// Refuses the call.
+    #[default]
+    Refuse,
+    /// Warns the user, and lets the call run.
+    Warn,
+    /// Lets the call run.
+    Off,
 }
 
 /// The moments of a turn at which a checkpoint is taken.

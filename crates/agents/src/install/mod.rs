@@ -25,12 +25,34 @@ pub use self::codex_review::HookReview;
 pub use self::package::{PackageFile, build_package};
 
 use takeback_base::foreign;
+use takeback_undo::HookFile;
 
 use self::hook_entry::CommandMark;
 use self::record::InstallRecord;
 use crate::agent::Agent;
 use crate::agent_table::AGENTS;
 use crate::wiring::{OffSwitch, Program, Wiring};
+
+/// The directory of the install record, in takeback's home.
+const RECORD_DIRECTORY: &str = "installed";
+
+/// Lists the files of agents that hold takeback's hooks, as far as they are recorded in its home.
+pub fn find_hook_files(takeback_home: &Path) -> Vec<HookFile> {
+    let Ok(record) = InstallRecord::open(&takeback_home.join(RECORD_DIRECTORY)) else {
+        return Vec::new();
+    };
+    let mut files = Vec::new();
+    for (path, _) in record.files() {
+        let is_own = record::is_own_file(path);
+        let named = paths::canonicalize_parent(path);
+        // Users keep their settings elsewhere, and link to them.
+        let target = paths::canonicalize(path).ok().filter(|target| *target != named);
+        files.extend(
+            [Some(named), target].into_iter().flatten().map(|path| HookFile { path, is_own }),
+        );
+    }
+    files
+}
 
 /// The environment of an installation: directories, variables, and the program to run.
 pub struct Installer<'a> {
@@ -201,7 +223,7 @@ impl Installer<'_> {
     }
 
     fn record_directory(&self) -> PathBuf {
-        self.takeback_home.join("installed")
+        self.takeback_home.join(RECORD_DIRECTORY)
     }
 
     fn open_record(&self) -> Result<InstallRecord, InstallError> {

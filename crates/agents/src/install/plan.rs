@@ -6,7 +6,7 @@ use takeback_base::foreign;
 use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
 
 use super::hook_entry::{CommandMark, HookEntry, build_entries};
-use super::record::InstallRecord;
+use super::record::{InstallRecord, is_own_file};
 use super::{
     FileChange, InstallError, InstallPlan, InstallScope, Installer, WiringState, is_toml,
     json_hooks, read_text, toml_hooks,
@@ -135,7 +135,7 @@ impl Installer<'_> {
         // Files that another version wrote to other places.
         for path in record.files_of_agent(agent.name, scope.project()) {
             if !plan.has_path(&path) {
-                let is_own = path.extension().is_none_or(|kind| kind != "json" && kind != "toml");
+                let is_own = is_own_file(&path);
                 plan.remove_or_skip(&record, &mark, path, is_own)?;
             }
         }

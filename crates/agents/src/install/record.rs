@@ -59,6 +59,12 @@ impl InstalledFile {
     }
 }
 
+/// True if a recorded file belongs to takeback alone, judged by its name: users keep their settings
+/// in JSON and TOML.
+pub(super) fn is_own_file(path: &Path) -> bool {
+    path.extension().is_none_or(|kind| kind != "json" && kind != "toml")
+}
+
 /// Returns the digest of a file's content, in hexadecimal.
 pub(super) fn content_digest(bytes: &[u8]) -> String {
     hex::encode(&Sha256::digest(bytes))

@@ -48,6 +48,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         .iter()
         .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
     output::print_section("No rollback reverses", effects, context);
+    let history = analysis.history.iter().map(|own| output::disarm(&own.command));
+    output::print_section("Deletes takeback's own history", history, context);
     print_targets(&analysis, context);
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use takeback_agents::{
-    AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload, warning_text,
+    AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload, tampering_text,
+    warning_text,
 };
 use takeback_undo::rollback::take_notices;
 use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unprotected, hook};
@@ -72,7 +73,26 @@ impl EventOutcome {
     /// True if the agent is told not to run the tool.
     fn is_refused(&self) -> bool {
         let is_unsafe = self.unprotected.iter().any(|lost| !lost.is_replaceable);
-        self.is_strict && self.is_refusable && (!self.failures.is_empty() || is_unsafe)
+        let is_missed = self.is_strict && (!self.failures.is_empty() || is_unsafe);
+        self.is_refusable && (self.view.refused || is_missed)
+    }
+
+    /// Words the reason for a refusal.
+    fn refusal_reason(&self) -> String {
+        if self.view.refused {
+            return format!(
+                "takeback refused this call, because it would {}. If the user wants this, the user \
+                 can do it in a terminal, or set `history = \"warn\"` under [protection] in \
+                 takeback's config.toml",
+                self.view.tampering.join("; ")
+            );
+        }
+        let problems = self.problems();
+        let reasons = &problems[..problems.len().min(MAX_PRINTED)];
+        format!(
+            "takeback could not protect this call, and strict mode refuses such calls: {}",
+            reasons.join("; ")
+        )
     }
 
     /// Lists everything that went wrong. Unprotected paths are listed if they are new, or if they
@@ -112,8 +132,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
         return judge_supervised(agent, arguments, context, input, status);
     }
     let mut outcome = handle_event(agent, arguments, context, input);
-    let problems = outcome.problems();
-    print_problems(&problems);
+    print_problems(&outcome.problems());
     if agent.name == "generic" && context.globals.json {
         outcome.view.unprotected = outcome.unprotected.iter().map(Into::into).collect();
         outcome.view.failures = outcome.failures.clone();
@@ -122,8 +141,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     if !outcome.is_refused() {
         return ExitCode::SUCCESS;
     }
-    let reasons = &problems[..problems.len().min(MAX_PRINTED)];
-    let (answer, code) = agent.refusal_output(&reasons.join("; "));
+    let reason = outcome.refusal_reason();
+    if outcome.view.refused {
+        eprintln!("{}", output::disarm(&reason));
+    }
+    let (answer, code) = agent.refusal_output(&reason);
     // An agent that does not read the answer still sees the exit code.
     answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
@@ -152,7 +174,8 @@ fn judge_supervised(
     status: ExitStatus,
 ) -> ExitCode {
     let event = arguments.event.as_deref();
-    let (answer, code) = agent.refusal_output(&format!("takeback ended abnormally, {status}"));
+    let reason = format!("takeback ended abnormally, and strict mode refuses such calls: {status}");
+    let (answer, code) = agent.refusal_output(&reason);
     match status.code() {
         Some(0) => return ExitCode::SUCCESS,
         Some(refused) if refused == i32::from(code) => return ExitCode::from(code),
@@ -310,6 +333,8 @@ impl HookRun<'_> {
                 outcome.unprotected = handled.unprotected;
                 (outcome.view.checkpoints, outcome.view.missed) =
                     (handled.checkpoints, handled.missed);
+                (outcome.view.tampering, outcome.view.refused) =
+                    (handled.tampering, handled.is_refused);
             }
             Waited::TooLong { message } => {
                 (outcome.view.late, outcome.view.missed) = (true, true);
@@ -369,7 +394,10 @@ impl HookRun<'_> {
             .filter(|(_, is_new)| *is_new)
             .map(|(text, _)| text)
             .collect();
-        warning_text(&new, &others)
+        let tampering = &outcome.view.tampering;
+        let tampering = (!tampering.is_empty()).then(|| tampering_text(tampering));
+        let texts: Vec<String> = tampering.into_iter().chain(warning_text(&new, &others)).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
     }
 }
 

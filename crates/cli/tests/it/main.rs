@@ -37,6 +37,7 @@ mod rpc_client;
 mod rpc_errors;
 mod rpc_fuzz;
 mod run;
+mod self_protection;
 mod session;
 mod sessions;
 mod sessions_exchange;

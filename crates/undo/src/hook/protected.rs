@@ -61,7 +61,7 @@ pub(super) struct ProtectedPath {
 
 /// The way in which a call refers to a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mention {
+pub(super) enum Mention {
     /// The call may change it.
     Named,
     /// The call may delete it, with everything in it.
@@ -115,7 +115,7 @@ pub(super) fn find_protected_paths(
 }
 
 /// Lists the absolute paths that a call refers to, without duplicates and in the call's order.
-fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
+pub(super) fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
     let directory = &call.workplace.directory;
     let named = match may_delete_directories(call.call.script()) {
         true => Mention::Deleted,

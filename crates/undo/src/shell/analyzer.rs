@@ -61,6 +61,7 @@ impl<'a> Analyzer<'a> {
             paths: targets.paths,
             sweeps: targets.sweeps,
             unknown: targets.unknown,
+            history: targets.history,
             bounded: targets.is_bounded,
         }
     }

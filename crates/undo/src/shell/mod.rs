@@ -65,8 +65,20 @@ pub struct ScriptAnalysis {
     /// The commands, as written, that delete or overwrite files, but which files is unknown until
     /// they run.
     pub unknown: Vec<String>,
+    /// The commands that delete takeback's own history or hooks.
+    pub history: Vec<HistoryCommand>,
     /// True if the script is known to change no files other than `paths`.
     pub bounded: bool,
+}
+
+/// A command of takeback that deletes its own history or hooks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HistoryCommand {
+    /// The command as written, shortened.
+    pub command: String,
+    /// The directory that the command names with `--home`, if it does.
+    #[serde(skip)]
+    pub home: Option<PathBuf>,
 }
 
 /// An effect that a checkpoint cannot undo.

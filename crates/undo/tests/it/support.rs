@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
-    Deadline, Destination, FollowUp, Handled, OpenOptions, Opened, Planned, Report, ReportedEvent,
-    Request, RollbackError, RollbackView, Settings, ToolCall, ToolWork, TurnUndo, hook, rollback,
+    Deadline, Destination, FollowUp, Handled, OpenOptions, Opened, Planned, Protection, Report,
+    ReportedEvent, Request, RollbackError, RollbackView, Settings, ToolCall, ToolWork, TurnUndo,
+    hook, rollback,
 };
 
 thread_local! {
@@ -63,11 +64,13 @@ impl Scratch {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
             home,
             settings: Settings::default(),
+            protection: Protection::default(),
             redact,
             lock_wait: None,
             clock,
             on_recovery: |_| {},
             resume_hint: |_| None,
+            find_hook_files: |_| Vec::new(),
         })
     }
 

@@ -13,7 +13,6 @@ const VERBS: &[(&str, &[&str])] = &[
     ("flyctl", &["deploy", "launch", "scale", "secrets set", "apps destroy", "machine"]),
     ("firebase", &["deploy"]),
     ("helm", &["install", "upgrade", "uninstall", "delete", "rollback"]),
-    ("heroku", &["create", "destroy", "restart", "run", "scale"]),
     ("kubectl", KUBECTL),
     ("k", KUBECTL),
     ("netlify", &["deploy"]),

@@ -18,7 +18,6 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("pnpm", &["publish"]),
     ("podman", &["push"]),
     ("poetry", &["publish"]),
-    ("semantic-release", &[""]),
     ("svn", &["commit", "ci"]),
     ("twine", &["upload"]),
     ("uv", &["publish"]),
@@ -41,6 +40,7 @@ pub(super) fn is_publishing(command: &Invocation<'_>) -> bool {
         "gh" | "glab" => is_forge_change(command),
         "scp" | "rsync" => command.operands.last().is_some_and(|last| is_remote(last)),
         "sftp" => !command.operands.is_empty(),
+        "semantic-release" => !command.words.contains(&"--dry-run"),
         _ => {
             PUBLISH.iter().any(|(base, verbs)| *base == command.base && command.has_any_verb(verbs))
         }

@@ -181,6 +181,7 @@ impl Finder<'_> {
     fn visit_other(&mut self, name: &str, base: &str, args: &[Vec<Value>], text: &str) {
         match base {
             "git" => self.visit_git(args, text),
+            "takeback" => self.visit_own_command(args, text),
             "dd" => {
                 for value in args.iter().flatten() {
                     if let Some(file) = value.strip_start("of=") {

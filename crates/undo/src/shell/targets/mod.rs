@@ -14,6 +14,7 @@
 //!   of the file system.
 //! - `calls` determines which of its operands a program changes, with the help of `copies`,
 //!   `containers`, `git`, `find`, `xargs` and `nested`.
+//! - `own_commands` recognizes takeback's own commands that delete its history.
 //! - `outputs` predicts the output of programs, for `$(…)` and pipes.
 //! - `literals` finds paths in code in other languages, and in shell scripts that cannot be parsed.
 
@@ -31,6 +32,7 @@ mod glob;
 mod literals;
 mod nested;
 mod outputs;
+mod own_commands;
 mod simple;
 mod state;
 mod value;
@@ -47,9 +49,9 @@ use takeback_base::paths::{canonicalize_or_keep, normalize};
 use self::file_system::FileSystem;
 use self::state::{SavedVariable, State};
 use self::value::Value;
-use super::ScriptContext;
 use super::analyzer::shorten;
 use super::parser::Dialect;
+use super::{HistoryCommand, ScriptContext};
 
 /// The maximum number of commands that are visited. A command counts each time it is visited.
 const MAX_COMMANDS: usize = 10_000;
@@ -77,6 +79,7 @@ pub(super) struct Targets {
     pub(super) outside: Vec<PathBuf>,
     pub(super) sweeps: Vec<PathBuf>,
     pub(super) unknown: Vec<String>,
+    pub(super) history: Vec<HistoryCommand>,
     /// True if the script is known to change nothing but `paths`.
     pub(super) is_bounded: bool,
 }
@@ -104,6 +107,7 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
         paths: finder.paths,
         sweeps: finder.sweeps,
         unknown: finder.unknown,
+        history: finder.history,
     }
 }
 
@@ -123,6 +127,21 @@ impl Stream {
 
     fn of(values: Vec<Value>) -> Stream {
         Stream { values, text: None }
+    }
+
+    /// Appends the text that another command prints.
+    fn append(&mut self, more: Stream) {
+        self.values.extend(more.values);
+        match (&mut self.text, more.text) {
+            (None, text) => self.text = text,
+            (Some(_), None) => {}
+            (Some(text), Some(more)) if text.len() + more.len() <= MAX_SCRIPT => {
+                // The text of `echo` lacks its line break.
+                text.push('\n');
+                text.push_str(&more);
+            }
+            (Some(_), Some(_)) => self.values.push(Value::unknown()),
+        }
     }
 
     /// Splits a text into lines, and each line into words.
@@ -172,6 +191,7 @@ struct Finder<'a> {
     links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
     unknown: Vec<String>,
+    history: Vec<HistoryCommand>,
     /// False once a command may change more than the paths that were added for it.
     is_bounded: bool,
     /// True if patterns match hidden directories.
@@ -207,6 +227,7 @@ impl<'a> Finder<'a> {
             links: Vec::new(),
             sweeps: Vec::new(),
             unknown: Vec::new(),
+            history: Vec::new(),
             is_bounded: true,
             matches_hidden: words.iter().any(|word| script.contains(word)),
             ignores_case: script.contains("nocaseglob") || script.contains("nocasematch"),

@@ -86,9 +86,7 @@ impl Finder<'_> {
                 if text.lines().count() > 1000 {
                     return Stream::unknown();
                 }
-                let read = Stream::of_text(text);
-                stream.values.extend(read.values);
-                stream.text = stream.text.or(read.text);
+                stream.append(Stream::of_text(text));
             }
         }
         stream

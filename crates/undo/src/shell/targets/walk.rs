@@ -116,8 +116,7 @@ impl Finder<'_> {
             {
                 self.state.join_directories(failed);
             }
-            output.values.extend(printed.values);
-            output.text = output.text.take().or(printed.text);
+            output.append(printed);
             match &mut possible {
                 Some(possible) if !possible.is_same(&self.state) => possible.join(&self.state),
                 Some(_) => {}

@@ -209,6 +209,8 @@ pub(super) const EFFECTS: &[Row] = &[
     ("cargo publish --dry-run", true, &[Publish]),
     ("twine upload dist/x", true, &[Publish]),
     ("python -m twine upload dist/x", true, &[Publish]),
+    ("npx semantic-release", true, &[Publish]),
+    ("semantic-release --dry-run", true, &[]),
     ("poetry publish", true, &[Publish]),
     ("uv publish", true, &[Publish]),
     ("gem push x.gem", true, &[Publish]),

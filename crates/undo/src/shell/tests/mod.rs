@@ -133,6 +133,7 @@ fn an_analysis_is_written_as_json() {
             "outside": ["/x"],
             "sweeps": [],
             "unknown": [],
+            "history": [],
             "bounded": false,
         })
     );

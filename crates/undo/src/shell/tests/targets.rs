@@ -106,6 +106,17 @@ impl Scene {
 }
 
 #[test]
+fn scripts_that_other_commands_print_are_followed_to_their_end() {
+    let scene = Scene::new();
+    fs::write(scene.root().join("app/one.sh"), "rm a.txt\n").unwrap();
+    fs::write(scene.root().join("app/two.sh"), "rm b.txt\n").unwrap();
+    scene.check(&[
+        ("cat one.sh two.sh | bash", &["a.txt", "b.txt"], &[], &[]),
+        ("bash < <(echo 'rm a.txt'; echo 'rm b.txt')", &["a.txt", "b.txt"], &[], &[]),
+    ]);
+}
+
+#[test]
 fn named_operands_are_found() {
     Scene::new().check(&[
         ("rm -rf uploads model.bin dev.sqlite", &["uploads", "model.bin", "dev.sqlite"], &[], &[]),

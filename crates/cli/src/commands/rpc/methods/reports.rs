@@ -43,6 +43,7 @@ pub(super) fn report(
             view.unprotected = handled.unprotected.iter().map(Into::into).collect();
             (view.checkpoints, view.missed) = (handled.checkpoints, handled.missed);
             view.failures.extend(handled.failures);
+            (view.tampering, view.refused) = (handled.tampering, handled.is_refused);
         }
         Waited::TooLong { message } => {
             (view.late, view.missed) = (true, true);

@@ -1,0 +1,214 @@
+//! Calls that would delete or change takeback's own history, settings or hooks.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, configure, hook, ledger, rows};
+use crate::install::{run_takeback, write_file};
+use crate::session::{Session, said};
+
+/// Makes a project with a history, and hooks for Claude Code.
+fn with_history() -> Session {
+    let session = Session::new();
+    write_file(&session, ".claude/settings.json", "{\"model\": \"opus\"}\n");
+    run_takeback(&session, &["install", "claude"], 0);
+    session.write("a", "one");
+    Agent::new(&session, "s1").turn("write", "a", "two");
+    session
+}
+
+/// Reports a call of Claude Code. Returns the exit code and the reason of a refusal.
+fn call(session: &Session, tool: &str, input: Value) -> (Option<i32>, String) {
+    let event = json!({
+        "hook_event_name": "PreToolUse", "session_id": "c1", "cwd": session.project(),
+        "tool_name": tool, "tool_use_id": "t1", "tool_input": input,
+    });
+    let output = hook(&session.base(), &["hook", "claude"], event.to_string().as_bytes());
+    (output.status.code(), said(&output))
+}
+
+fn run(session: &Session, script: &str) -> (Option<i32>, String) {
+    let script = script.replace("@", session.base().to_str().unwrap());
+    call(session, "Bash", json!({ "command": script }))
+}
+
+#[test]
+fn a_call_that_deletes_the_history_is_refused_in_every_spelling() {
+    let session = with_history();
+    for script in [
+        "rm -rf ~/.takeback",
+        "rm -rf \"$HOME\"/.takeback/",
+        "cd ~ && rm -rf .takeback",
+        "rm -rf ~/.[a-z]*",
+        "rm -rf ../.take*",
+        "D=~/.takeback; rm -r \"$D/checkpoints\"",
+        "for d in checkpoints state.db; do rm -rf ~/.takeback/$d; done",
+        "bash -c 'rm -rf ~/.takeback'",
+        "sudo rm -rf @/.takeback",
+        "find ~ -maxdepth 1 -name .takeback -exec rm -rf {} +",
+        "ls -d ~/.takeback | xargs rm -rf",
+        "mv ~/.takeback /tmp/elsewhere",
+        "python3 -c \"import shutil; shutil.rmtree('@/.takeback')\"",
+        "node -e \"require('fs').rmSync('@/.takeback', {recursive: true})\"",
+        "sqlite3 ~/.takeback/state.db 'delete from messages'",
+        "echo 'enabled = false' >> ~/.takeback/config.toml",
+        "sed -i s/refuse/off/ ~/.takeback/config.toml",
+        "chmod -R 000 ~/.takeback",
+        "rm -rf ~",
+        "ln -sfn ~/.takeback x && rm -rf x/checkpoints",
+    ] {
+        let (code, said) = run(&session, script);
+        assert_eq!(code, Some(2), "{script}: {said}");
+        assert!(said.starts_with("takeback refused this call, because it would "), "{said}");
+        assert!(said.contains(".takeback") || said.contains("history"), "{script}: {said}");
+    }
+    assert!(session.base().join(".takeback/state.db").exists());
+}
+
+#[test]
+fn takebacks_own_commands_that_delete_the_history_are_refused() {
+    let session = with_history();
+    for script in [
+        "takeback checkpoints clear --yes",
+        "takeback --yes checkpoints clear",
+        "/usr/local/bin/takeback checkpoints prune --max-size-mb 0",
+        "takeback -C /tmp sessions delete claude:1 -y",
+        "takeback --home ~/.takeback sessions clear claude:1",
+        "T=takeback; $T uninstall claude",
+        "sudo -u me env A=1 takeback uninstall",
+        "echo claude:1 | xargs takeback sessions delete",
+        "eval 'takeback checkpoints clear'",
+        "sh -c \"takeback checkpoints clear-legacy\"",
+    ] {
+        let (code, said) = run(&session, script);
+        assert_eq!(code, Some(2), "{script}: {said}");
+        assert!(said.contains("which deletes its history"), "{said}");
+    }
+}
+
+#[test]
+fn a_call_that_removes_the_hooks_is_refused() {
+    let session = with_history();
+    let settings = session.base().join(".claude/settings.json");
+    for script in [
+        "rm ~/.claude/settings.json",
+        "rm -rf ~/.claude",
+        "sed -i /takeback/d ~/.claude/settings.json",
+        "jq 'del(.hooks)' ~/.claude/settings.json > x && mv x ~/.claude/settings.json",
+        "echo '{}' > ~/.claude/settings.json",
+    ] {
+        let (code, said) = run(&session, script);
+        assert_eq!(code, Some(2), "{script}: {said}");
+        assert!(said.contains("settings.json, which holds its hooks"), "{said}");
+    }
+    let edits = [
+        ("Write", json!({ "file_path": settings, "content": "{}" })),
+        (
+            "Edit",
+            json!({ "file_path": settings, "old_string": "takeback hook", "new_string": "true" }),
+        ),
+        (
+            "Edit",
+            json!({
+                "file_path": settings,
+                "old_string": "{",
+                "new_string": "{\"disableAllHooks\": true,",
+            }),
+        ),
+    ];
+    for (tool, input) in edits {
+        let (code, said) = call(&session, tool, input.clone());
+        assert_eq!(code, Some(2), "{input}: {said}");
+    }
+}
+
+#[test]
+fn other_calls_are_not_refused() {
+    let session = with_history();
+    let settings = session.base().join(".claude/settings.json");
+    fs::create_dir_all(session.base().join("other")).unwrap();
+    for script in [
+        "takeback list",
+        "takeback rollback 1 --yes",
+        "takeback checkpoints prune --dry-run",
+        "takeback checkpoints clear --help",
+        "takeback --home ~/other checkpoints clear --yes",
+        "cat ~/.takeback/config.toml",
+        "cp -r ~/.takeback /tmp/copy-of-it",
+        "rm -rf build a",
+        "touch ~/notes.txt",
+        "git commit -m 'describe ~/.takeback and takeback uninstall'",
+        "echo 'rm -rf ~/.takeback' > notes.md",
+    ] {
+        let (code, said) = run(&session, script);
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{script}");
+    }
+    let kept = fs::read_to_string(&settings).unwrap().replace("opus", "haiku");
+    let edits = [
+        ("Write", json!({ "file_path": settings, "content": kept })),
+        ("Edit", json!({ "file_path": settings, "old_string": "opus", "new_string": "haiku" })),
+        ("Read", json!({ "file_path": settings })),
+    ];
+    for (tool, input) in edits {
+        let (code, said) = call(&session, tool, input.clone());
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{input}");
+    }
+}
+
+#[test]
+fn a_refused_call_takes_no_checkpoint_and_is_in_the_ledger() {
+    let session = with_history();
+    let before = rows(&session).len();
+    run(&session, "rm -rf ~/.takeback");
+    assert_eq!(rows(&session).len(), before);
+    let outcome: String = ledger(&session)
+        .query_row("SELECT outcome FROM calls WHERE call = 't1'", [], |row| row.get(0))
+        .unwrap();
+    assert!(outcome.contains("refused by takeback: it would change"), "{outcome}");
+}
+
+#[test]
+fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
+    let session = with_history();
+    configure(&session, "[protection]\nhistory = \"warn\"\n");
+    for _ in 0..2 {
+        let event = json!({
+            "hook_event_name": "PreToolUse", "session_id": "c1", "cwd": session.project(),
+            "tool_name": "Bash", "tool_input": { "command": "takeback checkpoints clear" },
+        });
+        let output = hook(&session.base(), &["hook", "claude"], event.to_string().as_bytes());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let text = answer["systemMessage"].as_str().unwrap();
+        assert!(text.contains("damage its own history") && text.contains("clear"), "{text}");
+    }
+    configure(&session, "[protection]\nhistory = \"off\"\n");
+    assert_eq!(run(&session, "takeback checkpoints clear"), (Some(0), String::new()));
+}
+
+#[test]
+fn an_agent_over_rpc_and_a_generic_one_are_told_too() {
+    let session = with_history();
+    let agent = Agent::new(&session, "s9");
+    let event = json!({
+        "event": "before_tool", "tool": "bash", "input": { "command": "rm -rf ~/.takeback" },
+    });
+    let output = hook(&session.base(), &["hook", "generic", "--json"], &agent.event(event));
+    assert_eq!(output.status.code(), Some(1));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["refused"], true);
+    assert!(answer["tampering"][0].as_str().unwrap().ends_with("which is part of its history"));
+    let request = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tool.before",
+        "params": {
+            "agent": "mine", "session": "s9", "tool": "bash",
+            "input": { "command": "takeback uninstall" },
+        },
+    });
+    let line = format!("{request}\n");
+    let output =
+        hook(&session.base(), &["-C", session.project().to_str().unwrap(), "rpc"], line.as_bytes());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["result"]["refused"], true, "{answer}");
+}

@@ -1,0 +1,106 @@
+//! Tampering: calls that would delete or change takeback's own history, settings or hooks.
+//!
+//! An agent has the rights of its user, so this stops mistakes and simple attempts, not a program
+//! that hides what it does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use takeback_base::paths::canonicalize_or_keep;
+
+use super::call::CallContext;
+use super::protected::{Mention, find_mentions};
+use crate::Opened;
+use crate::history::record::clean_reason;
+use crate::open::HookFile;
+
+/// Keys of the input under which tools take the whole new content of a file.
+const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
+
+/// Texts that an edit contains if it concerns hooks, in lower case.
+const HOOK_WORDS: [&str; 2] = ["takeback", "hook"];
+
+/// Describes everything in a call that would delete or change takeback's own history, settings or
+/// hooks. Each description completes "this call would …".
+pub(super) fn find_tampering(opened: &Opened, call: &CallContext<'_>) -> Vec<String> {
+    if !call.mutates {
+        return Vec::new();
+    }
+    let homes = own_directories(opened);
+    let commands = call.analysis.iter().flat_map(|analysis| &analysis.history);
+    let commands = commands.filter(|command| {
+        let home = command.home.as_deref().map(canonicalize_or_keep);
+        home.is_none_or(|home| homes.contains(&home))
+    });
+    let mut found: Vec<String> = commands
+        .map(|own| format!("run `{}`, which deletes its history", clean_reason(&own.command)))
+        .collect();
+    let mentions = find_mentions(call);
+    if mentions.is_empty() {
+        return found;
+    }
+    let hook_files = (opened.find_hook_files)(opened.home());
+    for (path, mention) in &mentions {
+        let is_around = |own: &PathBuf| *mention != Mention::Named && own.starts_with(path);
+        let name = path.display();
+        if homes.iter().any(|home| path.starts_with(home)) {
+            found.push(format!("change {name}, which is part of its history"));
+        } else if homes.iter().any(is_around) {
+            found.push(format!("delete files in {name}, which contains its history"));
+        }
+        for file in &hook_files {
+            let is_meant = file.path == *path && changes_hooks(call, file);
+            if is_meant || (file.path != *path && is_around(&file.path)) {
+                found.push(format!("change {}, which holds its hooks", file.path.display()));
+            }
+        }
+    }
+    found.dedup();
+    found
+}
+
+/// Lists the directories that hold takeback's history, with all links resolved.
+fn own_directories(opened: &Opened) -> Vec<PathBuf> {
+    let mirror = opened.protection.mirror.as_deref();
+    [Some(opened.home()), mirror].into_iter().flatten().map(canonicalize_or_keep).collect()
+}
+
+/// Returns true if a call that names a file with hooks may change the hooks. A script may change
+/// anything in the file. An edit is judged by its texts, so that an agent can still change other
+/// settings.
+fn changes_hooks(call: &CallContext<'_>, file: &HookFile) -> bool {
+    let input = &call.call.input;
+    if file.is_own || !call.call.names_everything() {
+        return true;
+    }
+    let whole = CONTENT_KEYS.iter().find_map(|key| input.get(key)?.as_str());
+    let is_replacement =
+        ["old_string", "oldString", "old_str"].iter().all(|key| input.get(key).is_none());
+    match whole.filter(|_| is_replacement) {
+        Some(content) => count_entries(content) < count_entries_in(&file.path),
+        None => mentions_hooks(input, &file.path),
+    }
+}
+
+fn count_entries(text: &str) -> usize {
+    text.matches("takeback").count()
+}
+
+fn count_entries_in(path: &Path) -> usize {
+    fs::read_to_string(path).map_or(0, |text| count_entries(&text))
+}
+
+/// Returns true if a text in the input is about hooks. The path of the file itself is not.
+fn mentions_hooks(input: &Value, path: &Path) -> bool {
+    match input {
+        Value::String(text) if Path::new(text).file_name() == path.file_name() => false,
+        Value::String(text) => {
+            let text = text.to_lowercase();
+            HOOK_WORDS.iter().any(|word| text.contains(word))
+        }
+        Value::Array(values) => values.iter().any(|value| mentions_hooks(value, path)),
+        Value::Object(fields) => fields.values().any(|value| mentions_hooks(value, path)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
