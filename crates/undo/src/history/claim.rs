@@ -74,7 +74,7 @@ fn is_editing_tool(tool: &str) -> bool {
 }
 
 /// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
-/// file beside it.
+/// file beside an open file.
 pub(crate) fn has_editor_file(
     store: &Store,
     trees: &[Oid],
