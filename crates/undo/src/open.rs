@@ -48,12 +48,12 @@ pub struct OpenOptions {
     pub redact: bool,
     /// The clock that all times come from.
     pub clock: fn() -> SystemTime,
-    /// Called with the result when an interrupted restore is finished or reverted.
+    /// Called with the result after an interrupted restore was finished or reverted.
     pub on_recovery: fn(&Recovery),
     /// Describes how the agent of a session takes back its own copy of the conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The longest time to wait for other processes, for commands that a user waits for. `None`
-    /// means to wait until the workspace is free.
+    /// The longest time to wait for other processes. Set for commands that a user is waiting for.
+    /// If it is `None`, a command waits until the workspace is free.
     pub lock_wait: Option<LockWait>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn is_in_repository_data(path: &Path) -> bool {
 }
 
 impl Opened {
-    /// Makes the value; opens nothing yet.
+    /// Makes the value without opening anything yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, lock_wait, .. } = options;
@@ -145,17 +145,17 @@ impl Opened {
         self.home.join("checkpoints")
     }
 
-    /// Returns true if a checkpoint was ever taken.
+    /// Returns true if the store exists.
     pub fn has_store(&self) -> bool {
         self.store.get().is_some() || self.store_identity().exists()
     }
 
-    /// Returns the file whose presence makes a directory a store.
+    /// Returns the path of the file whose presence makes a directory a store.
     fn store_identity(&self) -> PathBuf {
         self.checkpoints_directory().join("store/store.json")
     }
 
-    /// Opens or creates the store. Before it is created, an older layout is set aside.
+    /// Opens the store, or creates it after setting aside an older layout.
     pub fn store(&self) -> Result<&Store, StoreError> {
         if let Some(store) = self.store.get() {
             return Ok(store);
@@ -237,8 +237,8 @@ impl Opened {
         *self.lock_ledger() = None;
     }
 
-    /// Opens the ledger and adds everything that hooks reported. Returns `None` while some events
-    /// have to wait, because the ledger then lacks the latest turns.
+    /// Opens the ledger and adds everything that hooks reported. Returns `None` if there is no
+    /// ledger, or if some events cannot be added yet: the ledger then lacks the latest turns.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
         let mut ledger = self.ledger().ok()??;
         ledger.set_wait(wait);
@@ -274,7 +274,7 @@ impl Opened {
         CaptureOptions { rules: self.rules_for(path), named, swept: &[], now: (self.clock)() }
     }
 
-    /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.
+    /// Locks a workspace. First finishes or reverts an interrupted restore, and reports the result.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
         let mut lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
@@ -290,7 +290,7 @@ impl Opened {
 
     /// Remembers a failure in a workspace.
     pub fn note_failure(&self, workspace: &Path, message: &str) {
-        // If even this cannot be written, the caller still has the message.
+        // If even the log cannot be written, the caller still has the message.
         let _ = self.failure_log().add(workspace, false, message, self.now());
     }
 
@@ -320,7 +320,7 @@ impl Opened {
         let _ = self.failure_log().add(workspace, true, message, self.now());
     }
 
-    /// Forgets a missed checkpoint, because it was taken after all.
+    /// Forgets that a checkpoint was missed, because it was taken after all.
     pub fn withdraw_missed(&self, workspace: &Path, message: &str) {
         let _ = self.failure_log().withdraw(workspace, message);
     }

@@ -1,4 +1,5 @@
-//! The size cap: evicts checkpoints until the store fits. The workspaces take turns, oldest first.
+//! The size cap: evicts checkpoints until the store fits. The workspaces take turns losing their
+//! oldest checkpoint.
 
 use std::collections::HashSet;
 
@@ -15,10 +16,11 @@ struct Candidate {
     time: Time,
     name: PinName,
     workspace: usize,
-    /// True for rows, safety checkpoints and the newest turn, which are evicted last.
+    /// True if the checkpoint is a row, a safety checkpoint or part of the newest turn. These are
+    /// evicted last.
     is_row: bool,
     /// The number of older candidates in the workspace with the same `is_row`. Candidates are
-    /// sorted by it, so that the workspaces take turns.
+    /// sorted by this number, so that the workspaces take turns.
     round: usize,
 }
 
@@ -62,13 +64,13 @@ pub(super) fn enforce_size_cap(
     }
 }
 
-/// Returns true if the size cap could evict anything.
+/// Returns true if there is a checkpoint that the size cap may evict.
 pub(super) fn has_candidates(opened: &Opened) -> Result<bool, StoreError> {
     Ok(!list_candidates(&read_workspaces(opened)?, &HashSet::new()).is_empty())
 }
 
-/// Lists the checkpoints that may be evicted, in order of eviction. The workspaces take turns, each
-/// with its oldest checkpoint.
+/// Lists the checkpoints that may be evicted, in order of eviction. The workspaces take turns, and
+/// each loses its oldest checkpoint.
 fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {
@@ -89,7 +91,7 @@ fn list_candidates_of(
     let rows: Vec<&PinName> = workspace.history.rows().map(|row| &row.first().pin.name).collect();
     let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
     // The newest row is kept even if it alone exceeds the limit, and so is the newest safety
-    // checkpoint: the last rollback can always be undone.
+    // checkpoint, so that the last rollback can always be undone.
     let kept = [rows.first().copied(), workspace.newest_safety()];
     let mut rounds = [0, 0];
     let mut all = Vec::new();

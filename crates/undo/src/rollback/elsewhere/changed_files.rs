@@ -19,8 +19,8 @@ pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.
     doubtful: BTreeSet<RelPath>,
-    /// True if all files may have been changed: a call without a known end names no files. It may
-    /// have deleted the whole place.
+    /// True if any file may have changed, because a call without a known end names no files. Such a
+    /// call may even have deleted the whole place.
     pub(super) is_everything: bool,
     /// True if the end of a call is unknown.
     pub(super) is_open: bool,
