@@ -50,7 +50,7 @@ pub struct OpenOptions {
     pub clock: fn() -> SystemTime,
     /// Called with the result after an interrupted restore was finished or reverted.
     pub on_recovery: fn(&Recovery),
-    /// Describes how the agent of a session takes back its own copy of the conversation.
+    /// Returns instructions for rewinding the agent's own copy of a session's conversation.
     pub resume_hint: fn(&str) -> Option<String>,
     /// The longest time to wait for other processes. Set for commands that a user is waiting for.
     /// If it is `None`, a command waits until the workspace is free.

@@ -176,7 +176,7 @@ pub struct RollbackRecord {
     /// The state that the rollback led to. A file that is still as in this tree has not changed
     /// since.
     pub tree: Oid,
-    /// The paths that the user asked for; empty for everything.
+    /// The paths that the rollback was limited to; empty if it was not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<RelPath>,
     /// The safety checkpoint of the rollback that this one reverses.
@@ -191,7 +191,7 @@ pub struct RollbackRecord {
     /// The conversation of the checkpoint's session, if the rollback changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
-    /// If this is the part of a rollback outside its workspace, the safety checkpoint of that
+    /// For a part of a rollback that was outside the workspace, the safety checkpoint of the main
     /// rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
