@@ -2,7 +2,7 @@
 
 use super::Invocation;
 
-/// Programs that change containers, clusters or infrastructure with these verbs.
+/// Programs, and the verbs with which they change containers, clusters or infrastructure.
 #[rustfmt::skip]
 const VERBS: &[(&str, &[&str])] = &[
     ("cdk", &["deploy", "destroy", "bootstrap"]),

@@ -3,7 +3,7 @@
 
 use super::Invocation;
 
-/// Tools that change a database with these verbs.
+/// Tools, and the verbs with which they change a database.
 #[rustfmt::skip]
 const VERBS: &[(&str, &[&str])] = &[
     ("aerich", &["upgrade", "downgrade"]),

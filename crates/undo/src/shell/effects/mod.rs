@@ -1,4 +1,4 @@
-//! Recognizes effects that a checkpoint cannot undo, by program and verb.
+//! Recognizes effects that no rollback reverses, by program and verb.
 
 mod cloud;
 mod database;

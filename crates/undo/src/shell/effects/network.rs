@@ -76,7 +76,7 @@ fn is_httpie_sending(command: &Invocation<'_>) -> bool {
     match command.operands.as_slice() {
         [first, ..] if is_method(first) => is_changing_method(first),
         [_, rest @ ..] => {
-            // Neither `name==value`, which becomes part of the URL, nor `Name:value`, a header.
+            // `name==value` is part of the URL and `Name:value` is a header, so neither is a field.
             let is_field = |word: &&str| {
                 let Some((name, value)) = word.split_once('=') else { return word.contains('@') };
                 !value.starts_with('=') && (!name.contains(':') || name.ends_with(':'))

@@ -2,7 +2,7 @@
 
 use super::Invocation;
 
-/// Programs that publish something with these verbs.
+/// Programs, and the verbs with which they publish something.
 #[rustfmt::skip]
 const PUBLISH: &[(&str, &[&str])] = &[
     ("bun", &["publish"]),
