@@ -41,7 +41,7 @@ pub struct UsageTotal {
 }
 
 impl Ledger {
-    /// Adds the usage of requests to their session and to the session's row for that model.
+    /// Adds the usage of requests to their session and to the session's row for the model.
     pub fn record_usage(
         &mut self,
         session: &str,
@@ -120,7 +120,7 @@ impl UsageTotal {
     }
 }
 
-/// Adds the usage of requests to their session and to the session's row for that model.
+/// Adds the usage of requests to their session and to the session's row for the model.
 pub(crate) fn record_usage(
     transaction: &Transaction<'_>,
     session: &str,
@@ -179,7 +179,7 @@ pub(crate) fn record_usage(
 }
 
 /// Limits counts so that they can be added up: SQLite turns a sum that is too large for an integer
-/// into a fraction.
+/// into a floating-point number.
 fn limit_counts(usage: &UsageRecord) -> UsageRecord {
     let count = |number: i64| number.clamp(0, 1 << 50);
     UsageRecord {
