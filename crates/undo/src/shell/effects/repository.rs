@@ -1,4 +1,4 @@
-//! Recognizes commands that change the references, HEAD or the stash of a repository, or push them.
+//! Recognizes commands that push, or that change the references, HEAD or the stash of a repository.
 
 use crate::shell::EffectKind;
 
@@ -122,7 +122,7 @@ fn is_head_moving(rest: &[&str]) -> bool {
         [] => false,
         // A name that looks like a file most likely is one: `git checkout .`, `… src/a.rs`.
         [one] => **one != "." && !one.starts_with("./") && !looks_like_file(one),
-        // A tree and the files from it.
+        // A tree, and files to take from it.
         _ => false,
     }
 }

@@ -23,7 +23,7 @@ pub(in crate::shell) struct AllowedOptions {
     /// the value is optional and attached. `#` allows numbers such as `-12`.
     short: &'static str,
     /// The names of long options. A name that takes a value is followed by `=`, by `?` if the value
-    /// is optional and attached, or by `*` if it is optional.
+    /// is optional and attached, or by `*` if it is optional and may be a separate word.
     long: &'static str,
     /// The maximum number of operands.
     max_operands: usize,
@@ -159,8 +159,8 @@ impl OptionReader<'_> {
         true
     }
 
-    /// Skips the next argument as the value of an option. A value that looks like an option is
-    /// rejected: if the table were wrong about the value, the option would slip through.
+    /// Skips the next argument as the value of an option. Rejects a value that looks like an
+    /// option: if the table were wrong and no value were expected, that option would slip through.
     fn skip_value(&mut self) -> bool {
         let Some(arg) = self.args.get(self.at) else { return false };
         self.at += 1;

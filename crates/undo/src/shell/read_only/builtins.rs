@@ -4,7 +4,8 @@ use super::variables::{is_harmless_for_programs, is_harmless_in_shell};
 use crate::shell::parser::is_name;
 use crate::shell::syntax::{Arg, Word};
 
-/// Returns true if a shell builtin is harmless, or `None` for other commands.
+/// Returns true if a shell builtin is harmless with these arguments. Returns `None` for other
+/// commands.
 pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     Some(match name {
         "test" | "[" => is_harmless_single_test(args),
@@ -76,8 +77,8 @@ fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
         let Some(text) = arg.known() else { return false };
         if let Some(letters) = text.strip_prefix('-') {
             exported |= letters.contains('x');
-            // Neither `-n`, which makes a name refer to another variable, nor `-i`, which evaluates
-            // arithmetic.
+            // `-n` makes a name refer to another variable, and `-i` evaluates arithmetic, so
+            // neither is allowed.
             return letters.bytes().all(|byte| b"raAglupx".contains(&byte));
         }
         let (variable, value) = match text.split_once('=') {
