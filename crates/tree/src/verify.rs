@@ -22,7 +22,7 @@ use losses::LossReport;
 /// The maximum number of lost paths of a pin that are listed. The others are only counted.
 const MAX_NAMED: usize = 1000;
 
-/// The maximum size in bytes of the objects that each thread keeps in memory.
+/// The maximum total size in bytes of the objects that each thread keeps in memory.
 const RECENT_BYTES: usize = 8 << 20;
 
 /// A function that receives the number of objects that are done and the number that are known so

@@ -16,7 +16,7 @@ use crate::rules::Scope;
 
 const MAX_GITIGNORE: u64 = 16 << 20;
 
-/// The patterns in force in a directory, and the id of its own `.gitignore`.
+/// The patterns that apply in a directory, and the id of its own `.gitignore`.
 pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
 
 /// The `.gitignore` files that a scan has applied, by directory path.
@@ -73,8 +73,8 @@ impl AppliedGitignores {
         })
     }
 
-    /// Applies all files on the way to a known directory. In the directories in `new_rules`, every
-    /// path is decided again.
+    /// Applies the `.gitignore` files of a known directory and of all directories above it. In the
+    /// directories in `new_rules`, the scan decides about every path again.
     pub(super) fn apply_up_to(
         &self,
         root: &Root,
@@ -97,8 +97,8 @@ impl AppliedGitignores {
             let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
-            // The other directories were decided by the known file, so the applied one must be
-            // equal.
+            // In the other directories, the known `.gitignore` decided about every path, so the
+            // applied one must be equal to it.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
@@ -108,7 +108,7 @@ impl AppliedGitignores {
         }
     }
 
-    /// Notes a file as unsettled if the captured one differs from the applied one.
+    /// Notes a `.gitignore` as unsettled if the captured content differs from the applied content.
     pub(super) fn check_captured(&self, captured: Option<&CachedEntry>, applied: Option<Oid>) {
         if captured_id(captured).is_some_and(|id| id != applied) {
             self.note_unsettled();

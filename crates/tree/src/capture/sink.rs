@@ -52,7 +52,7 @@ impl<'a> ObjectSink<'a> {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the first error that occurred when an object was added.
+    /// Fails with the first error that occurred while objects were added.
     pub(crate) fn check_written(&self, context: &CaptureContext<'_>) -> Result<(), CaptureError> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {

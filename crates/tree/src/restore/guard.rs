@@ -19,9 +19,9 @@ pub(crate) struct Guard<'a> {
     tree: Oid,
     filter: &'a Filter,
     matcher: Matcher,
-    /// The patterns in force in each directory; `None` if the directory is excluded.
+    /// The patterns that apply in each directory; `None` if the directory is excluded.
     scopes: HashMap<Vec<u8>, Option<Arc<Scope>>>,
-    /// The trees of the directories that were entered, so that none is looked up from the root.
+    /// The trees of the directories that were entered, so that no lookup starts at the root.
     trees: HashMap<Vec<u8>, Oid>,
 }
 
