@@ -94,7 +94,8 @@ pub(super) fn warn_of_lost_repository(workspace: &Workspace<'_>, view: &mut Roll
     if view.elsewhere.iter().any(is_git) {
         view.repository = None;
     } else {
-        let warning = "the repository's data (.git) is missing, and this rollback does not restore it";
+        let warning =
+            "the repository's data (.git) is missing, and this rollback does not restore it";
         view.warnings.push(warning.into());
     }
 }

@@ -10,9 +10,9 @@ pub(super) type CommandList = Vec<ListEntry>;
 #[derive(Debug)]
 pub(super) struct ListEntry {
     pub(super) command: Command,
-    /// True after `&&` or `||`: the command may not run.
+    /// True after `&&` or `||`: the command does not always run.
     pub(super) is_conditional: bool,
-    /// True after `||`: the command runs if the one before failed.
+    /// True after `||`: the command runs if the one before it fails.
     pub(super) is_alternative: bool,
     /// True before `|`: the next command reads the output of this one.
     pub(super) is_piped: bool,
@@ -106,7 +106,7 @@ pub(super) enum RedirectOperator {
     HereString,
 }
 
-/// Parts that are written without a space between them.
+/// A word of a script: parts that are written without a space between them.
 #[derive(Debug, Default)]
 pub(super) struct Word {
     pub(super) parts: Vec<WordPart>,

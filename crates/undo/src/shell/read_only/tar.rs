@@ -1,4 +1,4 @@
-//! Determines when tar only reads: when it lists.
+//! Determines when tar only reads, which is when it lists an archive.
 
 use super::argument_rules::{ArgumentRule, only};
 use crate::shell::syntax::Arg;
@@ -12,7 +12,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
     };
     let is_long = first == "--list";
     let options = only("vzjJaf:C:", "list verbose file= gzip bzip2 xz zstd directory= wildcards");
-    // A colon in the name of an archive refers to another machine.
+    // A colon in the name of an archive means that it is on another machine.
     let is_remote = |arg: &Arg| arg.known().is_none_or(|text| text.contains(':'));
     (is_long || is_listing(first))
         && ArgumentRule::Only(options).allows(rest)

@@ -29,7 +29,7 @@ const CHANGING: &[(&str, &str, Change)] = &[
     ("unix2dos", "", Change::Overwrites),
 ];
 
-/// Programs that replace a file by its compressed form, or the reverse.
+/// Programs that replace a file with its compressed form, or the reverse.
 #[rustfmt::skip]
 const COMPRESSING: &[(&str, &str)] = &[
     ("brotli", ".br"), ("bunzip2", ".bz2"), ("bzip2", ".bz2"), ("gunzip", ".gz"), ("gzip", ".gz"),
@@ -171,7 +171,8 @@ impl Finder<'_> {
         } else {
             let count = self.paths.len() + self.sweeps.len();
             self.visit_other(name, base, args, text);
-            // A program that names no path most likely changes the directory it runs in.
+            // If the command names no path, the program most likely changes the directory it runs
+            // in.
             if self.paths.len() + self.sweeps.len() == count {
                 self.add_outside_directory();
             }
@@ -245,7 +246,7 @@ impl Finder<'_> {
         self.name_operands(base, args);
     }
 
-    /// Adds the operands of an unknown program that are paths.
+    /// Adds those operands of an unknown program that are paths.
     pub(super) fn name_operands(&mut self, base: &str, args: &[Vec<Value>]) {
         // The first operand of perl is a script, which may look like a path.
         let mut skips_operand = matches!(base, "perl");
@@ -282,7 +283,7 @@ impl Finder<'_> {
         if let Value::Prefix(prefix) = value
             && prefix.ends_with('/')
         {
-            // The program may not change the directory, which may be large.
+            // It is uncertain whether the program changes the directory, which may be large.
             return;
         }
         let Some(paths) = self.resolve_value(value) else { return };
@@ -335,7 +336,7 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
         .collect();
     match (base, words) {
         ("chmod" | "mkdir" | "rm" | "tee" | "touch" | "truncate" | "unlink", _) => true,
-        // `-p` also removes the directories above.
+        // `-p` also removes directories above the operands.
         ("rmdir", Some(words)) => !words.iter().any(|word| word.starts_with('-')),
         ("cp" | "ln" | "mv", Some(words)) => {
             words.iter().filter(|word| word.len() > 1).all(|word| is_plain_copy_option(word))

@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, with the numbers of entries and lookups that are left.
+/// The file system, with the numbers of entries and lookups that may still be used.
 pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,

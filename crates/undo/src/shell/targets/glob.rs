@@ -129,7 +129,8 @@ impl Token {
 }
 
 impl ClassItem {
-    /// True if the item may match a character. In some locales, a range contains both cases.
+    /// True if the item may match a character. In some locales, a range contains both upper and
+    /// lower case.
     fn matches(&self, c: char) -> bool {
         match self {
             ClassItem::Any => true,

@@ -131,7 +131,7 @@ impl Finder<'_> {
                     Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),
                     None => {
                         if input.text.is_none() {
-                            // The known parts of its lines may name files.
+                            // The known parts of the input may name files.
                             for line in &input.values {
                                 literals::visit_words(self, line.start(), true);
                             }

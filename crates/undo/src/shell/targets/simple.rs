@@ -75,7 +75,7 @@ impl Finder<'_> {
         for word in &simple.words {
             let mut values = self.expand_word(word);
             if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
-                // `cd` fails with several words.
+                // `cd` fails if it is given several words.
                 values.push(Value::Text(".".to_owned()));
             }
             if name == Some("find")

@@ -147,7 +147,7 @@ impl Finder<'_> {
             values => values,
         };
         let separators = self.separators();
-        // With a custom `IFS`, values may not be split at blanks.
+        // With a custom `IFS`, values are not always split at blanks.
         let has_separators = self.state.variable("IFS").is_some();
         let mut next = Vec::new();
         for field in open {

@@ -1,5 +1,5 @@
-//! Compares the analysis with bash and the real programs: commands that it calls read-only are run,
-//! and must change nothing.
+//! Compares the analysis with bash and the real programs: the tests run commands that the analysis
+//! calls read-only, and check that nothing changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,7 @@ fn is_runnable(command: &str) -> bool {
 }
 
 #[test]
-fn commands_that_are_said_to_read_change_nothing() {
+fn commands_that_count_as_reading_change_nothing() {
     let dir = make_repository();
     let before = read_files(dir.path());
     let mut count = 0;
@@ -83,7 +83,7 @@ fn commands_that_are_said_to_read_change_nothing() {
     assert!(count > 150, "only {count} were run");
 }
 
-/// Scripts in which other text replaces `@`, where it may or may not run.
+/// Scripts in which `@` is replaced with other text, in a place where that text may or may not run.
 #[rustfmt::skip]
 const PLACES: &[&str] = &[
     "echo '@'", "echo \"@\"", "cat <<'E'\n@\nE\n", "cat <<E\n@\nE\n", "cat <<-E\n@\n\tE\n",

@@ -40,7 +40,7 @@ fn deep_nesting_counts_as_changing() {
 }
 
 #[test]
-fn long_scripts_end() {
+fn the_analysis_of_a_long_script_ends() {
     for piece in
         ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"]
     {
