@@ -17,8 +17,8 @@ use crate::context::Context;
 /// unresponsive file system, releases its locks when this time is over.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
-/// Ends this process after a time, whatever it is doing. Its locks are released, and all its writes
-/// are crash-safe.
+/// Ends this process after a time, whatever it is doing. That is safe: the system releases the
+/// locks of the process, and all its writes are crash-safe.
 pub(crate) fn end_process_after(time: Duration) {
     let end = move || {
         thread::sleep(time);
@@ -59,8 +59,8 @@ pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts the background work that a report leaves to be done. If the process cannot be started,
-/// the work of the next report makes up for it. `log` is the agent's log.
+/// Starts the background work that follows a report. If the process cannot be started, the next
+/// report makes up for it. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,
@@ -89,8 +89,8 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits, if one of them is due. Large captures must not wait for
-/// the end of a long turn.
+/// Starts merging packs and enforcing limits, if either is due. After large captures, this must not
+/// wait for the end of a long turn.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {

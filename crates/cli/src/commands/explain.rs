@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         .effects
         .iter()
         .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
-    output::print_section("No rollback reverses", effects, context);
+    output::print_section("Effects that no rollback reverses", effects, context);
     print_targets(&analysis, context);
     Ok(ExitCode::SUCCESS)
 }
@@ -58,7 +58,7 @@ fn print_targets(analysis: &ScriptAnalysis, context: &Context) {
     let inside = analysis.paths.iter().filter(|path| !analysis.outside.contains(path));
     output::print_section("In the workspace", inside.map(tilde), context);
     output::print_section("Outside the workspace", analysis.outside.iter().map(tilde), context);
-    output::print_section("Sweeps", analysis.sweeps.iter().map(tilde), context);
+    output::print_section("Directories whose untracked files it deletes", analysis.sweeps.iter().map(tilde), context);
     let unknown = analysis.unknown.iter().map(|command| output::disarm(command));
     output::print_section(
         "Commands that change files, but which files is unknown until they run",

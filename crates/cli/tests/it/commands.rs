@@ -188,7 +188,7 @@ Everyday:
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
 
-Looking after:
+Setup and maintenance:
   install      Install takeback into agents: hooks, and a /rollback command
   uninstall    Remove takeback from the configuration of agents
   doctor       Check that everything works: agents, hooks, store, ledger

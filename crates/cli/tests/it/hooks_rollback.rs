@@ -124,7 +124,7 @@ fn a_manual_checkpoint_has_no_conversation() {
         "
 $ takeback rollback mine --chat-only
 ! error: checkpoint <id> belongs to no conversation
-! hint: only checkpoints of an agent's turn belong to one
+! hint: only the checkpoints of an agent's turns belong to a conversation
 [exit Some(1)]
 $ takeback rollback 1 a --chat-only
 ! error: --chat-only takes no paths

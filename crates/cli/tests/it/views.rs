@@ -79,7 +79,7 @@ Steps:
 Changed by the turn (2 files, +4/−0):
   src/app.py  (added, +3/−0)
   src/cart.py  (added, +1/−0)
-No rollback reverses:
+Effects that no rollback reverses:
   database: psql shop -c 'drop table carts'
 Not covered:
   dist  (excluded)

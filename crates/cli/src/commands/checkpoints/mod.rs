@@ -27,7 +27,7 @@ Examples:
   takeback checkpoints import             import Hermes checkpoints
   takeback checkpoints verify             check every checkpoint")]
 pub(crate) struct Arguments {
-    // Defaults to `status`: see `arguments.rs`.
+    // Defaults to `status`: see `arguments/subcommands.rs`.
     #[command(subcommand)]
     command: CheckpointsCommand,
 }

@@ -80,8 +80,7 @@ pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
         format!(
-            "The clock was set back: takeback already ran on {from}. Nothing was deleted because \
-             of this."
+            "The clock was set back: takeback already ran on {from}. That caused no deletions."
         )
     } else {
         format!(

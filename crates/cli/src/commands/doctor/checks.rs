@@ -137,8 +137,8 @@ pub(crate) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Op
     });
     let spool = count_spool(context);
     if spool > 0 {
-        let message = format!("the ledger has not taken in {}", output::count(spool, "event"));
-        problems.push(Problem::new(message, "run `takeback sessions` to take them in"));
+        let message = format!("the ledger has not imported {}", output::count(spool, "event"));
+        problems.push(Problem::new(message, "run `takeback sessions` to import them"));
     }
     Some(LedgerView { bytes, sessions, spool })
 }
@@ -182,7 +182,7 @@ pub(super) struct HookSpeed {
 /// The number of measurements. The fastest counts, because other processes can only slow one down.
 const MEASUREMENTS: usize = 5;
 
-/// The waiting time at which a hook counts as a problem.
+/// The waiting time above which a hook counts as a problem.
 const SLOW_MS: f64 = 1000.0;
 
 pub(super) fn measure_hook(
