@@ -1,4 +1,5 @@
-//! A rollback that failed was not made: nothing is left to undo, and its turn can still be undone.
+//! A rollback that failed was not made: there is no rollback to undo, and the turn can still be
+//! undone.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -13,9 +14,9 @@ use crate::support::Scratch;
 
 const EIO: i32 = 5;
 
-/// The variable that tells a child the scratch directory.
+/// The variable that tells a child process the scratch directory.
 const DIRECTORY: &str = "TAKEBACK_FAILED_DIRECTORY";
-/// The variable that tells a child the point at which it is killed.
+/// The variable that tells a child process the point at which it is killed.
 const POINT: &str = "TAKEBACK_FAILED_POINT";
 
 /// Plays a turn that changes, creates and deletes files.
