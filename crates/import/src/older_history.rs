@@ -51,7 +51,7 @@ pub struct SkippedCheckpoint {
     pub problem: String,
 }
 
-/// The reason why an import failed in the store.
+/// The error by which the store stopped an import.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -61,7 +61,7 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// A checkpoint whose objects are already in takeback's store, with its future record.
+/// A checkpoint whose objects are already in takeback's store, with the record for its pin.
 struct NewCheckpoint {
     tree: Oid,
     time: i64,
@@ -69,7 +69,7 @@ struct NewCheckpoint {
 }
 
 /// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which need
-/// not exist. They come before all checkpoints that takeback itself took.
+/// not exist. The new checkpoints come before all that takeback itself took.
 ///
 /// Checkpoints that the workspace already has are left alone, so that importing twice adds nothing.
 /// A checkpoint that cannot be read is skipped and does not affect the others.

@@ -290,7 +290,7 @@ pub struct HermesCheckpoint {
     pub time: i64,
     /// The commit message; may be empty.
     pub reason: String,
-    /// The index of its repository.
+    /// The index of the checkpoint's repository.
     repository: usize,
 }
 

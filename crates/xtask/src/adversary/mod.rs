@@ -40,7 +40,7 @@ const ENOUGH_FAILURES: usize = 20;
 /// The seeds of the days that are part of all tests.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
 
-/// The time after which no further one of these days begins.
+/// The time after which no further day of [`USUAL_SEEDS`] begins.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
@@ -73,7 +73,7 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     run_step(cargo().args(["build", "--package", "takeback"]))?;
     let lived = match options.seed {
         Some(seed) => live_days(options.time, std::iter::once(seed))?,
-        // The days of each run differ, and each can be repeated.
+        // The days differ from run to run, and each can be repeated by its seed.
         None => live_days(options.time, (0..).map(new_seed))?,
     };
     eprintln!("{}", lived.summary());
