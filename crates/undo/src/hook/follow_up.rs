@@ -48,8 +48,8 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     Ok(())
 }
 
-/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
-/// and enforces `max_snapshots`.
+/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's
+/// changes, and enforces `max_snapshots`.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,

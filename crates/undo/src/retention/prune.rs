@@ -200,8 +200,8 @@ fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) 
     size > limit && left.is_none_or(|left| size > left.saturating_add(limit / 20))
 }
 
-/// Deletes the checkpoints of a workspace that exceed `max_snapshots`, if pruning is automatic. Frees
-/// no space yet: the next prune does.
+/// Deletes the checkpoints of a workspace that exceed `max_snapshots`, if pruning is automatic.
+/// Frees no space yet: the next prune does.
 pub fn limit_rows(opened: &Opened, id: &WorkspaceId) -> Result<(), PruneError> {
     if !opened.settings.auto_prune || !opened.settings.enabled {
         return Ok(());

@@ -102,8 +102,8 @@ fn list_candidates_of(
             continue;
         }
         let is_of_newest = newest_turn.is_some() && record.turn() == newest_turn;
-        // A safety checkpoint is kept for as long as rows of its age exist, so that its rollback can
-        // be undone.
+        // A safety checkpoint is kept for as long as rows of its age exist, so that its rollback
+        // can be undone.
         let is_row = rows.contains(&&pin.name) || record.kind == Kind::Safety || is_of_newest;
         let round = &mut rounds[usize::from(is_row)];
         let (time, name) = (record.moment(), pin.name.clone());

@@ -111,8 +111,8 @@ fn read_others<'s>(
     others.into_iter().filter_map(|(info, id)| Some((info, History::read(store, &id).ok()?)))
 }
 
-/// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no lock:
-/// the caller holds the workspace's lock.
+/// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no
+/// lock: the caller holds the workspace's lock.
 pub(super) fn has_changes_elsewhere(
     workspace: &Workspace<'_>,
     history: &History,

@@ -299,7 +299,7 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// True if a redirection writes a file or opens a connection.
+/// Returns true if a redirection writes a file or opens a connection.
 pub(super) fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
     let Arg::Known(target) = target else {
         return matches!(operator, RedirectOperator::Write | RedirectOperator::Duplicate);
@@ -321,7 +321,7 @@ pub(super) fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
     }
 }
 
-/// True if writing to this path changes nothing.
+/// Returns true if writing to this path changes nothing.
 fn is_harmless_device(path: &str) -> bool {
     let is_descriptor = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
     matches!(path, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero")

@@ -49,7 +49,7 @@ pub(super) struct SimpleCommand {
 pub(super) struct Assignment {
     pub(super) name: String,
     pub(super) value: Word,
-    /// True for `+=`.
+    /// True if the operator is `+=`.
     pub(super) appends: bool,
 }
 
@@ -169,7 +169,7 @@ impl Arg {
         }
     }
 
-    /// True if the argument cannot be an option.
+    /// Returns true if the argument cannot be an option.
     pub(super) fn is_operand(&self) -> bool {
         match self {
             Arg::Known(text) => !text.starts_with('-') || text == "-",
@@ -261,8 +261,8 @@ impl Word {
         (below.is_empty() || below.starts_with('/')).then_some(below)
     }
 
-    /// True if the first character is known and not a dash. A pattern at the start may expand to
-    /// any name.
+    /// Returns true if the first character is known and not a dash. A pattern at the start may
+    /// expand to any name.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
         match self.visible_parts().first() {
             Some(WordPart::Text { text, .. }) => {
@@ -292,7 +292,7 @@ impl Word {
         None
     }
 
-    /// True for `{a,b}` and `{1..3}`, which become several words.
+    /// Returns true for `{a,b}` and `{1..3}`, which become several words.
     fn has_braces(&self) -> bool {
         let mut open = false;
         let mut separated = false;

@@ -108,7 +108,7 @@ fn is_tag_change(rest: &[&str], operands: &[&str]) -> bool {
         || (!operands.is_empty() && !rest.iter().any(lists))
 }
 
-/// True if a checkout moves HEAD instead of only writing files.
+/// Returns true if a checkout moves HEAD instead of only writing files.
 fn is_head_moving(rest: &[&str]) -> bool {
     let creates = |word: &&str| matches!(*word, "-b" | "-B" | "--orphan" | "--detach" | "-");
     if rest.iter().any(creates) {

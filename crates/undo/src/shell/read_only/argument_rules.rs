@@ -51,7 +51,7 @@ impl AllowedOptions {
         AllowedOptions { required, ..self }
     }
 
-    /// True if all the arguments are allowed.
+    /// Returns true if all the arguments are allowed.
     fn allows(&self, args: &[Arg]) -> bool {
         let mut reader =
             OptionReader { options: self, args, at: 0, has_required: self.required.is_empty() };
@@ -172,7 +172,7 @@ impl OptionReader<'_> {
 }
 
 impl ArgumentRule {
-    /// True if a program with this rule only reads when run with these arguments.
+    /// Returns true if a program with this rule only reads when run with these arguments.
     pub(super) fn allows(&self, args: &[Arg]) -> bool {
         match self {
             ArgumentRule::Any => true,

@@ -32,8 +32,8 @@ pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     })
 }
 
-/// True for a harmless `[ … ]`. The operators must be known: `-v` and `-R` evaluate a subscript,
-/// which may run a command.
+/// Returns true for a harmless `[ … ]`. The operators must be known: `-v` and `-R` evaluate a
+/// subscript, which may run a command.
 fn is_harmless_single_test(args: &[Arg]) -> bool {
     let unknown_operator =
         |pair: &[Arg]| pair[0] == Arg::Value && !matches!(pair[1], Arg::Known(_) | Arg::Home(_));
@@ -41,8 +41,8 @@ fn is_harmless_single_test(args: &[Arg]) -> bool {
         && !args.windows(2).any(unknown_operator)
 }
 
-/// True if `[[ … ]]` with these words is harmless. Numbers are compared by arithmetic, which may
-/// run a command.
+/// Returns true if `[[ … ]]` with these words is harmless. Numbers are compared by arithmetic,
+/// which may run a command.
 pub(in crate::shell) fn is_harmless_test(words: &[Word]) -> bool {
     let args: Vec<Arg> = words.iter().map(Word::to_arg).collect();
     let is_number = |arg: Option<&Arg>| {
@@ -93,7 +93,7 @@ fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
     })
 }
 
-/// True for `set -euo pipefail`, `set -- a b` and the like.
+/// Returns true for `set -euo pipefail`, `set -- a b` and the like.
 fn is_harmless_set(args: &[Arg]) -> bool {
     const NAMES: &[&str] = &["errexit", "nounset", "pipefail", "xtrace", "verbose", "noglob"];
     for arg in args {

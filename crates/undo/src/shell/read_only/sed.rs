@@ -3,8 +3,8 @@
 
 use crate::shell::syntax::Arg;
 
-/// True if sed only prints: it is not told to edit files, and every command of its script only
-/// prints.
+/// Returns true if sed only prints: it is not told to edit files, and every command of its script
+/// only prints.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let mut scripts: Vec<&str> = Vec::new();
     let mut first_operand: Option<&Arg> = None;

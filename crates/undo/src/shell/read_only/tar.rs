@@ -3,7 +3,7 @@
 use super::argument_rules::{ArgumentRule, only};
 use crate::shell::syntax::Arg;
 
-/// True if tar only lists an archive.
+/// Returns true if tar only lists an archive.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let Some((Arg::Known(first), rest)) = args.split_first() else { return false };
     let is_listing = |text: &str| {

@@ -138,7 +138,7 @@ impl Finder<'_> {
         exists
     }
 
-    /// True if a directory exists and the script has not removed it.
+    /// Returns true if a directory exists and the script has not removed it.
     fn is_certain_directory(&mut self, directory: &Path) -> bool {
         if !self.file_system.is_directory(directory) {
             return false;

@@ -309,7 +309,7 @@ impl Finder<'_> {
     }
 }
 
-/// True if the first operand is a mode or an owner.
+/// Returns true if the first operand is a mode or an owner.
 fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) -> bool {
     let has_reference = args.iter().flatten().any(|value| value.start().starts_with("--reference"));
     let is_mode = |text: &str| {
@@ -323,8 +323,8 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
     }
 }
 
-/// True if a program with these arguments changes nothing but its operands, or the files that it
-/// copies them to.
+/// Returns true if a program with these arguments changes nothing but its operands, or the files
+/// that it copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     // An argument that becomes several words, or none, would change the meaning of the others.
     let words: Option<Vec<&str>> = args
@@ -356,8 +356,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// True for an operand of `cp`, `ln` or `mv`, and for an option known not to make them write other
-/// files, such as backups or the parent directories of the sources.
+/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option known not to make them
+/// write other files, such as backups or the parent directories of the sources.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",

@@ -56,7 +56,7 @@ impl Pattern {
         Pattern { tokens }
     }
 
-    /// True if the pattern matches every name.
+    /// Returns true if the pattern matches every name.
     pub(super) fn matches_all(&self) -> bool {
         matches!(self.tokens.as_slice(), [Token::Many])
     }
@@ -129,8 +129,8 @@ impl Token {
 }
 
 impl ClassItem {
-    /// True if the item may match a character. In some locales, a range contains both upper and
-    /// lower case.
+    /// Returns true if the item may match a character. In some locales, a range contains both upper
+    /// and lower case.
     fn matches(&self, c: char) -> bool {
         match self {
             ClassItem::Any => true,
@@ -176,7 +176,7 @@ fn read_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     }
 }
 
-/// True if a pattern contains an unescaped special character.
+/// Returns true if a pattern contains an unescaped special character.
 fn has_meaning(pattern: &str) -> bool {
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {

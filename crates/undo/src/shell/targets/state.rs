@@ -285,7 +285,7 @@ impl State {
         }
     }
 
-    /// True if two states are the same.
+    /// Returns true if two states are the same.
     pub(super) fn is_same(&self, other: &State) -> bool {
         self.directories == other.directories
             && self.previous == other.previous
@@ -297,7 +297,7 @@ impl State {
             && self.trap_directories == other.trap_directories
     }
 
-    /// True if everything that is possible in this state is possible in another one.
+    /// Returns true if everything that is possible in this state is possible in another one.
     pub(super) fn is_within(&self, other: &State) -> bool {
         let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
             let known = other.variable(name).unwrap_or_default();
@@ -343,7 +343,7 @@ impl State {
     }
 }
 
-/// True if all of `own` are among `others`. `None` stands for any directories.
+/// Returns true if all of `own` are among `others`. `None` stands for any directories.
 fn are_within(own: Option<&[PathBuf]>, others: Option<&[PathBuf]>) -> bool {
     match (own, others) {
         (_, None) => true,

@@ -196,7 +196,7 @@ impl Finder<'_> {
     }
 }
 
-/// True for a command that ends the script, the function or the loop.
+/// Returns true for a command that ends the script, the function or the loop.
 fn is_exit(command: &Command) -> bool {
     let Command::Simple(simple) = command else {
         let Command::Compound(compound) = command else { return false };

@@ -372,7 +372,7 @@ impl Finder<'_> {
     }
 }
 
-/// True if a value is certainly not empty.
+/// Returns true if a value is certainly not empty.
 fn is_filled(value: &Value) -> bool {
     !value.start().is_empty() || *value == Value::Fresh
 }

@@ -57,7 +57,7 @@ fn read_files(dir: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     found
 }
 
-/// True if a command can be run here safely and quickly: it needs no network and no daemon.
+/// Returns true if a command can be run here safely and quickly: it needs no network and no daemon.
 fn is_runnable(command: &str) -> bool {
     #[rustfmt::skip]
     const NOT: &[&str] = &[
@@ -119,7 +119,7 @@ fn random_scripts() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..4).prop_map(|parts| parts.join("\n"))
 }
 
-/// True if files appear when bash runs the script.
+/// Returns true if files appear when bash runs the script.
 fn creates_files(script: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     run_in_bash(dir.path(), script);
