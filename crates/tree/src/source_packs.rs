@@ -84,8 +84,8 @@ impl SourcePack {
 }
 
 impl SourcePacks {
-    /// Opens and adds a pack whose index is intact. If it `stays`, it becomes the preferred place of
-    /// its objects.
+    /// Opens and adds a pack whose index is intact. If the pack `stays`, it becomes the preferred
+    /// place of its objects.
     pub(crate) fn open(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
         let source = SourcePack::open(directory, name)?;
         source.check_index()?;

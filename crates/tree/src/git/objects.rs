@@ -48,10 +48,16 @@ pub enum ForeignError {
     #[error("{} is not a git repository", .0.display())]
     NotRepository(PathBuf),
     /// The repository names its objects by a hash other than SHA-1.
-    #[error("the repository {} uses {format} for object ids; only sha1 can be read", path.display())]
+    #[error(
+        "the repository {} uses {format} for object ids; only sha1 can be read",
+        path.display()
+    )]
     ObjectFormat { path: PathBuf, format: String },
     /// The repository does not keep its refs as files.
-    #[error("the repository {} stores its refs as {format}; only files can be read", path.display())]
+    #[error(
+        "the repository {} stores its refs as {format}; only files can be read",
+        path.display()
+    )]
     RefFormat { path: PathBuf, format: String },
     #[error(transparent)]
     Read(#[from] StoreError),

@@ -128,8 +128,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Reads the journal of a restore that was cut off. Sets it aside if it is damaged or belongs to
-    /// another directory.
+    /// Reads the journal of a restore that was cut off. Sets the journal aside if it is damaged or
+    /// belongs to another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in Phase::ALL {
             let path = phase.path(directory);

@@ -157,7 +157,7 @@ fn links_that_lead_outside_are_never_followed() {
     symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
     let swap = |round: usize| {
         let d = scratch.path("d");
-        // Each is exchanged twice, so that everything is back in its place for the next one.
+        // Each pair is exchanged twice, so that everything is back in its place for the next pair.
         for _ in 0..2 {
             match round % 4 {
                 0 => exchange_files(&d, &aside.join("d")),
@@ -183,7 +183,7 @@ fn links_that_lead_outside_are_never_followed() {
 /// While directories come and go, each capture succeeds. Afterwards, nothing that was seen in
 /// between is trusted.
 #[test]
-fn directories_that_come_and_go_are_looked_at_again() {
+fn directories_that_come_and_go_are_listed_again() {
     for scratch in fine_and_coarse() {
         scratch.write("quiet/q", "q");
         let disturb = |round: usize| {
