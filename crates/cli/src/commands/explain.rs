@@ -58,7 +58,11 @@ fn print_targets(analysis: &ScriptAnalysis, context: &Context) {
     let inside = analysis.paths.iter().filter(|path| !analysis.outside.contains(path));
     output::print_section("In the workspace", inside.map(tilde), context);
     output::print_section("Outside the workspace", analysis.outside.iter().map(tilde), context);
-    output::print_section("Directories whose untracked files it deletes", analysis.sweeps.iter().map(tilde), context);
+    output::print_section(
+        "Directories whose untracked files it deletes",
+        analysis.sweeps.iter().map(tilde),
+        context,
+    );
     let unknown = analysis.unknown.iter().map(|command| output::disarm(command));
     output::print_section(
         "Commands that change files, but which files is unknown until they run",

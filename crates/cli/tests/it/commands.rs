@@ -51,7 +51,7 @@ $ takeback list --turn 1
 [exit Some(2)]
 $ takeback undo 3
 ! error: `undo` takes no checkpoint
-! hint: `takeback undo --turn 3` takes back one turn, `takeback rollback 3` returns to before it
+! hint: `takeback undo --turn 3` takes back one turn; `takeback rollback 3` returns to the state before it
 [exit Some(1)]
 $ takeback redo src
 ! error: `rollback redo` takes no paths

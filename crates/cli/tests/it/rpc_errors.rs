@@ -102,7 +102,7 @@ fn wrong_params_are_named() {
             "scope: \"chat\" takes neither",
         ),
         ("undo.plan", json!({ "turn": -1 }), "turn: invalid value: integer `-1`"),
-        ("tool.before", json!({ "session": [] }), "session: expected a text or a number"),
+        ("tool.before", json!({ "session": [] }), "session: expected a string or a number"),
         ("tool.before", json!({ "event": "turn_end" }), "unknown parameter event"),
         ("turn.start", json!({ "tool": "x" }), "unknown parameter tool"),
         ("sessions.search", json!({ "query": "a", "since": "soon" }), "since: give a time span"),

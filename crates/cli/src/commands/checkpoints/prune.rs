@@ -79,9 +79,7 @@ pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
-        format!(
-            "The clock was set back: takeback already ran on {from}. That caused no deletions."
-        )
+        format!("The clock was set back: takeback already ran on {from}. That caused no deletions.")
     } else {
         format!(
             "The days between {from} and {to} do not count as age: takeback did not run, or the \

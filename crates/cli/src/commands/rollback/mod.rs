@@ -90,7 +90,7 @@ pub(crate) struct ReverseArguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Refused with a hint.
+    // Accepted only to be refused with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
 }
