@@ -65,7 +65,7 @@ pub enum AdoptError {
 /// A pin to be inserted for an adopted state, before newer pins of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OlderPin {
-    /// The number of the existing pin that it comes after; 0 to come before all.
+    /// The number of the existing pin after which it is inserted; 0 to insert it before all others.
     pub after: u64,
     /// The tree of the adopted state.
     pub tree: Oid,

@@ -1,4 +1,4 @@
-//! Access to the files of a workspace that follows no symlink and never leaves the workspace.
+//! Accessing the files of a workspace without following symlinks and without leaving the workspace.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::owner;
 /// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
-    /// The kernel's kind and permission bits, and the marks of [`owner::mark_others`].
+    /// The kind and permission bits of the file, and the marks of [`owner::mark_others`].
     pub(crate) mode: u32,
     pub(crate) size: u64,
     /// The time of the last modification, in nanoseconds since 1970.

@@ -242,7 +242,7 @@ impl<'w> Lock<'w> {
         let needed = unsure_tree.into_iter().chain(attachment);
         for oid in needed {
             if !self.has_object(&oid) {
-                // Another process may have written it since the packs were listed.
+                // Another process may have written the object since the packs were listed.
                 self.store().forget_packs();
             }
             if !self.has_object(&oid) {

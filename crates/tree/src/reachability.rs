@@ -27,7 +27,7 @@ pub(crate) struct NeededObjects {
     accepted: HashSet<Oid>,
 }
 
-/// The meaning of the absence of an object from all packs.
+/// The reason why none of the packs has an object.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AbsentObject {
     Lost,
@@ -64,7 +64,7 @@ impl NeededObjects {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
 
-    /// Adds all objects of the packs that were not met yet.
+    /// Adds the remaining objects of the packs: those that were not met.
     pub(crate) fn add_rest(&mut self, sources: &SourcePacks) {
         for (oid, place) in sources.objects() {
             self.add_object(oid, place, sources.stays(place), None, None);

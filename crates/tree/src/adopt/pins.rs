@@ -77,9 +77,9 @@ impl<'s> AdoptLock<'s> {
         }
         let failed = write_error(self.store);
         self.write_commits(&pins).map_err(&failed)?;
-        // The path of the workspace must be known before it has pins.
+        // The path of the workspace must be recorded before it has pins.
         self.write_info(to_milliseconds(now)).map_err(&failed)?;
-        // The numbers are reserved before any of them changes: the next pin must come after all of
+        // This comes before any existing number changes: later pins must get numbers above all of
         // these, even if this process is killed in between.
         self.reserve_numbers(numbers.last() + 1).map_err(&failed)?;
         self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;

@@ -22,8 +22,8 @@ use format::{
 
 /// The maximum number of bytes that are read at a time.
 const PIECE: usize = 4096 * RECORD;
-/// The maximum size of the log, unless an eighth of the cache is larger. Beyond that limit, writing
-/// a new cache is cheaper.
+/// The maximum size of the log in bytes. For a large cache, the limit is an eighth of the cache.
+/// Beyond the limit, writing a new cache is cheaper.
 const MAX_LOG: usize = 64 << 10;
 
 /// The kind of an entry.
@@ -88,10 +88,10 @@ pub(crate) struct CachedEntry {
     pub(crate) class: FileClass,
     pub(crate) reach: Reach,
     pub(crate) cause: Cause,
-    /// The offset and the length of its name in the table of names.
+    /// The offset and the length of the name in the table of names.
     pub(crate) name: (u32, u16),
     pub(crate) stat: Stat,
-    /// The id of its content, link target or tree. For an unreadable entry, the error number.
+    /// The id of the content, link target or tree. For an unreadable entry, the error number.
     pub(crate) oid: Oid,
     /// The index of a directory's first entry, and the number of its entries.
     pub(crate) children: (u32, u32),
@@ -147,7 +147,7 @@ impl Cutoff {
     /// The tick of file systems that store times in units of one or two seconds.
     const COARSE_TICK: i64 = 2_000_000_000;
 
-    /// True if the file may have changed again although its stat is still this one.
+    /// True if the file is so new that another write might not change this stat.
     pub(crate) fn is_racy(self, stat: &Stat) -> bool {
         let is_recent = |time: i64| {
             let is_coarse = time % 1_000_000_000 == 0;
@@ -159,7 +159,7 @@ impl Cutoff {
     }
 }
 
-/// Everything that the cache as a whole depends on.
+/// The facts on which the validity of the whole cache depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheHead {
     /// The fingerprint of the rules.

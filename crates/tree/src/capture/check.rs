@@ -20,7 +20,7 @@ pub(crate) struct DirectoryTask {
     pub(crate) number: u32,
     /// True if the directory has to be listed.
     pub(crate) list: bool,
-    /// True if its `.gitignore` changed.
+    /// True if the `.gitignore` of the directory changed.
     pub(crate) rules_changed: bool,
     /// The positions of the children that changed, if the directory need not be listed.
     pub(crate) changed: Vec<u32>,

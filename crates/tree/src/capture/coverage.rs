@@ -104,7 +104,8 @@ impl Coverage {
         context: &CaptureContext<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
-        // A call that names the whole workspace does not say which files it changes.
+        // A call that names the whole workspace does not say which files it changes, so the root
+        // does not count.
         let named: Vec<RelPath> =
             options.named.iter().filter(|path| !path.is_root()).cloned().collect();
         Coverage {

@@ -23,7 +23,7 @@ use crate::path::{RelPath, join, split};
 
 /// The first bytes of a database.
 const HEADER: &[u8] = b"SQLite format 3\0";
-/// The length of the header of a write-ahead log, which changes when the log starts over.
+/// The length of the header of a write-ahead log. The header changes when the log starts over.
 const WAL_HEADER: usize = 32;
 /// The maximum number of times that the files of a database are read to get a consistent state.
 const MAX_ATTEMPTS: usize = 20;

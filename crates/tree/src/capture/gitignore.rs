@@ -24,7 +24,7 @@ pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
 pub(super) struct AppliedGitignores {
     applied: Mutex<HashMap<Vec<u8>, AppliedRules>>,
     has_unsettled: AtomicBool,
-    /// The files that are not applied because they have too many patterns.
+    /// The `.gitignore` files that are not applied because they have too many patterns.
     over_limit: Mutex<Vec<RelPath>>,
 }
 
@@ -33,7 +33,7 @@ impl AppliedGitignores {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a file changed between being applied and being captured.
+    /// True if a `.gitignore` changed between being applied and being captured.
     pub(super) fn has_unsettled(&self) -> bool {
         self.has_unsettled.load(Ordering::Relaxed)
     }
@@ -48,7 +48,8 @@ impl AppliedGitignores {
         over_limit.push(path.expect("a directory that was opened has a path"));
     }
 
-    /// Takes the list of files that were not applied because they have too many patterns.
+    /// Takes the list of `.gitignore` files that were not applied because they have too many
+    /// patterns.
     pub(super) fn take_over_limit(&self) -> Vec<RelPath> {
         std::mem::take(&mut *self.over_limit.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -116,8 +117,8 @@ impl AppliedGitignores {
     }
 }
 
-/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if there was
-/// none that applies, `None` if that is unknown.
+/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if no
+/// `.gitignore` applied, `None` if that is unknown.
 fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     match gitignore {
         Some(entry) if entry.kind == EntryKind::Uncovered => None,

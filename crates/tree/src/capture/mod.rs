@@ -229,7 +229,7 @@ pub(crate) fn capture_workspace(
     capture.unsettled.sort();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
-    // Two threads may read the same file.
+    // Two threads may read the same file, and then list it twice.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
@@ -245,7 +245,7 @@ pub(crate) fn capture_workspace(
     Ok((capture, state))
 }
 
-/// Makes the first state of a workspace, without a known state.
+/// Makes the state of a workspace that has no known state.
 fn make_first_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -276,7 +276,7 @@ fn update_state(
         if rebuild_trees && known_head.generation == head.generation {
             context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
         }
-        // The list of packs is saved along with the state.
+        // The list of packs has to be saved again, along with the state.
         unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff);
@@ -345,8 +345,8 @@ fn list_all_directories(known: &KnownState) -> Vec<DirectoryTask> {
     (0..known.directories.len() as u32).map(|number| DirectoryTask::list(number, false)).collect()
 }
 
-/// Finds the directories with entries whose decision may have changed, because different paths are
-/// now tracked or named.
+/// Finds the directories with entries about which the decision may have changed, because different
+/// paths are now tracked or named.
 fn find_redecided_directories(
     known: &KnownState,
     coverage: &Coverage,

@@ -353,8 +353,8 @@ impl<'a> Scanner<'a> {
         self.read_children(fd, path, &mut children, &to_read);
         let gitignore = children.binary_search_by(|child| child.name[..].cmp(b".gitignore"));
         self.gitignores.check_captured(gitignore.ok().map(|at| &children[at].entry), applied);
-        // If names appeared or disappeared meanwhile, the listing does not show one moment, so the
-        // next capture must list the directory again.
+        // If names appeared or disappeared meanwhile, the listing does not show the state at one
+        // moment, so the next capture must list the directory again.
         let stat = match stat_directory(fd) {
             Ok(after) if after == stat => stat,
             _ => Stat { ctime: i64::MIN, ..stat },

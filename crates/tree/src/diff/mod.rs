@@ -78,7 +78,7 @@ pub struct Diff {
     pub changes: Vec<TreeChange>,
 }
 
-/// The change of one path.
+/// The change to one path.
 ///
 /// A directory that exists in only one tree counts as a change only if it is empty. Otherwise its
 /// content has changes.
@@ -125,7 +125,7 @@ pub enum ChangeKind {
 /// One side of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ChangeSide {
-    /// The kind and permission bits. In JSON, they are a string as git writes it (`"100644"`).
+    /// The kind and permission bits. In JSON, they are written as in git (`"100644"`).
     #[serde(serialize_with = "serialize_octal")]
     pub mode: Mode,
     /// The id of the content, the link target or the tree.

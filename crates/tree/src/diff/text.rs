@@ -9,7 +9,7 @@ use crate::store::{ObjectError, Store};
 /// The number of equal lines that are shown around lines that differ.
 const CONTEXT: usize = 3;
 
-/// The number of bytes at the start of a content that are checked for a NUL. A NUL makes the
+/// The number of bytes at the start of the content that are checked for a NUL. A NUL makes the
 /// content binary.
 const SNIFFED: usize = 8000;
 

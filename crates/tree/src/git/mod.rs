@@ -37,7 +37,7 @@ pub struct GitDirectory {
 }
 
 impl GitDirectory {
-    /// Finds the directory of the work tree whose root is `root`.
+    /// Finds the git directory of the work tree whose root is `root`.
     pub fn find(root: &Path) -> Option<GitDirectory> {
         let git = root.join(".git");
         let kind = fs::symlink_metadata(&git).ok()?.file_type();

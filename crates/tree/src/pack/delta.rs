@@ -208,8 +208,8 @@ impl BlockTable {
         ((hash ^ hash >> 32).wrapping_mul(FACTOR) as u128 >> (64 - bits)) as usize
     }
 
-    /// Finds the longest match between the start of `target` and the bytes from a block of the base
-    /// on. Returns its offset in the base and its length.
+    /// Finds the longest match for the start of `target` that begins at a block of the base.
+    /// Returns the offset of the match in the base, and its length.
     fn find_longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
         let some = |number: u32| (number != BlockTable::NONE).then_some(number);
         let first = some(self.first[self.slot(hash)]);

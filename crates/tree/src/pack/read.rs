@@ -239,8 +239,8 @@ impl PackFile {
     }
 }
 
-/// An open file. Only some packs keep their files open, because there can be more packs than files
-/// that a process can have open.
+/// An open file. Only some packs keep their files open, because there can be more packs than a
+/// process can open files.
 struct OpenFile(File);
 
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);

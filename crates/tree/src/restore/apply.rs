@@ -296,7 +296,7 @@ impl Restore<'_> {
         Ok(outcome)
     }
 
-    /// Performs one step. `seen` is the stat of the file that is expected at its path. Returns
+    /// Performs one step. `seen` is the stat that the file at its path is expected to have. Returns
     /// false for a directory that stays because it is no longer empty.
     pub(super) fn perform_step(
         &self,
@@ -386,8 +386,8 @@ impl Restore<'_> {
         Ok(stage.join(&name))
     }
 
-    /// Opens the directory of a path. Returns it and the name in it, or `None` if the directory
-    /// does not exist.
+    /// Opens the directory of a path. Returns the directory and the last name of the path, or
+    /// `None` if the directory does not exist.
     pub(super) fn open_parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let (parent, name) = split(path.as_bytes());
         match self.root.open_directory(parent) {

@@ -255,7 +255,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         deletes.retain(|path| writes.binary_search(path).is_err());
         let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
-            // The stat from the capture, not the current one: no checkpoint holds later changes.
+            // This is the stat from the capture, not the current one, because no checkpoint holds
+            // later changes.
             let is_file = step.from.is_some_and(|node| !node.mode.is_directory());
             let seen = if is_file { planner.lock.captured_stat(&step.path) } else { None };
             PlannedStep { step, seen }

@@ -13,7 +13,7 @@ use crate::path::{RelPath, split};
 use crate::rules::{Filter, Matcher, Scope, Verdict};
 use crate::store::{ObjectError, Store};
 
-/// Determines which files of one tree are guarded.
+/// The rules that determine which files of one tree are guarded.
 pub(crate) struct Guard<'a> {
     store: &'a Store,
     tree: Oid,

@@ -226,7 +226,7 @@ pub enum RestoreError {
     Changed(RelPath),
     #[error("cannot restore {path}")]
     Io { path: RelPath, source: io::Error },
-    /// After the restore, a path does not have the planned state.
+    /// After its step, a path does not have the planned state.
     #[error("{0} was not restored correctly")]
     Unverified(RelPath),
     /// The content to write is damaged.

@@ -44,7 +44,7 @@ impl Owner {
 }
 
 /// Finds the other user to whom root gives a file: the owner of the current file, or else of
-/// `directory`. Returns `None` if the file belongs to this user.
+/// `directory`. Returns `None` if the file stays with this user.
 pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Option<Owner> {
     if !owner::is_root() {
         return None;

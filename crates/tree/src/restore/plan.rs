@@ -294,8 +294,8 @@ impl<'a> Planner<'a, '_> {
         Ok(None)
     }
 
-    /// Returns the entry for a path that is in the way and was not captured, with the reason for
-    /// that.
+    /// Blocks a path that is in the way and was not captured. The reason says why it was not
+    /// captured.
     pub(super) fn block_uncapturable(&self, path: RelPath) -> BlockedPath {
         let mut uncovered = self.present.uncovered.iter();
         let uncovered = uncovered.find(|uncovered| path.starts_with(&uncovered.path));

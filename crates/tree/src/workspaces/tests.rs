@@ -140,7 +140,7 @@ fn impossible_moves_are_refused() {
     }
     assert_eq!(list_messages(store, "old"), ["old1", "old2"]);
 
-    // With such a number, the pins of the other workspace could not be raised.
+    // With this number in `old`, the pins of `new` cannot get larger numbers.
     make_pins(store, "new", 1);
     let directory = store.refs_of(old.id());
     let huge = (SEQ_END - 1).to_string();

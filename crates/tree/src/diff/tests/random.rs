@@ -205,7 +205,7 @@ proptest! {
         fs::write(&patch, diff.to_unified(&fixture.store, None).unwrap().text).unwrap();
         let root = fixture.directory.path().join("root");
         fs::create_dir(&root).unwrap();
-        // Git does not track empty directories, so none must be in the way.
+        // Git does not track empty directories, so they are not written.
         write_files(&plain(&from), &root);
         let arguments = ["apply", "--allow-empty", "--whitespace=nowarn", "../patch"];
         run(&mut fixture.git(&root, &arguments));
