@@ -44,7 +44,7 @@ pub enum MoveHistoryError {
 }
 
 /// Moves the history of a workspace whose directory was moved. If the new directory already has a
-/// history, the moved one is put before it.
+/// history, the moved history is put before it.
 pub fn move_history(
     opened: &Opened,
     old: &Path,

@@ -48,12 +48,14 @@ pub struct OpenOptions {
     pub redact: bool,
     /// The clock that all times come from.
     pub clock: fn() -> SystemTime,
-    /// Called with the result after an interrupted restore was finished or reverted.
+    /// The function that is called with the result after an interrupted restore was finished or
+    /// reverted.
     pub on_recovery: fn(&Recovery),
-    /// Returns instructions for rewinding the agent's own copy of a session's conversation.
+    /// The function that returns instructions for rewinding the agent's own copy of a session's
+    /// conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The longest time to wait for other processes. Set for commands that a user is waiting for.
-    /// If it is `None`, a command waits until the workspace is free.
+    /// The longest time to wait for other processes. It is set for commands that a user is waiting
+    /// for. If it is `None`, a command waits until the workspace is free.
     pub lock_wait: Option<LockWait>,
 }
 
@@ -237,7 +239,7 @@ impl Opened {
         *self.lock_ledger() = None;
     }
 
-    /// Opens the ledger and adds everything that hooks reported. Returns `None` if there is no
+    /// Opens the ledger and adds all events that hooks reported. Returns `None` if there is no
     /// ledger, or if some events cannot be added yet: the ledger then lacks the latest turns.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
         let mut ledger = self.ledger().ok()??;

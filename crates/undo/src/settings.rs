@@ -11,7 +11,8 @@ pub struct Settings {
     pub enabled: bool,
     /// The moments of a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// The maximum number of rows that a workspace keeps, and of additional steps.
+    /// The maximum number of rows that a workspace keeps. The same limit applies to additional
+    /// steps.
     pub max_snapshots: usize,
     /// The maximum size of the store.
     pub max_total_size_mb: u64,

@@ -3,9 +3,9 @@
 //! A call of an editing tool changes only the files that it names (see `claim`). A script may
 //! change any file: if only one session's calls were running, a change belongs to that session. If
 //! calls of several sessions were running, the change belongs to the session whose call names the
-//! path. It is uncertain if no session's call names the path, or more than one's does. A change
-//! between calls was made by the user or another program. The changes that takeback's own rollbacks
-//! made belong to no call.
+//! path. It is uncertain if no call names the path, or if calls of several sessions name it. A
+//! change between calls was made by the user or another program. The changes that takeback's own
+//! rollbacks made belong to no call.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(crate) struct Changes {
     /// The paths that became covered only during a call, so it is unknown whether the call changed
     /// them.
     pub(crate) not_covered: BTreeSet<RelPath>,
-    /// The agents of the calls whose ends were assumed, because the agents did not report them.
+    /// The agents that did not report the end of a call, so that the end had to be assumed.
     pub(crate) assumed: BTreeSet<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct PresentState<'h> {
 impl KnownState<'_> {
     fn covers(&self, path: &RelPath) -> bool {
         // Inside an uncovered directory, the named paths are covered. A named path can itself be
-        // uncovered, if its content can be regenerated or did not fit into the budget.
+        // uncovered if its content can be regenerated or did not fit into the budget.
         let is_named_in = |uncovered: &RelPath| {
             let is_inside = |named: &RelPath| named != uncovered && named.starts_with(uncovered);
             self.named.iter().any(|named| path.starts_with(named) && is_inside(named))

@@ -15,7 +15,7 @@ use super::{History, Row, WorkspaceRef};
 use crate::Opened;
 use crate::hook::state;
 
-/// The number of changed files and lines.
+/// The numbers of changed files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ChangeCounts {
@@ -32,9 +32,9 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes of each row, in the order of the rows: the changes that the calls of a turn
-/// made, or the changes between a manual checkpoint and the next row. A row's counts are `None` if
-/// they are not known yet.
+/// Counts the changes of each row: those that the calls of a turn made, or those between a manual
+/// checkpoint and the next row. Returns the counts in the order of the rows, with `None` for a row
+/// whose changes are not known yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

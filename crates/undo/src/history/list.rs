@@ -32,7 +32,8 @@ pub struct List {
     /// The reasons why some checkpoints could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
-    /// The repositories inside the workspace. Their histories are not part of its checkpoints.
+    /// The repositories inside the workspace. The workspace's checkpoints do not contain their
+    /// histories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RelPath>,
     /// The reason why the ledger could not be read. In that case, prompts and effects are missing.

@@ -140,8 +140,8 @@ impl History {
         }
     }
 
-    /// Finds the number of the row that a call is part of. `seq` is the next free checkpoint number
-    /// when the call began.
+    /// Finds the number of the row that a call is part of. `seq` is the checkpoint number that was
+    /// the next free one when the call began.
     pub(crate) fn row_of(&self, call: &CallRef, seq: u64) -> Option<usize> {
         let places = self.turns.get(&(call.session.clone(), call.turn.clone()))?;
         let begins = |place: &usize| self.all[self.rows[*place].steps[0]].pin.name.seq;
@@ -158,7 +158,8 @@ impl History {
     }
 
     /// Finds the call that follows `call` in its session, and returns the number of the checkpoint
-    /// that was taken before it. `seq` is the next free checkpoint number when `call` began.
+    /// that was taken before it. `seq` is the checkpoint number that was the next free one when
+    /// `call` began.
     pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
         let is_next = |known: &&Checkpoint| {
             let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);

@@ -152,8 +152,8 @@ impl CallRef {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Began {
     pub tree: Oid,
-    /// The next free checkpoint number when the call began. It puts the starts and ends of calls in
-    /// order.
+    /// The checkpoint number that was the next free one when the call began. It puts the starts and
+    /// ends of calls in order.
     pub seq: u64,
     /// The time of the capture: RFC 3339 in UTC.
     pub time: String,
@@ -173,8 +173,8 @@ pub struct RollbackRecord {
     pub action: Action,
     /// The checkpoint that the workspace returned to.
     pub to: Oid,
-    /// The state that the rollback led to. A file that is still as in this tree has not changed
-    /// since.
+    /// The state that the rollback led to. A file that is still the same as in this tree has not
+    /// changed since.
     pub tree: Oid,
     /// The paths that the rollback was limited to; empty if it was not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -198,7 +198,7 @@ pub struct RollbackRecord {
     /// The paths that could not be restored and were left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<RelPath>,
-    /// The conversations of other sessions that the rollback changed.
+    /// The other conversations that the rollback changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_chats: Vec<Chat>,
 }
@@ -261,9 +261,9 @@ pub enum Action {
     /// A return to a checkpoint.
     #[default]
     Rollback,
-    /// The reverse of a rollback.
+    /// The reversal of a rollback or of the undo of a turn: `rollback undo`.
     Undo,
-    /// The reverse of such an undo.
+    /// The reversal of a `rollback undo`: `rollback redo`.
     Redo,
     /// The undo of one turn, which keeps later changes by others.
     UndoTurn,
@@ -395,7 +395,8 @@ impl Checkpoint {
         self.pin.id.to_string()[..7].to_owned()
     }
 
-    /// Returns the next free checkpoint number when `call`, one of this checkpoint's calls, began.
+    /// Returns the checkpoint number that was the next free one when `call` began. `call` is one of
+    /// this checkpoint's calls.
     pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
         let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
         began.unwrap_or(self.pin.name.seq)

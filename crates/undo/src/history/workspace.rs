@@ -187,8 +187,8 @@ pub fn revive_workspace<'o>(
     Ok((workspace, revived))
 }
 
-/// Finds the path under which the store has a history for a path that the user typed. The found
-/// path need not exist anymore.
+/// Finds the path under which the store has a history for a path that the user typed. The path that
+/// is found need not exist anymore.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
     // The typed path may lead to a known path through links.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());

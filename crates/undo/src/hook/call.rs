@@ -137,7 +137,7 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// Analyses the script of a call. If `workspace` is `None`, every path counts as outside the
+/// Analyzes the script of a call. If `workspace` is `None`, every path counts as outside the
 /// workspace.
 pub(super) fn analyze_call(
     opened: &Opened,

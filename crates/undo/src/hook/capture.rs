@@ -119,7 +119,7 @@ pub(super) fn capture_after(
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // If a call changed nothing, its end is pinned only if its start was pinned. Without a pin for
-    // the end, the next checkpoint would then count as the end.
+    // the end, the next checkpoint would count as the end.
     if open_call.has_pin || tree != open_call.tree {
         let began = Began {
             tree: open_call.tree,
@@ -128,7 +128,7 @@ pub(super) fn capture_after(
             uncovered: open_call.uncovered.clone(),
             late: open_call.late || late,
         };
-        // The analysis from before the call is used, because the script's files may no longer
+        // The analysis from before the call is used, because the files of the script may no longer
         // exist.
         let writes = ScriptWrites { paths: open_call.writes.clone(), bounded: open_call.bounded };
         let call_ref = CallRef {

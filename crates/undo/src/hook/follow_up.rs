@@ -57,7 +57,7 @@ pub fn tend_workspace(
     ended: Time,
 ) -> Result<(), TakeError> {
     let workspace = match opened.store()?.workspace(directory, &opened.forbidden) {
-        // Nothing was protected there, so there is nothing to do.
+        // Nothing was protected in such a directory, so there is nothing to do.
         Err(WorkspaceError::Refused { .. }) => return Ok(()),
         workspace => workspace?,
     };
@@ -152,7 +152,7 @@ struct PastTurns<'a> {
     session: &'a str,
     ended: Time,
     state: Option<SessionState>,
-    /// The session and the current turn that the session's work belongs to.
+    /// The session and turn that the work belongs to, as returned by `find_owner`.
     owner: Option<(String, Turn)>,
 }
 

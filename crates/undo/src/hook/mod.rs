@@ -89,8 +89,8 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             entries
         }
         ReportedEvent::BeforeTool(call) => {
-            // Not every agent reports the start of a turn. A late call keeps the turn that it
-            // began in: its session may already be in the next one.
+            // Not every agent reports the start of a turn. A late call keeps the turn that it began
+            // in: its session may already be in the next turn.
             let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
                 entries.extend(session::start_turn_of_call(report, state));

@@ -27,7 +27,7 @@ const MAX_OUTSIDE_FILES: u64 = 2_000;
 /// in no project.
 const MAX_DELETED_FILES: u64 = 20_000;
 
-/// The minimum number of single files in a directory for them to be captured together.
+/// The minimum number of files in the same directory that are grouped and captured together.
 const MIN_SIBLINGS: usize = 3;
 
 /// A directory or a single file that is captured as a separate workspace.

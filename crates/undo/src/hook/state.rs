@@ -140,7 +140,7 @@ pub(crate) struct OpenCall {
     /// The paths that the tree does not cover.
     #[serde(default)]
     pub(crate) uncovered: Vec<RelPath>,
-    /// The next free checkpoint number when the call began.
+    /// The checkpoint number that was the next free one when the call began.
     pub(crate) seq: u64,
     pub(crate) time: Time,
     pub(crate) late: bool,

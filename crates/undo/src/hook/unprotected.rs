@@ -118,7 +118,7 @@ pub fn remember_causes(opened: &Opened, session: &str, causes: &[String]) -> Vec
         known.extend(new.map(|(key, _)| key));
         let excess = known.len().saturating_sub(MAX_CAUSES);
         known.drain(..excess);
-        // If this cannot be written, the user is told again.
+        // If the file cannot be written, the user is told again.
         let _ = state::write(&path, &known);
     }
     is_new

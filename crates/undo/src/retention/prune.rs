@@ -52,7 +52,7 @@ pub struct PruneReport {
     /// True if the store is still over its size cap, because the remaining checkpoints are never
     /// evicted. A dry run knows this only if it would delete nothing.
     pub over_limit: bool,
-    /// The workspaces that were busy. They are pruned next time.
+    /// The workspaces that another process was using. They are pruned next time.
     pub busy: Vec<AnyPath>,
     /// Days that do not count as age, because takeback did not run or the clock jumped.
     pub clock_jump: Option<ClockJump>,
@@ -74,7 +74,7 @@ pub struct PrunedWorkspace {
     pub because: &'static str,
 }
 
-/// A workspace and its history, while it is pruned.
+/// A workspace that is being pruned, and its history.
 pub(super) struct PrunableWorkspace {
     pub(super) id: WorkspaceId,
     path: PathBuf,
@@ -200,8 +200,8 @@ fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) 
     size > limit && left.is_none_or(|left| size > left.saturating_add(limit / 20))
 }
 
-/// Deletes the checkpoints of a workspace that exceed `max_snapshots`, if pruning is automatic.
-/// Frees no space yet: the next prune does.
+/// Deletes a workspace's checkpoints beyond `max_snapshots`, if pruning is automatic. Frees no
+/// space yet: the next prune does.
 pub fn limit_rows(opened: &Opened, id: &WorkspaceId) -> Result<(), PruneError> {
     if !opened.settings.auto_prune || !opened.settings.enabled {
         return Ok(());

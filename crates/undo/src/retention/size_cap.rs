@@ -19,7 +19,7 @@ struct Candidate {
     /// True if the checkpoint is a row, a safety checkpoint or part of the newest turn. These are
     /// evicted last.
     is_row: bool,
-    /// The number of older candidates in the workspace with the same `is_row`. Candidates are
+    /// The number of older candidates with the same `is_row` in the same workspace. Candidates are
     /// sorted by this number, so that the workspaces take turns.
     round: usize,
 }
@@ -90,8 +90,8 @@ fn list_candidates_of(
 ) -> Vec<Candidate> {
     let rows: Vec<&PinName> = workspace.history.rows().map(|row| &row.first().pin.name).collect();
     let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
-    // The newest row is kept even if it alone exceeds the limit, and so is the newest safety
-    // checkpoint, so that the last rollback can always be undone.
+    // The newest row is kept even if it alone exceeds the limit. The newest safety checkpoint is
+    // kept too, so that the last rollback can always be undone.
     let kept = [rows.first().copied(), workspace.newest_safety()];
     let mut rounds = [0, 0];
     let mut all = Vec::new();

@@ -53,7 +53,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     let is_moved = match move_conversation(opened, &work, now, &mut view) {
         Ok(is_moved) => is_moved,
         Err(error) => {
-            // The plan only moves the conversation, so no rollback happened.
+            // The plan was only to move the conversation, so no rollback happened.
             unpin_safety(&lock, &safety.pin)?;
             return Err(error);
         }

@@ -128,8 +128,9 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the point that each session was at when a checkpoint was taken: the point before the
-    /// session's first event after that. Events are ordered by the numbers of their checkpoints.
+    /// Finds the point that each session was at when a checkpoint was taken. This is the point
+    /// before the session's first event since then. Events are ordered by the numbers of their
+    /// checkpoints.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
         let seq = checkpoint.pin.name.seq;
         for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {

@@ -42,8 +42,8 @@ pub enum Merged {
 
 /// Merges the changes of `ours` and `theirs` to `base`.
 ///
-/// A file with a NUL byte among its first 8,000 bytes is binary. It is one conflict as a whole,
-/// unless only one side changed it or both sides are equal.
+/// A file with a NUL byte among its first 8,000 bytes is binary. It counts as one conflict, unless
+/// only one side changed it or both sides are equal.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) -> Merged {
     if ours == base || ours == theirs {
         return Merged::Clean(theirs.to_vec());
@@ -195,8 +195,8 @@ struct Region {
     theirs: Range<usize>,
 }
 
-/// Finds the regions that either side changed, in order. Changes of different sides that touch are
-/// one region.
+/// Finds the regions that either side changed, in order. Changes of different sides that touch each
+/// other are one region.
 fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
     let mut starts: Vec<(u32, u32)> =
         ours.iter().chain(theirs).map(|hunk| (hunk.before.start, hunk.before.end)).collect();

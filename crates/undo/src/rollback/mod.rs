@@ -106,7 +106,7 @@ pub enum Resolution {
     Ours,
     /// Take the lines from before the turn.
     Theirs,
-    /// Write both, with markers around them.
+    /// Write both versions of the lines, with markers around them.
     Markers,
 }
 

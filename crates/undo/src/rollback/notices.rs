@@ -29,7 +29,7 @@ const MAX_READ: u64 = 64 << 20;
 pub struct Notice {
     /// The workspace in which files were restored.
     pub workspace: PathBuf,
-    /// The files that are named and have not changed since the rollback.
+    /// The files that the notice names. Files that changed after the rollback are left out.
     pub files: Vec<NoticeFile>,
     /// The number of further files, which the notice does not name.
     pub more: usize,
@@ -56,7 +56,7 @@ pub(super) struct RollbackSummary<'a> {
     pub(crate) tree: Oid,
 }
 
-/// Leaves a notice for each of these sessions.
+/// Leaves a notice for each of the given sessions.
 pub(super) fn leave(
     opened: &Opened,
     workspace: &Workspace<'_>,

@@ -211,8 +211,8 @@ impl Planned {
         !self.view.blocked.is_empty()
     }
 
-    /// Returns the id of the plan. Two plans have the same digest exactly if they do the same to
-    /// the same state.
+    /// Returns the id of the plan. Two plans have the same digest only if they make the same
+    /// changes to the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
         // The processes that write to a file may differ each time.

@@ -1,7 +1,7 @@
 //! Determines, before a shell command runs, whether it may change files.
 //!
-//! A command counts as changing files unless every program in it is known to be read-only when run
-//! with exactly these arguments. The two possible mistakes differ in cost: mistaking a harmful
+//! A command counts as changing files unless every program in it is known to be read-only with the
+//! arguments that it is given. The two possible mistakes differ in cost: mistaking a harmful
 //! command for a harmless one loses the user's work, while the opposite mistake costs a
 //! millisecond. So everything unknown or unusual counts as changing files.
 //!

@@ -81,7 +81,7 @@ fn edits_made_while_a_bounded_script_waits_are_uncertain() {
     for name in ["a", "b", "list"] {
         scratch.write(name, "a\n");
     }
-    // The second script can no longer be analysed once it has run.
+    // The second script can no longer be analyzed once it has run.
     for script in ["rm a", "rm $(cat list) list"] {
         scratch.begin_turn("s", "delete it");
         let call = scratch.begin_script("s", script, script);

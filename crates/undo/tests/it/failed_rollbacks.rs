@@ -77,7 +77,8 @@ fn a_rollback_that_fails_at_any_step_was_not_made() {
             let was_made = assert_one_story(scratch.base(), point);
             match result {
                 Ok(()) => assert!(was_made, "point {point}"),
-                // If the rollback could not even be reverted, the next command settles it.
+                // If the rollback could not even be reverted, the next command finishes or reverts
+                // it.
                 Err(_) if is_lasting => failures += 1,
                 Err(error) => {
                     assert!(!was_made, "point {point}: {error}");

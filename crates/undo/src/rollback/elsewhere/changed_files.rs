@@ -84,7 +84,8 @@ impl ChangedFiles {
         self.is_everything || self.certain.contains(path)
     }
 
-    /// Returns true if any file is still as the events left it, and was different before them.
+    /// Returns true if any file is still as the events left it, and was different before the
+    /// events.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {
             let is_missing = |path: &Path| path.symlink_metadata().is_err();

@@ -85,7 +85,7 @@ fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)
     turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
 }
 
-/// Finds the checkpoint of a place's state before the first of some events.
+/// Finds the checkpoint that holds the state of a place before the first of some events.
 pub(super) fn find_target<'h>(
     history: &'h History,
     events: &[&'h Checkpoint],

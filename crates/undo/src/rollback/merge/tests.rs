@@ -204,7 +204,7 @@ struct Disagreements {
     clean: usize,
     /// Merges in which only we see a conflict.
     conflict: usize,
-    /// Merges in which both see conflicts, but write different lines.
+    /// Merges in which both programs see conflicts, but write different lines.
     choice: usize,
 }
 

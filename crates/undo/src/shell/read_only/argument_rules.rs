@@ -91,7 +91,7 @@ impl AllowedOptions {
     }
 }
 
-/// Reads options one by one, as a program would.
+/// A reader that takes options one by one, as a program would.
 struct OptionReader<'a> {
     options: &'a AllowedOptions,
     args: &'a [Arg],

@@ -201,7 +201,7 @@ fn unescape(pattern: &str) -> String {
 /// The options for expanding a pattern.
 #[derive(Clone, Copy)]
 pub(super) struct GlobOptions {
-    /// True if the script makes `*` match all hidden names. Otherwise `*` still matches hidden
+    /// True if the script makes `*` match all hidden names. Otherwise, `*` still matches hidden
     /// files, because the user's shell may be set up that way, but not hidden directories, which
     /// are large.
     pub(super) matches_hidden: bool,

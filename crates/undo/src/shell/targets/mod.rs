@@ -1,4 +1,4 @@
-//! Finds the files that a script changes or deletes, before it runs.
+//! Finds the files that a script changes or deletes, before the script runs.
 //!
 //! Commands are visited in the order in which a shell would run them, but each word has all the
 //! values that it may have at run time: the matches of a pattern, the values of a loop variable,

@@ -121,7 +121,7 @@ impl Finder<'_> {
         }
         let input = redirected.as_ref().unwrap_or(input);
         let output = self.visit_call(&groups, &simple.text, input);
-        // These assignments hold for one command only.
+        // These assignments apply to one command only.
         for (name, values) in before {
             self.state.restore_variable(name, values);
         }

@@ -191,7 +191,7 @@ impl Finder<'_> {
         chars.filter(|c| !c.is_whitespace()).collect()
     }
 
-    /// Returns the values of a part, and whether they are quoted.
+    /// Returns the values of a part. The second value is true if they are quoted.
     fn expand_part(&mut self, part: &WordPart) -> (Vec<Value>, bool) {
         match part {
             WordPart::Text { text, quoted } => (vec![Value::Text(text.clone())], *quoted),
