@@ -40,7 +40,7 @@ impl<'a> TreeWalk<'a> {
         TreeWalk { pages, closed, visited, stack: Vec::new(), damage: WalkDamage::default() }
     }
 
-    /// Continues the walk with the tree below `root`.
+    /// Continues the walk with the tree that begins at `root`.
     pub(crate) fn start_at(&mut self, root: u32) {
         self.stack.push(Branch { page: root, bounds: Bounds::NONE, is_root: true });
     }

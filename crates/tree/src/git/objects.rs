@@ -308,7 +308,7 @@ fn read_loose(path: &Path) -> ObjectCopy {
     let rest = (size + 1).saturating_sub(content.len() as u64);
     stream.take(rest).read_to_end(&mut content)?;
     if content.len() as u64 != size {
-        return Err(corrupt("the object does not have the size in its header").into());
+        return Err(corrupt("the size of the object does not match its header").into());
     }
     Ok((kind, content))
 }

@@ -145,7 +145,7 @@ fn after_a_repair_the_next_capture_stores_lost_objects_again() {
     scratch.ahead = HOUR;
     scratch.write("a", "1");
     scratch.capture();
-    // A version that did not note the packs leaves an empty note.
+    // With an empty note, a capture does not notice by itself that packs are missing.
     fs::write(workspace_directory(&scratch).join("packs"), "").unwrap();
     for pack in list_packs(&scratch) {
         fs::remove_file(pack.with_extension("idx")).unwrap();

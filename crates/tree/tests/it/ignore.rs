@@ -272,7 +272,7 @@ fn try_write(root: &Path, path: &[u8], content: &[u8]) {
 
 impl Sample {
     fn make(&self, root: &Path) {
-        // Most samples have a `.gitignore` at the top. The others are above a file.
+        // Most samples have a `.gitignore` at the top. The others are in directories above a file.
         fs::create_dir_all(root).unwrap();
         for file in &self.files {
             try_write(root, &join_names(file), b"x");
@@ -610,7 +610,7 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write(".gitignore", patterns(MAX_PATTERNS));
     let capture = scratch.capture();
     assert_eq!((capture.files, capture.unapplied), (2, vec![]));
-    // The limit is on the sum of all files that apply in a directory.
+    // The limit applies to the total number of patterns in all files that apply in a directory.
     scratch.write("sub/.gitignore", "*.secret\n");
     scratch.write(".gitignore", patterns(MAX_PATTERNS).replace("/sub/", "x"));
     let capture = scratch.capture();

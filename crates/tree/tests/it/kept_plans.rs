@@ -126,7 +126,7 @@ fn a_kept_plan_does_what_a_fresh_one_does() {
 fn a_kept_plan_is_refused_once_the_workspace_has_changed() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
-    // The plan does not concern this file, but it starts from the state without it.
+    // The plan does not concern this file, but starts from a state without it.
     scratch.write("later", "by the user");
     let before = read_directory(&scratch.root);
     let outcome = apply_later(&scratch, &plan, |lock| {
