@@ -109,7 +109,7 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
 }
 
 #[test]
-fn no_pins_have_no_weights() {
+fn without_pins_there_are_no_weights() {
     let bench = Bench::new();
     assert_eq!(bench.store.weigh_pins(&[]).unwrap(), [0; 0]);
     assert!(bench.store.measure_size().unwrap() > 0);
