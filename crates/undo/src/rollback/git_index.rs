@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_index_has_what_was_staged() {
+    fn a_restored_index_contains_what_was_staged() {
         for version in ["2", "3", "4"] {
             let scratch = Scratch::new();
             scratch.git(&["update-index", "--index-version", version]);

@@ -351,7 +351,7 @@ fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
 }
 
 #[test]
-fn an_undo_sees_into_directories_that_are_now_ignored() {
+fn an_undo_reaches_into_directories_that_are_now_ignored() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("out")).unwrap();
     scratch.write("out/old", "0\n");

@@ -74,7 +74,7 @@ fn markers_fit_around_line_ends_of_all_kinds() {
 }
 
 #[test]
-fn binary_files_are_not_mixed() {
+fn binary_files_are_not_merged() {
     let (base, ours, theirs) = (&b"a\0\nb\nc\n"[..], &b"A\0\nb\nc\n"[..], &b"a\0\nb\nC\n"[..]);
     let conflict = Merged::Conflict { count: 1 };
     assert_eq!(merge(base, ours, theirs, Conflicts::Report), conflict);

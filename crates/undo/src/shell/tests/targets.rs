@@ -204,7 +204,7 @@ fn hidden_files_match_but_hidden_directories_do_not() {
 }
 
 #[test]
-fn changes_of_the_directory_are_followed() {
+fn changes_of_directory_are_followed() {
     Scene::new().check(&[
         ("cd sub && rm keep.txt", &["sub/keep.txt"], &[], &[]),
         ("cd @/other; rm f*", &["@/other/f1", "@/other/f2"], &[], &[]),
