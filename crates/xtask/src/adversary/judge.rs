@@ -115,7 +115,10 @@ impl Day<'_> {
         let said = self.list_said(&answer.json);
         let changed = changed_paths(before, &after);
         if let Some(path) = changed.iter().find(|path| !said.contains(*path)) {
-            return Err(format!("{path} was changed, but the answer does not list it: {}", answer.text));
+            return Err(format!(
+                "{path} was changed, but the answer does not list it: {}",
+                answer.text
+            ));
         }
         let is_file = |path: &&String| before.contains_key(*path) || after.contains_key(*path);
         match said.iter().filter(is_file).find(|path| !changed.contains(*path)) {

@@ -36,7 +36,9 @@ impl Day<'_> {
             let is_whole = planned.succeeded && answer.json["skipped"].is_null();
             if is_whole && planned.json[key] != answer.json[key] {
                 let (planned, done) = (&planned.json[key], &answer.json[key]);
-                return Err(format!("the plan has {planned} as {key}, but the rollback has {done}"));
+                return Err(format!(
+                    "the plan has {planned} as {key}, but the rollback has {done}"
+                ));
             }
         }
         self.check_returned(&before, &moment, None, &answer)?;
@@ -157,8 +159,7 @@ impl Day<'_> {
             if !is_inside(&path) && !is_followed {
                 continue;
             }
-            // On a full disk, workspaces outside the project may stay unchanged if the answer says
-            // so.
+            // On a full disk, files elsewhere may stay unchanged if the answer says so.
             let full = self.root.join(&path);
             let is_said = |place: &Path| {
                 answer.text.contains(&format!("{} is left unchanged", place.display()))
@@ -182,7 +183,9 @@ impl Day<'_> {
         let is_other = |path: &&String| only.is_some_and(|only| !is_within(path, only));
         match changed_paths(before, &now).iter().find(is_other) {
             None => Ok(()),
-            Some(path) => Err(format!("{path} was changed, although the rollback was not asked to")),
+            Some(path) => {
+                Err(format!("{path} was changed, although the rollback was not asked to"))
+            }
         }
     }
 
