@@ -80,7 +80,7 @@ $ takeback status --bundle x
 }
 
 #[test]
-fn options_may_stand_before_the_subcommand() {
+fn options_can_precede_the_subcommand() {
     let session = with_two_turns();
     assert_eq!(session.json(&["rollback", "--dry-run", "1"])["restored"], json!(["config.py"]));
     assert!(session.output(&["rollback", "--yes", "1"]).status.success());
@@ -157,7 +157,7 @@ $ takeback checkpoint --name list
 }
 
 #[test]
-fn search_is_also_a_command_of_its_own() {
+fn search_is_also_a_top_level_command() {
     let session = with_two_turns();
     let found = session.json(&["search", "cart"]);
     assert_eq!(found["total"], json!(1));
@@ -346,7 +346,7 @@ Examples:
 }
 
 #[test]
-fn a_command_without_json_refuses_it_in_json() {
+fn a_command_without_json_output_refuses_the_option_in_json() {
     let session = Session::new();
     let output = session.output(&["demo", "--json"]);
     assert_eq!(output.status.code(), Some(1));

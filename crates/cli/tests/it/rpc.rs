@@ -294,7 +294,7 @@ fn every_method_is_documented() {
 }
 
 #[test]
-fn a_server_goes_on_if_its_home_is_deleted() {
+fn a_server_continues_if_its_home_is_deleted() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut client = Client::new(&session);
@@ -312,7 +312,7 @@ fn a_server_goes_on_if_its_home_is_deleted() {
 }
 
 #[test]
-fn the_ledger_is_repaired_while_a_server_rests() {
+fn the_ledger_can_be_repaired_while_a_server_is_idle() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut client = Client::new(&session);

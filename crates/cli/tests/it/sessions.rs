@@ -210,7 +210,7 @@ Done.
     assert_eq!(whole["system_prompt"], "Be careful.");
     let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // `--json` may stand before the command or after it.
+    // `--json` can stand before the command or after it.
     let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
     // Undone messages are not sent to a model.
@@ -221,7 +221,7 @@ Done.
 }
 
 #[test]
-fn a_text_is_not_json() {
+fn the_text_format_conflicts_with_json() {
     let mut session = with_examples();
     session.takeback(&["sessions", "show", "4f2a", "--json", "--format", "text"]);
     session.assert(
