@@ -17,8 +17,8 @@ pub enum Moment<'a> {
 
 impl Ledger {
     /// Returns the effects in a workspace since a moment, of all sessions, in order. The order of
-    /// the calls determines which effects came later. Where it does not tell, the time of an effect
-    /// is compared with `time`.
+    /// the calls determines which effects came later. Where that order is not known, the time of an
+    /// effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,

@@ -46,7 +46,7 @@ impl ParentKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRecord {
-    /// The id: `<agent>:<id>`, or the id that an import found.
+    /// The id: `<agent>:<id>`, or the id in the imported data.
     pub id: String,
     /// The agent or platform.
     pub source: String,

@@ -43,7 +43,7 @@ const LOOKAHEAD: usize = 200;
 /// own.
 const LONG_LOOKAHEAD: usize = 1024;
 
-/// The maximum length of a text that is searched for one keyword after another, without the
+/// The maximum length of a text in which the keywords are looked for one by one, without the
 /// automaton. Building the automaton takes longer than everything else that a hook does with a
 /// short text.
 const SHORT_TEXT: usize = 2000;
@@ -51,7 +51,7 @@ const SHORT_TEXT: usize = 2000;
 /// The number of short texts after which the automaton is worth building.
 const MANY_TEXTS: usize = 20;
 
-/// A finder and masker of secrets. Building one is costly; use [`Redactor::shared`].
+/// A set of rules that finds and masks secrets. Building one is costly; use [`Redactor::shared`].
 #[derive(Debug)]
 pub struct Redactor {
     /// The automaton, built when it is first needed.
@@ -224,7 +224,7 @@ fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
 /// A secret that was found.
 struct Secret {
     span: Range<usize>,
-    /// The index of its rule in the table.
+    /// The index of the rule that found the secret.
     rule: usize,
 }
 
@@ -242,9 +242,9 @@ struct SecretSearch<'r, 't> {
 /// The progress of a rule in a text.
 #[derive(Clone, Default)]
 struct RuleProgress {
-    /// The end of its last secret.
+    /// The end of the last secret that the rule found.
     done: usize,
-    /// The end of the run of token characters in which it was last tried.
+    /// The end of the run of token characters in which the rule was last tried.
     run_end: usize,
     tries: u8,
 }
@@ -369,7 +369,8 @@ impl<'r, 't> SecretSearch<'r, 't> {
         offsets.find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
 
-    /// True if a secret or its keyword overlaps a mask: neither a mask nor the id in it is secret.
+    /// True if a secret or its keyword overlaps a mask. A mask is not a secret, and the id in it is
+    /// not a keyword.
     fn touches_mask(&mut self, span: &Range<usize>, keyword: &Range<usize>) -> bool {
         let masks = self.masks.get_or_insert_with(|| find_masks(self.text));
         let after = masks.partition_point(|mask| mask.end <= keyword.start.min(span.start));

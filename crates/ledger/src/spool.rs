@@ -61,7 +61,7 @@ impl Spool {
         durable::sync_directory(&self.directory)
     }
 
-    /// Lists the files in order. Returns none if the directory is missing.
+    /// Lists the files in order. The list is empty if the directory is missing.
     fn list_files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let Some(listing) = durable::if_exists(fs::read_dir(&self.directory))? else {
             return Ok(Vec::new());
@@ -171,8 +171,8 @@ impl Ledger {
     }
 }
 
-/// Sets a file aside. Its new name is random, because numbers are reused, and it must not replace
-/// another file that was set aside.
+/// Sets a file aside. Its new name is random, so that it does not replace another file that was set
+/// aside: numbers are reused.
 fn set_aside(file: &Path) -> io::Result<()> {
     fs::rename(file, file.with_extension(format!("{}.bad", hex::random_digits(32))))
 }

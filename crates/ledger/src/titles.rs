@@ -105,8 +105,7 @@ pub(crate) fn adopt_title(
     Ok(())
 }
 
-/// Finds the next free title of a series. If the series is empty, this is the title without a
-/// number.
+/// Finds the next free title of a series. If the series is empty, the title gets no number.
 pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<String, LedgerError> {
     let base = split_number(title).0;
     let taken = find_series(connection, base)?.into_iter().map(|titled| titled.number).max();

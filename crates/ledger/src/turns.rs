@@ -71,7 +71,7 @@ impl Ledger {
     fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
-        // The clock may have been set back since, so the last turn may not be the latest.
+        // The clock may have been set back since, so the last turn may not have the latest time.
         let mut statement = connection.prepare_cached(
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
              WHERE session = ?1 AND started_at <= ?2 ORDER BY started_at DESC, turn DESC LIMIT 1",

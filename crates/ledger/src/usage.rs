@@ -63,7 +63,7 @@ impl Ledger {
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // Sessions without usage rows are counted by their own columns.
+        // For sessions without usage rows, the session's own columns count.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
                    u.model, u.api_call_count, u.input_tokens, u.output_tokens,

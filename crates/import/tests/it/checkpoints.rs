@@ -1,4 +1,5 @@
-//! Hermes checkpoints. Git makes the repositories as Hermes does, and checks the result.
+//! Hermes checkpoints. The tests use git to make the repositories as Hermes does, and to check the
+//! result.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -103,7 +103,7 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
 fn the_copy_is_private_and_is_removed() {
     let home = HermesHome::new();
     home.connect().execute_batch(TABLES).unwrap();
-    // The copy has its own mode, even if the original is readable for all users or read-only.
+    // The copy has its own mode, even if the original is readable by all users or read-only.
     for mode in [0o644, 0o444] {
         fs::set_permissions(home.file(), fs::Permissions::from_mode(mode)).unwrap();
         let database = home.open().unwrap();

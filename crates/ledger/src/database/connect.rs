@@ -27,14 +27,14 @@ pub enum OpenError {
     /// The file is broken, or was never a database.
     #[error("the ledger {path} is damaged")]
     Damaged { path: PathBuf, source: rusqlite::Error },
-    /// The ledger was left in WAL mode on a file system that does not support it, and cannot be
-    /// converted.
+    /// The ledger is in WAL mode on a file system that does not support WAL. It cannot be
+    /// converted, because other processes use it.
     #[error("the ledger {path} is on a network file system, and other processes use it")]
     Network { path: PathBuf },
     /// A repair was interrupted.
     #[error("a repair of the ledger {path} was interrupted")]
     Unfinished { path: PathBuf },
-    /// Any other SQLite error, such as a lock of another process or a full disk.
+    /// Any other SQLite error, such as a lock held by another process or a full disk.
     #[error("cannot open the ledger {path}")]
     Sqlite { path: PathBuf, source: rusqlite::Error },
 }
@@ -158,7 +158,7 @@ pub(super) fn read_version(connection: &Connection) -> rusqlite::Result<i32> {
 }
 
 fn configure(connection: &Connection, journal: JournalMode) -> rusqlite::Result<()> {
-    // In WAL mode, a commit survives a crash of the process, and a power cut only once the log has
+    // In WAL mode, a commit survives a crash of the process, but a power cut only once the log has
     // been moved into the database. Without a write-ahead log, every commit must be synced.
     connection.pragma_update(
         None,

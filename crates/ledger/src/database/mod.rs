@@ -40,8 +40,8 @@ pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     file: Option<FileId>,
-    /// The file that another process put at the path, once a read has opened it. The next write
-    /// drops the old connection and continues with this one.
+    /// The database that another process put at the path, once a read has opened it. The next write
+    /// drops the old connection and uses this database.
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,

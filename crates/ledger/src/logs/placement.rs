@@ -255,7 +255,7 @@ fn find_base(
 }
 
 /// Assigns a number to each message. A stored message keeps its number, unless an earlier message
-/// now has it.
+/// has taken it.
 fn assign_numbers(woven: &[WovenMessage], stored: &[StoredMessage], base: i64) -> Vec<i64> {
     let mut next = base + 1;
     let number = |message: &WovenMessage| {

@@ -20,8 +20,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// True if the text ends in a long piece of base64, such as an image. Something in it looks like a
-/// token by chance.
+/// True if the text ends in a long piece of base64, such as an image. Such a piece contains
+/// something that looks like a token by chance.
 fn ends_in_base64(before: &[u8]) -> bool {
     const LONG: usize = 200;
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

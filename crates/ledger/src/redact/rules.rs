@@ -3,9 +3,9 @@
 //! The order matters: if two rules find the same text, the mask names the earlier one. So exact
 //! formats come first and guesses last.
 //!
-//! To stay small, expressions avoid Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`) and repeat few
-//! negated sets. They need not check that a secret starts and ends at a word boundary, because the
-//! search does.
+//! To stay small, expressions avoid Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`) and rarely
+//! repeat negated sets. They need not check that a secret starts and ends at a word boundary,
+//! because the search does.
 
 /// The expression between a name and its value: `=`, `: `, `:=`, `=>`, `": "`, `"] = `, `: &str = `,
 /// and `value: ` or `value=` as the next field, as in lists of environment variables.
@@ -63,11 +63,12 @@ pub(super) struct Rule {
 /// The position of the keyword in the expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeywordPosition {
-    /// The secret starts with the keyword, in exactly this case.
+    /// The secret starts with the keyword. Upper and lower case are distinguished.
     Start,
-    /// The expression starts with the keyword, in any case; the secret comes later.
+    /// The expression starts with the keyword, in upper or lower case; the secret comes later.
     Before,
-    /// The keyword is the end of a name, in any case; the expression ends where the value starts.
+    /// The keyword is the end of a name, in upper or lower case; the expression ends where the
+    /// value starts.
     Name,
     /// The keyword is the end of an option of a command line, `--name value` or `-name value`; the
     /// expression ends where the value starts.

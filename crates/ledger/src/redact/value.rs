@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::MASK;
 use super::rules::{KeywordPosition, Rule, SecretTest};
 
-/// Words that mark a placeholder, in any case and anywhere in the value.
+/// Words that mark a placeholder, in upper or lower case and anywhere in the value.
 const PLACEHOLDER_WORDS: &[&str] = &[
     "example",
     "placeholder",
@@ -23,7 +23,7 @@ const PLACEHOLDER_WORDS: &[&str] = &[
     "my-secret",
 ];
 
-/// Sequences of characters that fill in for a key and do not occur in real ones.
+/// Sequences of characters that occur in placeholders but not in real keys.
 const PLACEHOLDER_FILLERS: &[&str] = &["xxxx", "****", "....", "1234567", "abcdefg"];
 
 /// The beginnings of variables in templates and shells.
@@ -284,7 +284,7 @@ fn is_password_in_url(text: &str) -> bool {
     }
 }
 
-/// True for long text of both cases that is hardly pronounceable.
+/// True for a long text in mixed case that is hardly pronounceable.
 fn is_gibberish(text: &str) -> bool {
     const ENOUGH: usize = 12;
     let has_both_cases = text.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -328,7 +328,7 @@ fn is_value(text: &str) -> bool {
         "sha1-", "sha256", "sha384", "sha512", "md5", "h1:", "arn:", "op://", "data:", "urn:",
         "pass:", "env:", "file:",
     ];
-    // Some of these characters follow the closing quote of a JSON string.
+    // A value does not start with these characters. Some of them follow the end of a JSON string.
     let starts_oddly = text.starts_with([
         '$', '%', '<', '{', '[', '(', '&', '/', ':', ',', '}', ']', '.', '@', '*', '~',
     ]);

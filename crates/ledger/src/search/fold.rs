@@ -125,7 +125,7 @@ fn self_folding_length(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the end of the character at `start` and the marks that may combine with it.
+/// Returns the end of a cluster: the character at `start` and the marks that may combine with it.
 fn cluster_end(text: &str, start: usize) -> usize {
     let mut characters = text[start..].char_indices();
     characters.next();

@@ -2,7 +2,7 @@
 //!
 //! An append only writes its message. The messages after `search_state.indexed` are the tail, which
 //! a search reads message by message. A process that appends or searches and finds a long tail
-//! moves a slice of it into the index, for a few milliseconds, in a separate transaction.
+//! moves a slice of it into the index in a separate transaction, which takes a few milliseconds.
 
 use std::time::{Duration, Instant};
 

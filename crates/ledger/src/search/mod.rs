@@ -103,7 +103,7 @@ pub struct SearchHit {
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
 /// boundaries. A character of a script without spaces has a boundary on either side, and so does
-/// any punctuation. `x*` needs no boundary after it, `*x*` needs none at all. All terms must match,
+/// any punctuation. `x*` needs no boundary after it; `*x*` needs none at all. All terms must match,
 /// `OR` separates alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is
 /// one term. Standalone punctuation, and brackets, quotes and sentence punctuation around a word,
 /// are ignored if the query contains any word.
@@ -326,7 +326,7 @@ const FILTER: &str = "
     AND s.source NOT IN (SELECT value FROM json_each(:exclude))";
 
 fn count_occurrences(term: &query::Term, text: &str) -> usize {
-    /// The number of occurrences above which further ones do not affect the rank.
+    /// The maximum number of occurrences that count for the rank.
     const MOST: usize = 16;
     let mut from = 0;
     let mut count = 0;

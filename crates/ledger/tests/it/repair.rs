@@ -128,8 +128,8 @@ fn the_loss_of_any_page_is_survived() {
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
     let pages = whole.len() as u64 / PAGE;
     let mut least = usize::MAX;
-    // All pages would take minutes, so each run tests a different subset, and always the first
-    // pages.
+    // Testing all pages would take minutes, so each run tests a different subset, which always
+    // includes the first pages.
     let step = 1 + random_below(9) as usize;
     for page in (0..pages).filter(|page| *page < 4 || *page % 9 == step as u64 % 9) {
         let scratch = tempfile::TempDir::new().unwrap();

@@ -151,7 +151,7 @@ impl<'a> Day<'a> {
         }
     }
 
-    /// Lives through the day.
+    /// Runs the day.
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         for _ in 0..STEPS {
             match self.random.below(28) {

@@ -1,4 +1,5 @@
-//! `cargo xtask adversary`: random days of agents and users, judged by plain copies of their files.
+//! `cargo xtask adversary`: simulates random days of agents and users, and judges the results by
+//! plain copies of their files.
 //!
 //! The program under test is the real one, and the agents' commands are run by a real bash. The
 //! judge knows nothing about checkpoints: it copies all files at each moment, and it knows who
@@ -80,7 +81,7 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     lived.into_outcome()
 }
 
-/// Lives through the same days each time, as a part of all tests. takeback must have been built.
+/// Runs the same days each time, as part of all tests. takeback must have been built.
 pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     eprintln!("\nRandom days of agents and users …");
     let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
@@ -88,7 +89,7 @@ pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     Ok(lived)
 }
 
-/// The days that were lived through.
+/// The days that were run.
 #[derive(Default)]
 pub(crate) struct LivedDays {
     days: usize,
@@ -123,7 +124,7 @@ impl LivedDays {
     }
 }
 
-/// Lives through the days with these seeds, until the time is up.
+/// Runs the days with these seeds, until the time is up.
 fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDays, Failure> {
     let takeback = target_directory().join("debug/takeback");
     let base = std::env::temp_dir().join(format!("takeback-adversary-{}", std::process::id()));

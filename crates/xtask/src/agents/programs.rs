@@ -18,7 +18,7 @@ fn json_file(path: &str, content: &Value) -> (String, String) {
 /// A key for agents that require one. Any text will do.
 const KEY: &str = "sk-not-a-secret";
 
-/// Every agent in the npm registry.
+/// The agents that can be fetched from the npm registry.
 pub(crate) const PROGRAMS: &[AgentProgram] = &[
     AgentProgram {
         name: "claude",

@@ -13,7 +13,7 @@ use takeback_base::hex;
 
 use super::HermesError;
 
-/// The time after which copying gives up on a database that changes faster than it is copied.
+/// The time after which copying gives up on a database that changes faster than it can be copied.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The number of bytes copied between two checks of the original.
@@ -42,7 +42,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Retry at once: right after a change, the next one is likely to be furthest away.
+        // Retry at once: right after a change, the database is least likely to change again soon.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -58,7 +58,7 @@ impl PrivateCopy {
 
 impl Drop for PrivateCopy {
     fn drop(&mut self) {
-        // A failure cannot be reported from here, and the caller owns the directory above.
+        // A failure cannot be reported from here. The caller can still delete the directory above.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }

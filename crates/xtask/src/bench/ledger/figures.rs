@@ -10,7 +10,7 @@ pub(crate) const PLAIN: &str = "plain";
 /// The contender that uses Hermes's own SessionDB.
 pub(crate) const HERMES: &str = "hermes";
 
-/// A measured number and its names.
+/// A measured number, with the names of its stage, contender and unit.
 struct Figure {
     stage: &'static str,
     who: &'static str,
