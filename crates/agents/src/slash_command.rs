@@ -8,7 +8,8 @@ pub struct SlashCommand {
 }
 
 impl SlashCommand {
-    /// Makes a command from its name in any agent. Returns `None` if takeback has no such command.
+    /// Makes a command from any of the names that agents use for it. Returns `None` if takeback has
+    /// no such command.
     pub fn new(name: &str, arguments: Vec<String>) -> Option<SlashCommand> {
         let plain = ["takeback:", "takeback-"].iter().find_map(|prefix| name.strip_prefix(prefix));
         let command = match plain.unwrap_or(name) {

@@ -38,7 +38,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
     command.arg("--end-after").arg(LONGEST_LIFE.as_secs().to_string()).args(arguments);
-    // A process in the workspace would keep its file system from being unmounted.
+    // A process in the workspace would keep the workspace's file system from being unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn()?;

@@ -146,8 +146,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Reads options and environment. A command that an agent runs may start in a directory that no
-    /// longer exists, because it works in the directory that the agent reports.
+    /// Reads options and environment. If an agent runs the command, the current directory need not
+    /// exist: the command works in the directory that the agent reports.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
@@ -235,7 +235,7 @@ impl Context {
         Ok(self.opened_arc()?)
     }
 
-    /// Opens takeback's home for several threads.
+    /// Opens takeback's home in a form that several threads can share.
     pub(crate) fn opened_arc(&self) -> Result<&Arc<Opened>, Failure> {
         if self.opened.get().is_none() {
             let config = Config::read(&self.home)?;

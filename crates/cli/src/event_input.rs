@@ -1,4 +1,5 @@
-//! Reads the event of a hook: one JSON value. Some agents keep standard input open after it.
+//! Reads the event of a hook: one JSON value. Some agents keep standard input open after that
+//! value.
 
 use std::io::{self, Read};
 

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of checked logs that are in databases: checking one means opening its
+/// The maximum number of logs in databases among them: checking such a log means opening its
 /// database.
 const RECENT_IN_DATABASES: usize = 4;
 

@@ -116,7 +116,7 @@ impl LogFormat {
             Some(path) => {
                 files.push(path.to_owned());
                 // Claude Code keeps the logs of subagents in `<log>/subagents`, and Gemini CLI in a
-                // directory next to the log that is named after the session.
+                // directory next to the log, named after the session.
                 let below = path.with_extension("").join("subagents");
                 let beside = path.with_file_name(session);
                 self.walk_directory(&below, 1, &mut files);

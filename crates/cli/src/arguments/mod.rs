@@ -79,7 +79,7 @@ impl Arguments {
     }
 }
 
-/// Groups the commands in the help of takeback itself, as opposed to the help of a command.
+/// Groups the commands in the output of `takeback --help`.
 fn group_commands(command: clap::Command) -> clap::Command {
     let heading = Ansi::new().bold().underline();
     let name = Ansi::new().bold();

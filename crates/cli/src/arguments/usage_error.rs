@@ -98,7 +98,7 @@ impl UsageError {
         }
     }
 
-    /// Returns the commands that the words name, from takeback itself down to the innermost.
+    /// Returns the commands that the words name, from takeback itself down to the innermost one.
     fn named_commands(&self) -> Vec<&clap::Command> {
         let mut named = vec![&self.command];
         for word in &self.words {

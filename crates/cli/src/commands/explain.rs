@@ -13,7 +13,7 @@ use crate::output;
 /// Explain whether takeback expects a shell command to change files
 ///
 /// Also lists the effects that no rollback reverses, and the files that the command may change or
-/// delete. Nothing is run: patterns, variables and loops are expanded by takeback itself.
+/// delete. Nothing is run: takeback itself expands patterns, variables and loops.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

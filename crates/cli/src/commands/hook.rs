@@ -25,9 +25,10 @@ use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
 
 /// Report what an agent does: one JSON object on standard input
 ///
-/// `takeback install` makes agents run this. For an agent of your own, `generic` reads {"event": "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" |
-/// "session_end", "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd",
-/// "prompt", "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
+/// `takeback install` makes agents run this. For an agent of your own, `generic` reads {"event":
+/// "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" | "session_end",
+/// "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd", "prompt",
+/// "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +39,7 @@ pub(crate) struct Arguments {
     agent: String,
     /// The name of the event, for agents whose JSON does not include it
     event: Option<String>,
-    /// Refuse a call that cannot be protected, like `strict = true`; `generic` exits with 1
+    /// Refuse a call that cannot be protected, as with `strict = true`; `generic` exits with 1
     #[arg(long)]
     strict: bool,
     /// The turn of a call that the agent no longer waits for, as JSON
@@ -129,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Handles the event in another process. In strict mode, a process that is killed or runs out of
+/// Handles the event in another process: in strict mode, a process that is killed or runs out of
 /// memory must not let a call through.
 fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe()?);

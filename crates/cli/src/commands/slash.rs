@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Typed {
-    /// `rollback` or `undo`, then the arguments as words or as one text. None of them is an option
-    /// of takeback itself.
+    /// `rollback` or `undo`, then the arguments as words or as one string. None of them is an
+    /// option of takeback itself.
     #[command(external_subcommand)]
     Words(Vec<OsString>),
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let slash = SlashCommand::new(name, rest)
         .ok_or_else(|| Failure::new(format!("there is no /{name}")))?;
     println!("{}", run_slash_command(&slash, &context.directory, context, arguments.list_only));
-    // Agents show no output of a command that fails.
+    // Agents do not show the output of a command that fails.
     Ok(ExitCode::SUCCESS)
 }
 

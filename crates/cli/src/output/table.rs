@@ -176,7 +176,7 @@ impl Table {
         self.lines(terminal::columns()).iter().for_each(|line| println!("{line}"));
     }
 
-    /// Renders the rows, none longer than `columns`.
+    /// Renders the rows so that none is wider than `columns`.
     pub(crate) fn lines(mut self, columns: Option<usize>) -> Vec<String> {
         for row in &mut self.rows {
             for (cell, column) in row.iter_mut().zip(&self.columns) {

@@ -228,9 +228,9 @@ Examples:
 $ takeback rollback --help
 Return to a checkpoint, or undo a rollback
 
-Returns the workspace to a checkpoint and the conversation to before that turn, or restores only the
-given files and directories. The current state is saved first, so that `takeback rollback undo` can
-restore it. Without arguments, lists the checkpoints.
+Returns the workspace to a checkpoint and the conversation to the point before its turn, or restores
+only the given files and directories. The current state is saved first, so that `takeback rollback
+undo` can restore it. Without arguments, lists the checkpoints.
 
 Usage: takeback rollback [OPTIONS] <CHECKPOINT> [PATH]...
        takeback rollback <COMMAND>

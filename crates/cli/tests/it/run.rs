@@ -207,7 +207,11 @@ fn explain_has_the_documented_shape() {
     assert_eq!(harmless["mutates"], false);
     assert_eq!((&harmless["effects"], &harmless["outside"]), (&json!([]), &json!([])));
     assert!(!harmless["because"].as_str().unwrap().is_empty());
-    assert_eq!(session.json(&["explain", "if ("])["mutates"], true, "an invalid command counts as mutating");
+    assert_eq!(
+        session.json(&["explain", "if ("])["mutates"],
+        true,
+        "an invalid command counts as mutating"
+    );
     assert!(!session.base().join(".takeback").exists(), "explaining creates nothing");
 }
 

@@ -54,7 +54,7 @@ Examples:
     Clear(prune::ForceArguments),
     /// Delete the archives of older layouts
     ///
-    /// This cannot be undone. `takeback checkpoints import` imports their checkpoints first.
+    /// This cannot be undone. To keep their checkpoints, run `takeback checkpoints import` first.
     #[command(after_help = "\
 Examples:
   takeback checkpoints clear-legacy")]

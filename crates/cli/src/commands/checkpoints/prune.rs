@@ -71,7 +71,7 @@ pub(super) fn run_prune(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checkpoints that the size cap never evicts.
+/// The reason why the size cap cannot evict more checkpoints.
 pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
                                     checkpoint of its workspace or the newest before a rollback";
 

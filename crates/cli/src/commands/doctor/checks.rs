@@ -117,7 +117,7 @@ pub(super) fn verify_store(opened: &Opened, problems: &mut Vec<Problem>) {
 pub(crate) struct LedgerView {
     pub(super) bytes: u64,
     pub(super) sessions: usize,
-    /// The number of files in the spool that are not in the ledger yet.
+    /// The number of events in the spool, which are not in the ledger yet.
     pub(super) spool: usize,
 }
 
@@ -179,7 +179,8 @@ pub(super) struct HookSpeed {
     pub(super) capture_ms: Option<f64>,
 }
 
-/// The number of measurements. The fastest counts, because other processes can only slow one down.
+/// The number of measurements. Only the fastest one counts, because other processes can only slow a
+/// measurement down.
 const MEASUREMENTS: usize = 5;
 
 /// The waiting time above which a hook counts as a problem.

@@ -123,7 +123,7 @@ struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Writes all sessions and returns their number. Only for a web page are all sessions held in
+    /// Writes all sessions and returns their number. Only the web page format keeps all sessions in
     /// memory.
     fn write_to(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
         let bar = Progress::counting("exporting", "sessions");

@@ -94,7 +94,7 @@ fn append_messages(
     Ok(numbers)
 }
 
-/// Replaces the settings of a session that the agent gives.
+/// Updates a session with the settings that the agent passes.
 pub(super) fn set_session(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (agent, session) = take_session(&mut params)?;
     let settings = SessionSettings {
