@@ -148,7 +148,7 @@ fn the_work_of_one_agent_in_two_workspaces_is_kept_apart() {
     let there = known_agent(&session, "claude", "there", &other);
     here.hears("work here");
     there.hears("work there");
-    // The calls overlap, and they and their files have the same names.
+    // The calls overlap, and both write a file of the same name.
     let (mine, theirs) = (here.write("a"), there.write("a"));
     here.begins(&mine);
     there.begins(&theirs);

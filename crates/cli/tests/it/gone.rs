@@ -53,7 +53,7 @@ fn a_workspace_that_is_gone_comes_back() {
         (&done["restored"], read_file(&gone.join("src/lib.rs"))),
         (&planned["restored"], "mine".into())
     );
-    // Work continues in it.
+    // The agent continues to work in it.
     agent.turn("once more", "src/lib.rs", "yours");
     session.json(&["-C", name, "undo"]);
     assert_eq!(read_file(&gone.join("src/lib.rs")), "mine");

@@ -26,7 +26,8 @@ fn hook_with_open_input(session: &Session, event: &[u8]) -> Output {
     output
 }
 
-/// Some agents keep standard input open. If the hook waited for its end, this test would hang.
+/// Some agents keep standard input open. If the hook waited for the end of its input, this test
+/// would hang.
 #[test]
 fn a_hook_does_not_wait_for_the_end_of_its_input() {
     let session = Session::new();

@@ -268,7 +268,7 @@ fn a_rollback_to_an_old_checkpoint_is_undone_and_redone() {
     assert_eq!(done["deleted"], json!(["late.txt", "src/sum.py", "todo.txt"]));
     assert_eq!((&done["blocked"], &done["index"]), (&json!([]), &json!(true)));
     assert_eq!(done["undone_messages"], 7);
-    // The turn also changed a file at home, which is on another machine.
+    // The turn also changed a file in the home directory of the machine that made the archive.
     let warning = done["warnings"][0].as_str().unwrap();
     assert!(warning.contains("/.zshrc is left unchanged"), "{warning}");
     assert_eq!(

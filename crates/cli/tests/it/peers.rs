@@ -340,7 +340,8 @@ fn a_checkpoint_of_an_empty_directory_can_be_restored() {
     assert_eq!(fs::read_dir(session.project()).unwrap().count(), 0);
 }
 
-/// Hermes: an interrupted garbage collection left temporary packs, until the store had 24 GB.
+/// Hermes: an interrupted garbage collection left temporary packs behind, and the store grew to 24
+/// GB.
 #[test]
 fn leftovers_of_an_interrupted_gc_are_removed() {
     let session = Session::new();
@@ -401,8 +402,8 @@ fn a_single_file_keeps_the_conversation() {
     assert_eq!(left, 1);
 }
 
-/// Hermes: every model call counted as a "turn", although its documentation says every user
-/// message.
+/// Hermes: every model call counted as a "turn", although its documentation says that every user
+/// message does.
 #[test]
 fn a_turn_is_one_user_message_and_all_its_work() {
     let session = Session::new();

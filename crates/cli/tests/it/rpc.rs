@@ -16,7 +16,7 @@ fn assert_same_result(
     params: &Value,
     words: &[&str],
 ) {
-    // A background process may still be working between the two.
+    // A background process may still be working between the call and the command.
     eventually(method, || client.call(method, params.clone()) == session.json(words));
 }
 
@@ -235,7 +235,7 @@ fn an_outdated_plan_is_not_applied() {
     client.call("checkpoint.create", json!({}));
     session.write("a", "2");
     let old = client.call("rollback.plan", json!({ "checkpoint": 1 }));
-    // The paths are the planned ones, but other content would be lost.
+    // The planned paths are the same, but different content would be lost.
     session.write("a", "3");
     let wanted = json!({ "checkpoint": 1, "digest": old["digest"] });
     let error = client.fail("rollback.apply", wanted);

@@ -512,7 +512,7 @@ fn a_fork_appears_in_the_tree() {
     assert_eq!(tree["children"][0]["parent_kind"], "subagent");
     assert_eq!(tree["children"][1]["children"], json!([]));
 
-    // The fork of a fork is shown below it.
+    // A fork of a fork is shown below the first fork.
     let below = session.json(&["sessions", "fork", &id, "--at", "1"])["session"].clone();
     session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
     let text = String::from_utf8(session.output(&["sessions", "tree", "77000000"]).stdout).unwrap();

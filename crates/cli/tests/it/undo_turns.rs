@@ -19,7 +19,7 @@ fn an_undo_says_what_it_cannot_reverse() {
     assert_eq!((&undone["deleted"], &undone["effects"]), (&json!(["a"]), &json!([effect])));
 }
 
-/// The agent may wait minutes for a permission.
+/// The agent may wait minutes for the user's permission.
 #[test]
 fn edits_by_the_user_while_a_command_waits_stay() {
     let session = Session::new();

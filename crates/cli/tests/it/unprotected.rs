@@ -93,7 +93,7 @@ fn repositories_below_a_named_directory_are_protected() {
 fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
     let session = Session::new();
     make_repository(&session.project());
-    // Names that built-in excludes match.
+    // These names match built-in excludes.
     run_git(&session.project(), &["branch", "build/one"]);
     let mut agent = Agent::new(&session, "s1");
     agent.hears("start again");
