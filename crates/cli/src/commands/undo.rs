@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     if let Some(row) = &arguments.row {
         return Err(Failure::new("`undo` takes no checkpoint").hint(format!(
-            "`takeback undo --turn {row}` takes back one turn; `takeback rollback {row}` returns to \
-             the state before it"
+            "`takeback undo --turn {row}` takes back one turn; `takeback rollback {row}` returns \
+             to the state before it"
         )));
     }
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {

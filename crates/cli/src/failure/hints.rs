@@ -308,7 +308,8 @@ impl From<OpenError> for Failure {
             OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
             OpenError::Unfinished { .. } => failure.hint("`takeback sessions repair` finishes it"),
             OpenError::Network { .. } => failure.hint(
-                "stop the other takeback processes and retry, or choose a local directory with --home",
+                "stop the other takeback processes and retry, or choose a local directory with \
+                 --home",
             ),
         }
     }
