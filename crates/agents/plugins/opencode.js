@@ -1,5 +1,5 @@
 // Reports to takeback what opencode does, passes takeback's notices to opencode's model, and shows
-// its warnings to the user.
+// takeback's warnings to the user.
 
 import { spawn } from "node:child_process"
 
@@ -8,7 +8,7 @@ const TAKEBACK = @TAKEBACK@
 /** Longer than any hook of takeback takes, so that only a hung process is killed. */
 const TIMEOUT_MS = 120_000
 
-// opencode has a /undo of its own.
+// opencode has its own /undo.
 const COMMANDS = {
   rollback: "List takeback's checkpoints, or return to one: /rollback [N] [FILE…]",
   "takeback-undo": "Take back what the agent changed in its last turn",
@@ -46,7 +46,7 @@ function parseAnswer(output) {
   return {}
 }
 
-/** Makes a part after all others that the model reads and the user's prompt does not show. */
+/** Makes a part that comes after all others. The model reads it, but the user does not see it. */
 function hiddenPart(message, parts, text) {
   const ids = parts.map((part) => part.id ?? "").sort()
   const last = ids[ids.length - 1] || "prt_"
@@ -90,7 +90,7 @@ export const TakebackPlugin = async ({ client, directory }) => {
       const payload = { input, output: { args: output.args } }
       const { refusal, warning } = parseAnswer(await report("tool.execute.before", payload))
       if (warning) await showWarning(client, warning)
-      // Only if takeback's configuration has strict = true.
+      // takeback refuses a call only if its configuration has strict = true.
       if (refusal) throw new Error(refusal)
     },
     "tool.execute.after": async (input, output) => {

@@ -1,5 +1,5 @@
-// Reports to takeback what pi does, passes takeback's notices to pi's model, and shows its warnings
-// to the user.
+// Reports to takeback what pi does, passes takeback's notices to pi's model, and shows takeback's
+// warnings to the user.
 
 import { spawn } from "node:child_process"
 import type { ExtensionAPI, ExtensionContext } from "@mariozechner/pi-coding-agent"
@@ -67,7 +67,7 @@ export default function takeback(pi: ExtensionAPI) {
     const { refusal, warning } = parseAnswer(output)
     if (warning && ctx.hasUI) ctx.ui.notify(warning, "warning")
     else if (warning) console.error(warning)
-    // Only if takeback's configuration has strict = true.
+    // takeback refuses a call only if its configuration has strict = true.
     return refusal ? { block: true, reason: refusal } : undefined
   })
   pi.on("tool_result", async ({ toolName, toolCallId, input, isError }, ctx) => {

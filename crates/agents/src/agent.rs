@@ -1,4 +1,4 @@
-//! The type of a row of the agent table, and lookups in the table.
+//! An agent as a row of the agent table, and lookups in that table.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::agent_table::AGENTS;
 use crate::payload::{HookPayload, JsonObject};
 use crate::wiring::Wiring;
 
-/// An agent that takeback knows.
+/// A coding agent that takeback supports.
 pub struct Agent {
     /// The name on the command line, also used as the prefix of the agent's session ids.
     pub name: &'static str,
@@ -22,7 +22,7 @@ pub struct Agent {
     pub tools: Option<KnownTools>,
     /// The JSON in which a hook passes a notice to the model.
     pub notice_format: NoticeFormat,
-    /// The events on which printing a notice is safe.
+    /// The events at which a hook can safely print a notice.
     pub notice_events: &'static [&'static str],
     /// The JSON in which a hook shows a warning to the user before a tool runs.
     pub warning_format: WarningFormat,
@@ -31,19 +31,19 @@ pub struct Agent {
     pub(crate) resume: Option<&'static str>,
     /// The way in which a hook stops the agent from running a tool.
     pub refusal: Refusal,
-    /// The events on which a hook can answer the user's prompt itself, so that the model is not
+    /// The events at which a hook can answer the user's prompt itself, so that the model is not
     /// asked.
     pub answer_events: &'static [&'static str],
-    /// The sign by which the agent shows that no user types its prompts, if it has one.
+    /// The sign that the agent runs without a user, if it gives one.
     pub(crate) headless_sign: Option<HeadlessSign>,
-    /// Limitations of takeback in this agent.
+    /// Limitations of takeback with this agent.
     pub limitations: &'static [&'static str],
-    /// The changes that `install` makes; `None` if the agent has to call takeback by itself.
+    /// The changes that `install` makes; `None` if the agent has to run takeback itself.
     pub(crate) wiring: Option<&'static Wiring>,
-    /// The payload keys that can hold the event name. Agents without such a key pass the name as
-    /// an argument of the hook.
+    /// The payload keys that can hold the event name. Agents without such a key pass the name as an
+    /// argument to the hook.
     pub(crate) event_keys: &'static [&'static str],
-    /// Reads a hook payload. Returns `None` if the payload is of no interest.
+    /// Reads a hook payload. Returns `None` for a payload that takeback ignores.
     pub(crate) read_payload: fn(&JsonObject, Signal) -> Option<HookPayload>,
 }
 
@@ -60,7 +60,7 @@ impl Agent {
             .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
     }
 
-    /// Returns true if the agent shows that it runs without a user, so that a script wrote the prompt.
+    /// True if the agent shows that it runs without a user. A script wrote the prompt in that case.
     /// `variable` looks up an environment variable; `log` is the agent's log of the session.
     pub fn is_headless(
         &self,
@@ -92,14 +92,14 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// The length of the beginning of a log in which its sign is looked for.
+/// The number of bytes at the beginning of a log that are searched for the sign.
 const LOG_BEGINNING: u64 = 4096;
 
 /// The sign by which an agent shows that it runs without a user.
 pub(crate) enum HeadlessSign {
-    /// An environment variable of its hooks, and the beginning of its value.
+    /// An environment variable that the agent sets for its hooks, and the prefix of the value.
     Variable { name: &'static str, begins: &'static str },
-    /// A text in the first line of its log, which says how the session was begun.
+    /// A text in the first line of the agent's log. That line records how the session was started.
     Log { contains: &'static str },
 }
 
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_knows_how_to_rewind_its_conversation() {
+    fn only_agents_that_can_rewind_have_a_resume_hint() {
         let claude =
             "`claude --resume 'a b' --fork-session`, then press Esc twice and choose the prompt";
         assert_eq!(resume_hint("claude:a b/sub").as_deref(), Some(claude));

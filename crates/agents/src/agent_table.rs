@@ -6,7 +6,7 @@ use crate::payload::{
 };
 use crate::{known_tools, wiring};
 
-/// Every agent that takeback knows.
+/// All agents that takeback supports.
 pub const AGENTS: &[Agent] = &[
     Agent {
         name: "generic",
@@ -89,8 +89,8 @@ pub const AGENTS: &[Agent] = &[
         ],
         tools: Some(known_tools::GEMINI),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // Not on SessionStart: Gemini would put the text in front of the prompt, and would then not
-        // expand a command in it.
+        // Not on SessionStart: Gemini would prepend the text to the prompt, and would then no
+        // longer expand a slash command in the prompt.
         notice_events: &["BeforeAgent", "AfterTool"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(
@@ -186,7 +186,7 @@ pub const AGENTS: &[Agent] = &[
             ("PostToolUse", Signal::AfterTool),
             ("TaskComplete", Signal::TurnEnd),
             ("TaskCancel", Signal::TurnEnd),
-            // The names of these events inside the payloads.
+            // The same events, by the names that the payloads use.
             ("agent_start", Signal::TurnStart),
             ("tool_call", Signal::BeforeTool),
             ("tool_result", Signal::AfterTool),
@@ -318,7 +318,7 @@ pub const AGENTS: &[Agent] = &[
     },
 ];
 
-/// The Claude Code events, which Codex, Qwen Code and Droid share.
+/// The events of Claude Code. Codex, Qwen Code and Droid use the same names.
 const CLAUDE_EVENTS: &[(&str, Signal)] = &[
     ("SessionStart", Signal::SessionStart),
     ("UserPromptSubmit", Signal::TurnStart),

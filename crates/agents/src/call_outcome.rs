@@ -1,4 +1,4 @@
-//! The outcome of a tool call, in the ledger's words: `ok`, `error`, `error: …` or `interrupted`.
+//! The outcome of a tool call, as the ledger stores it: `ok`, `error`, `error: …` or `interrupted`.
 
 use serde_json::Value;
 
@@ -19,7 +19,8 @@ pub(crate) fn failure(text: Option<&str>) -> String {
     }
 }
 
-/// Cuts a line between two words if possible. The ledger would not recognise the half of a secret.
+/// Cuts a long line, if possible between two words: the ledger would not recognize half of a
+/// secret.
 fn shorten(line: &str) -> &str {
     let Some((end, next)) = line.char_indices().nth(MAX_ERROR_LENGTH) else { return line };
     match line[..end].rfind(char::is_whitespace) {
@@ -64,8 +65,8 @@ pub(crate) fn from_response(response: &Value) -> Option<String> {
     }
 }
 
-/// Finds the exit code in an agent's text about the result of a shell command, in the first line or
-/// among the last lines.
+/// Finds the exit code in an agent's text about the result of a shell command. Only the first line
+/// and the last few lines are searched.
 pub(crate) fn find_exit_code(text: &str) -> Option<i64> {
     const MARKS: [&str; 3] = ["exit code:", "process exited with code", "completed with exit code"];
     let code = |line: &str| {

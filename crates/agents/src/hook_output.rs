@@ -11,8 +11,8 @@ impl Agent {
         self.notice_format != NoticeFormat::None && self.notice_events.contains(&event)
     }
 
-    /// Returns the output that passes a notice to the agent's model. Returns `None` on events where
-    /// that is not safe.
+    /// Returns the output that passes a notice to the agent's model. Returns `None` for an event at
+    /// which that is not safe.
     pub fn notice_output(&self, event: &str, text: &str) -> Option<String> {
         if !self.can_notify_on(event) {
             return None;
@@ -50,7 +50,7 @@ impl Agent {
         Some(output.to_string())
     }
 
-    /// Returns the output that passes on a notice and a warning, either of which may be missing.
+    /// Returns the output that combines a notice and a warning. Either may be missing.
     pub fn combined_output(
         &self,
         event: &str,

@@ -1,4 +1,4 @@
-//! The wording of notices: the text that tells a model that takeback restored files.
+//! The text of notices, which tell a model that takeback restored files.
 
 use takeback_base::text::disarm;
 use takeback_undo::Notice;
@@ -6,7 +6,7 @@ use takeback_undo::Notice;
 /// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
 
-/// Words notices for a model. Returns `None` if no file changed.
+/// Writes the text of notices for a model. Returns `None` if no file changed.
 pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn two_rollbacks_are_worded_together_and_an_empty_one_is_left_out() {
+    fn two_notices_share_one_text_and_an_empty_one_is_left_out() {
         assert_eq!(notice_text(&[]), None);
         assert_eq!(notice_text(&[notice_of(&[], 0, &[("network", "curl x")])]), None);
         let text =

@@ -1,6 +1,6 @@
 //! The takeback commands that users type inside an agent: `/rollback` and `/undo`.
 
-/// A takeback command: `/rollback 2 src/main.rs`.
+/// A takeback command, such as `/rollback 2 src/main.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlashCommand {
     command: &'static str,
@@ -8,7 +8,8 @@ pub struct SlashCommand {
 }
 
 impl SlashCommand {
-    /// Makes a command from its name in any agent. Returns `None` if takeback has no such command.
+    /// Makes a command from any of the names that agents use for it. Returns `None` if takeback has
+    /// no such command.
     pub fn new(name: &str, arguments: Vec<String>) -> Option<SlashCommand> {
         let plain = ["takeback:", "takeback-"].iter().find_map(|prefix| name.strip_prefix(prefix));
         let command = match plain.unwrap_or(name) {
@@ -33,7 +34,7 @@ impl SlashCommand {
         };
         match prompt.strip_prefix('/') {
             Some(typed) => split(typed),
-            // Without the slash, it could be the beginning of a sentence.
+            // Without a slash, the prompt could be a sentence for the model.
             None => {
                 let command = split(prompt.strip_prefix("takeback ")?.trim_start());
                 command.filter(|command| command.check().is_ok() && command.is_terse())
@@ -56,7 +57,7 @@ impl SlashCommand {
         is_first && words.all(|word| is_checkpoint(&word) || is_path(&word))
     }
 
-    /// The thing to do.
+    /// Returns what the command does.
     fn verb(&self) -> Verb {
         let first = self.arguments.iter().find(|word| !word.starts_with('-'));
         match (self.command, first.map(String::as_str)) {
@@ -68,23 +69,23 @@ impl SlashCommand {
         }
     }
 
-    /// Lists the words that are neither options nor the name of what to do.
+    /// Lists the words that are neither options nor the name of a verb.
     fn plain_words(&self) -> impl Iterator<Item = &str> {
         let names_verb = self.verb() != Verb::Rollback && self.verb() != Verb::UndoTurn;
         let words = self.arguments.iter().map(String::as_str);
         words.filter(|word| !word.starts_with('-')).skip(usize::from(names_verb))
     }
 
-    /// Checks that this may be answered inside an agent, where a prompt can come from a web page, an
-    /// issue or a file of the project: nothing but checkpoints, paths of the workspace, and options
-    /// that belong to the command. Returns the reason why not.
+    /// Checks that the command is safe inside an agent, where a prompt can come from a web page, an
+    /// issue or a file of the project. Accepts only checkpoints, paths, and the command's own
+    /// options. Returns the reason for a refusal.
     pub fn check(&self) -> Result<(), String> {
         let verb = self.verb();
         let refuse = |word: &str| {
             let command = self.command;
             Err(format!(
-                "/{command} does not accept `{word}` inside an agent. Nothing was changed. Type \
-                 `takeback {command}` in a terminal for everything that it can do."
+                "/{command} does not accept `{word}` inside an agent. Nothing was changed. Run \
+                 `takeback {command}` in a terminal to use all of its options."
             ))
         };
         let mut options = self.arguments.iter().filter(|word| word.starts_with('-'));
@@ -93,7 +94,7 @@ impl SlashCommand {
         }
         let words: Vec<&str> = self.plain_words().collect();
         let unexpected = match verb {
-            // The number of `--turn` is the only word.
+            // The number after `--turn` is the only word.
             Verb::UndoTurn => words.iter().find(|word| !is_number(word)).or(words.get(1)),
             Verb::List | Verb::Reverse => words.first(),
             Verb::Diff | Verb::Rollback => None,
@@ -101,7 +102,7 @@ impl SlashCommand {
         unexpected.map_or(Ok(()), |word| refuse(word))
     }
 
-    /// True if it changes files or the conversation.
+    /// True if the command changes files or the conversation.
     pub fn is_changing(&self) -> bool {
         let is_reading = matches!(self.verb(), Verb::List | Verb::Diff);
         !is_reading && !self.arguments.iter().any(|word| word == "--dry-run")
@@ -118,7 +119,7 @@ impl SlashCommand {
     }
 }
 
-/// The thing that a command does.
+/// The action that a command takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     List,
@@ -130,7 +131,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// Lists the options that it accepts inside an agent.
+    /// Lists the options that the verb accepts inside an agent.
     fn options(self) -> &'static [&'static str] {
         match self {
             Verb::List => &["--steps"],
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_changes_something_is_told_apart() {
+    fn commands_that_change_something_are_recognized() {
         let is_changing = |prompt| SlashCommand::parse_prompt(prompt).unwrap().is_changing();
         for reading in ["/rollback", "/rollback diff 1", "/rollback 1 --dry-run", "/undo --dry-run"]
         {

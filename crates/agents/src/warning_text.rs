@@ -1,4 +1,4 @@
-//! The wording of warnings: the text that tells a user that a path is not protected.
+//! The text of warnings, which tell a user that a path is not protected.
 
 use takeback_undo::Unprotected;
 
@@ -14,8 +14,8 @@ pub fn tampering_text(tampering: &[String]) -> String {
     text.trim_end().to_owned()
 }
 
-/// Words a warning about paths that a call may change and that no checkpoint can restore, and about
-/// other failures. Returns `None` if there is nothing to report.
+/// Writes the text of a warning about failures, and about paths that a call may change but no
+/// checkpoint can restore. Returns `None` if there is nothing to report.
 pub fn warning_text(unprotected: &[&Unprotected], failures: &[String]) -> Option<String> {
     let of_kind = |is_replaceable: bool| {
         let all = unprotected.iter().filter(move |lost| lost.is_replaceable == is_replaceable);

@@ -1,4 +1,5 @@
-//! Directories that are opened through no link, so that another user cannot lead elsewhere.
+//! Opening directories without following symbolic links, so that another user cannot redirect a
+//! path.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,8 +16,8 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Opens a directory by its canonical path. Fails if any part of the path is a link by now: the
-/// owner of a directory above it can exchange what is in there at any time.
+/// Opens a directory by its canonical path. Fails if any part of the path has become a link: the
+/// owner of a parent directory can replace its entries at any time.
 pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     debug_assert!(path.is_absolute(), "a canonical path is absolute: {}", path.display());
     let opened = open_in_stages(CWD, paths::as_bytes(path), Reach::Anywhere);
@@ -28,25 +29,26 @@ pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-/// Opens a directory below another one by its path. A link anywhere on the way is an error.
+/// Opens a directory below `from` by its relative path. A link anywhere in the path is an error.
 pub fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     open_in_stages(from, path, Reach::Beneath)
 }
 
-/// Opens a directory by its path from another one, which `..` may leave. A link anywhere on the way
-/// is an error.
+/// Opens a directory by its path relative to `from`; `..` can lead out of `from`. A link anywhere
+/// in the path is an error.
 pub fn open_from(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     open_in_stages(from, path, Reach::Anywhere)
 }
 
-/// The directories that a path may lead to.
+/// The directories that a path is allowed to lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Beneath,
     Anywhere,
 }
 
-/// Opens a directory by a path of any length: the kernel accepts up to 4,095 bytes at a time.
+/// Opens a directory by a path of any length, in stages: one system call accepts at most 4,095
+/// bytes.
 fn open_in_stages(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result<OwnedFd> {
     let (stage, mut rest) = split_stage(path);
     let mut fd = open_stage(from, stage, reach)?;
@@ -58,14 +60,14 @@ fn open_in_stages(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result
     Ok(fd)
 }
 
-/// Splits a path into the longest part, up to a slash, that one system call accepts, and the rest.
+/// Splits a path at a slash into the longest part that one system call accepts, and the rest.
 fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
     const LONGEST: usize = 4000;
     if path.len() <= LONGEST {
         return (path, b"");
     }
     let slash = path[..LONGEST].iter().rposition(|byte| *byte == b'/');
-    let slash = slash.expect("no name is as long as that");
+    let slash = slash.expect("a name has at most 255 bytes");
     (&path[..slash], &path[slash + 1..])
 }
 
@@ -81,7 +83,7 @@ fn open_stage(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result<Own
         return match openat2(from, paths::from_bytes(path), DIRECTORY, Mode::empty(), resolve) {
             Ok(fd) => Ok(fd),
             Err(Errno::AGAIN | Errno::INTR) => continue,
-            // An old kernel or a sandbox does not know the call.
+            // An old kernel does not know this call, and a sandbox can forbid it.
             Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
             Err(error) => Err(error.into()),
         };
@@ -93,7 +95,7 @@ fn open_stage(from: BorrowedFd<'_>, path: &[u8], _: Reach) -> io::Result<OwnedFd
     open_stepwise(from, path)
 }
 
-/// Opens one directory after the other, none of them through a link.
+/// Opens the directories of a path one after the other, following no link.
 fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     let open = |from: BorrowedFd<'_>, name: &[u8]| {
         rustix::fs::openat(from, paths::from_bytes(name), DIRECTORY, Mode::empty())

@@ -1,6 +1,6 @@
 //! Takeback's own files and directories.
 //!
-//! Only the owner may read them: files have the mode 0600, directories 0700. While a file is being
+//! Only the owner can access them: files have mode 0600, directories 0700. While a file is being
 //! replaced, it always has either its old or its new content. With [`Durability::Synced`], this
 //! holds even after a power cut. Locks are released when their process ends.
 
@@ -61,8 +61,8 @@ pub fn create_new_file(path: &Path) -> io::Result<File> {
 }
 
 /// Runs `operation`, which needs the parent directory of `path`. If the operation fails because a
-/// file or directory is missing, creates that parent and runs the operation again. So the usual
-/// case costs no extra system call.
+/// file or directory is missing, creates the parent and runs the operation again. The usual case
+/// therefore costs no extra system call.
 pub fn with_directory<T>(
     path: &Path,
     mut operation: impl FnMut() -> io::Result<T>,
@@ -76,15 +76,16 @@ pub fn with_directory<T>(
     }
 }
 
-/// Replaces a small file by way of a temporary file next to it. Creates the directory if it is
-/// missing.
+/// Writes a small file under a temporary name next to `path`, then renames it to `path`. Creates
+/// the directory if it is missing.
 pub fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let temporary = with_directory(path, || Temporary::create_beside(path))?;
     fill_and_persist(temporary, path, content, durability)
 }
 
-/// Replaces a small file by way of a temporary file in another directory, which is cleaned up after
-/// a process was killed. That directory must be on the same file system.
+/// Writes a small file under a temporary name in another directory, then renames it to `path`. Both
+/// directories must be on the same file system. If the process is killed, the temporary file stays
+/// in `temporary_directory`, where [`sweep_directory`] can remove it.
 pub fn replace_file_through(
     temporary_directory: &Path,
     path: &Path,
@@ -201,8 +202,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Makes the contents of several files durable, in parallel, because concurrent syncs share one
-/// commit of the file system's journal.
+/// Syncs the contents of several files in parallel: concurrent syncs share one commit of the file
+/// system's journal.
 pub fn sync_files(files: &[&File]) -> io::Result<()> {
     const THREADS: usize = 16;
     let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());
@@ -212,7 +213,7 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
         let mut threads = Vec::new();
         let mut result = Ok(());
         for share in others.chunks(share) {
-            // If no thread can be started, the current thread does the work.
+            // If a thread cannot be started, the current thread does its work.
             match Builder::new().spawn_scoped(scope, move || sync(share)) {
                 Ok(thread) => threads.push(thread),
                 Err(_) => result = result.and(sync(share)),
@@ -226,15 +227,15 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
     })
 }
 
-/// Makes new, renamed and removed names in a directory durable.
+/// Syncs a directory: the creation, renaming and removal of its entries become durable.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
 /// Renames a file or directory, or fails with [`io::ErrorKind::AlreadyExists`].
 ///
-/// On file systems that cannot do this atomically, the check comes first. The caller must then be
-/// the only writer.
+/// Some file systems cannot do this atomically. There, the function first checks that `to` is free,
+/// and then renames, so the caller must be the only writer.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
@@ -276,7 +277,8 @@ pub fn sweep_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A `flock` on a file. The kernel releases the lock when its process ends, even after a crash.
+/// A `flock` on a file. The kernel releases the lock when the process that holds it ends, even
+/// after a crash.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
@@ -303,8 +305,8 @@ impl FileLock {
         }
     }
 
-    /// Waits for an exclusive lock on a directory itself, which needs no separate lock file.
-    /// Creates the directory if it is missing.
+    /// Waits for an exclusive lock on the directory itself, so that no lock file is needed. Creates
+    /// the directory if it is missing.
     pub fn exclusive_on_directory(directory: &Path) -> io::Result<FileLock> {
         create_directory(directory)?;
         FileLock::acquire(File::open(directory)?, FlockOperation::LockExclusive)
@@ -320,12 +322,12 @@ impl FileLock {
         }
     }
 
-    /// Returns the locked file, open for reading and writing.
+    /// Returns the locked file. It is open for reading and writing, unless it is a directory.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// True if the locked file is still at this path, and was not removed or replaced since.
+    /// True if the locked file is still at this path, neither removed nor replaced.
     pub fn is_at(&self, path: &Path) -> bool {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let at_path = fs::symlink_metadata(path).map(identity).ok();
@@ -335,8 +337,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing is not enough while another thread starts a process: until the new process calls
-        // `exec`, it also has the file open.
+        // Closing the file is not enough while another thread starts a process: until the new
+        // process calls `exec`, it also has the file open and so keeps the lock.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }

@@ -1,4 +1,4 @@
-//! Errors together with their causes.
+//! The messages of errors and their causes.
 
 use std::error::Error;
 
@@ -11,8 +11,8 @@ pub fn error_chain(error: &dyn Error) -> String {
 
 /// Lists the message of an error and the messages of its causes, outermost first.
 ///
-/// Some errors print their cause themselves, and some causes repeat the message before them with an
-/// error code in front. Such repetitions are left out.
+/// Some messages already include the message of the cause, and some causes repeat the message
+/// before them with an error code in front. Such repetitions are left out.
 pub fn error_messages(error: &dyn Error) -> Vec<String> {
     let mut messages: Vec<String> = vec![error.to_string()];
     let mut next = error.source();

@@ -1,7 +1,8 @@
-//! Files of other programs and users. They may be anything: a pipe that never ends, a link to a
-//! device, a file of gigabytes. These functions neither wait nor read without a bound.
+//! Reading files of other programs and users. Such a file can be anything: an endless pipe, a link
+//! to a device, a file of many gigabytes. These functions never block, and read at most a given
+//! number of bytes.
 //!
-//! Files inside a workspace are opened beneath its root instead, through no link.
+//! Files inside a workspace are opened relative to its root instead, without following links.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,8 +10,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Opens a regular file for reading, or the one that a link leads to. Fails for anything else, and
-/// does not wait for the other end of a pipe.
+/// Opens a regular file for reading, and follows links. Fails for any other kind of file, and does
+/// not wait for the other end of a pipe.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     open_with_size(path).map(|(file, _)| file)
 }
@@ -25,7 +26,7 @@ fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
     }
 }
 
-/// The size up to which a text that people or programs configure is read.
+/// The maximum size of a text file of another program, such as a configuration, that is read whole.
 pub const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a regular file of at most `max_size` bytes. Fails if it is larger.
@@ -39,7 +40,7 @@ pub fn read_regular(path: &Path, max_size: u64) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).map_err(io::Error::other)?);
-    // It may grow meanwhile.
+    // The file may grow while it is read.
     file.take(max_size + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_size { Err(too_large()) } else { Ok(bytes) }
 }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_of_the_right_size_are_read() {
+    fn only_regular_files_up_to_the_maximum_size_are_read() {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         fs::write(at("file"), "12345").unwrap();

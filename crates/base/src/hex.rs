@@ -5,7 +5,7 @@ use std::fmt;
 /// Encodes each byte as two lower-case digits.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
-    write_digits(&mut text, bytes).expect("a String takes any text");
+    write_digits(&mut text, bytes).expect("writing to a String cannot fail");
     text
 }
 
@@ -46,7 +46,7 @@ pub fn is_hex(text: &str) -> bool {
 /// Returns `count` random digits, for a name or id that no other process uses.
 pub fn random_digits(count: usize) -> String {
     let mut bytes = vec![0; count.div_ceil(2)];
-    getrandom::fill(&mut bytes).expect("the kernel has random numbers");
+    getrandom::fill(&mut bytes).expect("the kernel provides random numbers");
     let mut digits = encode(&bytes);
     digits.truncate(count);
     digits
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_survives_both_ways() {
+    fn every_byte_survives_encoding_and_decoding() {
         let bytes: Vec<u8> = (0..=255).collect();
         let text = encode(&bytes);
         assert_eq!((&text[..6], text.len()), ("000102", 512));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_refused() {
+    fn text_that_is_not_pairs_of_digits_is_refused() {
         for text in ["0", "0g", "+1", " 1", "ä", "00 0"] {
             assert_eq!(decode(text), None, "{text:?}");
             assert_eq!(decode_array::<1>(text), None, "{text:?}");

@@ -1,15 +1,15 @@
 //! Helpers shared by all crates, one module per subject:
 //!
 //! - [`durable`]: takeback's own files and directories, readable only by their owner; atomic
-//!   replacement; locks that end with their process
-//! - [`foreign`]: files of other programs, read without waiting and with a bound
+//!   replacement; locks that are released when their process ends
+//! - [`foreign`]: files of other programs, read without blocking and up to a size limit
 //! - [`hex`]: hexadecimal digits
-//! - [`directory`]: directories that are opened through no link
+//! - [`directory`]: opening directories without following links
 //! - [`errors`]: an error together with its causes, as text
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`owners`]: owners of files that root writes for a user
-//! - [`paths`]: normalised and canonical paths; paths as bytes
-//! - [`text`]: text that must not control the terminal
+//! - [`paths`]: normalized and canonical paths; paths as bytes
+//! - [`text`]: untrusted text that must not control the terminal
 //!
 //! This crate depends on no other crate in the project.
 

@@ -18,12 +18,13 @@ const NOTICE_AFTER: Duration = Duration::from_secs(1);
 pub struct LockWait {
     /// The maximum time to wait.
     pub limit: Duration,
-    /// Called once, after a second, with the id of the process that holds the lock, if it is known.
+    /// Called once, after a second of waiting, with the id of the process that holds the lock, or
+    /// `None` if it is unknown.
     pub on_wait: fn(Option<u32>),
 }
 
 impl LockWait {
-    /// Waits at most `limit`, without telling the user.
+    /// Returns a wait of at most `limit` that does not tell the user.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
@@ -36,9 +37,9 @@ impl FileLock {
         if let Some(lock) = FileLock::try_exclusive(path)? {
             return Ok(Some(lock));
         }
-        // The kernel grants the lock in order of arrival, but has no time limit, so a separate
-        // thread waits for it. If that thread gets the lock too late, it finds no receiver and
-        // drops the lock.
+        // The kernel grants the lock in order of arrival, but cannot limit the wait, so a separate
+        // thread waits for the lock. If that thread gets the lock too late, it finds no receiver
+        // and drops the lock.
         let (sender, receiver) = mpsc::channel();
         let waiting = path.to_owned();
         thread::Builder::new().spawn(move || sender.send(FileLock::exclusive(&waiting)))?;
@@ -59,7 +60,7 @@ impl FileLock {
 }
 
 /// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal it:
-/// only Linux does, and not for processes in other containers.
+/// only Linux does, and not if the process is in another container.
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -68,12 +69,12 @@ pub fn find_holder(path: &Path) -> Option<u32> {
     holder_in(&locks, &device, file.ino())
 }
 
-/// Finds the holder in the text of `/proc/locks`, whose lines are
+/// Finds the holder in the text of `/proc/locks`, whose lines look like
 /// `1: FLOCK  ADVISORY  WRITE 4711 fd:01:131079 0 EOF`.
 fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
     let mut others = None;
     for line in locks.lines() {
-        // Lines of waiting processes have an arrow after the number.
+        // Lines of waiting processes have an arrow after the number, so they do not match.
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK", _, _, pid, place, ..] = words[..] else { continue };
         let Some((its_device, its_inode)) = place.rsplit_once(':') else { continue };
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_is_free_is_taken_at_once() {
+    fn a_free_lock_is_taken_at_once() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("lock");
         let wait = LockWait::silent(Duration::ZERO);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_waited_for_until_the_limit() {
+    fn waiting_for_a_lock_ends_at_the_limit() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("lock");
         let held = FileLock::exclusive(&path).unwrap();
@@ -125,9 +126,10 @@ mod tests {
         release.join().unwrap();
     }
 
-    /// Locks on two open files exclude each other, even within one process.
+    /// Locks exclude each other even within one process if it opens the file twice, so this process
+    /// can be the holder.
     #[test]
-    fn the_holder_is_named_after_a_second() {
+    fn the_callback_gets_the_holder_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("lock");

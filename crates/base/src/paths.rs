@@ -1,4 +1,4 @@
-//! Paths: normalised, canonical, and as bytes.
+//! Paths: normalized, canonical, and as bytes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,7 +24,7 @@ pub fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// Resolves all links in a path. Costs one system call if there are none.
+/// Resolves all links in a path. On Linux, this costs one system call if there are none.
 pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     if leads_through_no_link(path) {
         Ok(path.components().collect())
@@ -33,8 +33,8 @@ pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// True if an absolute path exists and contains neither links nor `..`. False only means that this
-/// is unknown.
+/// True if an absolute path exists and contains neither links nor `..`. False can also mean that
+/// this is unknown.
 #[cfg(target_os = "linux")]
 fn leads_through_no_link(path: &Path) -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -61,7 +61,7 @@ pub fn canonicalize_existing(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|| path.to_owned())
 }
 
-/// Normalises a path and resolves the existing part of its parent directory. If the path itself is
+/// Normalizes a path and resolves the existing part of its parent directory. If the path itself is
 /// a link, the link is not followed.
 pub fn canonicalize_parent(path: &Path) -> PathBuf {
     let normal = normalize(path);
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_paths_are_what_the_system_says() {
+    fn canonical_paths_match_the_standard_library() {
         let scratch = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(scratch.path()).unwrap();
         fs::create_dir_all(root.join("a/b")).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_have_any_bytes() {
+    fn a_path_can_contain_any_bytes() {
         let bytes = b"/a/\xff\n";
         assert_eq!(as_bytes(from_bytes(bytes)), bytes);
     }

@@ -8,7 +8,7 @@ pub fn is_armed(character: char) -> bool {
             | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes the characters that a terminal would obey. Disarming a text twice changes nothing.
+/// Escapes the characters that a terminal would obey. Disarming a text again changes nothing.
 pub fn disarm(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -26,14 +26,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disarming_twice_changes_nothing() {
+    fn disarming_again_changes_nothing() {
         let once = disarm("a\u{1b}[31mb\u{202e}c");
         assert_eq!(once, "a\\u{1b}[31mb\\u{202e}c");
         assert_eq!(disarm(&once), once);
     }
 
     #[test]
-    fn line_breaks_and_marks_of_direction_are_armed() {
+    fn line_breaks_and_direction_marks_are_armed() {
         for character in ['\u{7f}', '\u{85}', '\u{9b}', '\u{61c}', '\u{2028}', '\u{2029}'] {
             assert!(is_armed(character), "{character:?}");
         }

@@ -17,8 +17,8 @@ use crate::context::Context;
 /// unresponsive file system, releases its locks when this time is over.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
-/// Ends this process after a time, whatever it is doing. Its locks are released, and all its writes
-/// are crash-safe.
+/// Ends this process after a time, whatever it is doing. That is safe: the system releases the
+/// locks of the process, and all its writes are crash-safe.
 pub(crate) fn end_process_after(time: Duration) {
     let end = move || {
         thread::sleep(time);
@@ -38,7 +38,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
     command.arg("--end-after").arg(LONGEST_LIFE.as_secs().to_string()).args(arguments);
-    // A process in the workspace would keep its file system from being unmounted.
+    // A process in the workspace would keep the workspace's file system from being unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn()?;
@@ -59,8 +59,8 @@ pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts the background work that a report leaves to be done. If the process cannot be started,
-/// the work of the next report makes up for it. `log` is the agent's log.
+/// Starts the background work that follows a report. If the process cannot be started, the next
+/// report makes up for it. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,
@@ -89,8 +89,8 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits, if one of them is due. Large captures must not wait for
-/// the end of a long turn.
+/// Starts merging packs and enforcing limits, if either is due. After large captures, this must not
+/// wait for the end of a long turn.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {

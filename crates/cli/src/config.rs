@@ -50,8 +50,8 @@ pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
 }
 
 impl Config {
-    /// Reads the settings and ignores invalid lines, for commands that nothing may block. Also
-    /// returns the first problem.
+    /// Reads the settings and ignores invalid lines, for commands that an invalid file must not
+    /// block. Also returns the first problem.
     pub(crate) fn read_anyway(home: &Path) -> (Config, Option<Failure>) {
         let problem = match Config::read(home) {
             Ok(config) => return (config, None),
@@ -77,7 +77,7 @@ impl Config {
         (config, Some(problem))
     }
 
-    /// Reads the settings. A malformed file is an error, because it may ask to mask secrets.
+    /// Reads the settings. A malformed file is an error, because it might ask to mask secrets.
     pub(crate) fn read(home: &Path) -> Result<Config, Failure> {
         let text = read_text(home)?;
         if text.is_empty() {

@@ -1,5 +1,5 @@
-//! The context of a command: global options, directories, environment. No other module reads the
-//! environment.
+//! The context of a command: global options, directories, environment. Apart from the pager, no
+//! other module reads environment variables.
 
 use std::env;
 use std::fs;
@@ -89,11 +89,12 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// The maximum time that a user's command waits for other processes, and the message about it.
+/// The maximum time that a user's command waits for other processes, and the function that tells
+/// the user about the wait.
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
-/// The variable that switches all checkpoints off if it is one of [`OFF`].
+/// The variable that switches all checkpoints off if its value is one of [`OFF`].
 const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 
 /// The values of [`SWITCH`] that switch checkpoints off, in upper or lower case.
@@ -145,8 +146,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Reads options and environment. A command that an agent runs may start in a directory that no
-    /// longer exists, because it works in the directory that the agent reports.
+    /// Reads options and environment. If an agent runs the command, the current directory need not
+    /// exist: the command works in the directory that the agent reports.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
@@ -213,7 +214,7 @@ impl Context {
         find_pager(self.globals.no_pager || self.globals.json)
     }
 
-    /// Returns a variable of the environment, unless it is empty.
+    /// Returns an environment variable, unless it is empty.
     pub(crate) fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         env::var_os(name).filter(|value| !value.is_empty())
     }
@@ -234,7 +235,7 @@ impl Context {
         Ok(self.opened_arc()?)
     }
 
-    /// Opens takeback's home for several threads.
+    /// Opens takeback's home in a form that several threads can share.
     pub(crate) fn opened_arc(&self) -> Result<&Arc<Opened>, Failure> {
         if self.opened.get().is_none() {
             let config = Config::read(&self.home)?;
@@ -243,8 +244,8 @@ impl Context {
         Ok(self.opened.get().expect("it was just set"))
     }
 
-    /// Opens takeback's home even if the configuration is invalid, with a warning: nothing may
-    /// block the way back.
+    /// Opens takeback's home even if the configuration is invalid, with a warning: the way back
+    /// must never be blocked.
     pub(crate) fn opened_anyway(&self) -> Result<&Opened, Failure> {
         if self.opened.get().is_none() {
             let (config, problem) = Config::read_anyway(&self.home);
@@ -274,7 +275,8 @@ impl Context {
         })
     }
 
-    /// Drops the opened home, because another process changed the configuration or the store.
+    /// Drops the opened home, so that the next use opens it again: another process has changed the
+    /// configuration or the store.
     pub(crate) fn reopen(&mut self) {
         self.opened = OnceLock::new();
     }

@@ -1,4 +1,5 @@
-//! Reads the event of a hook: one JSON value. Agents may keep standard input open after it.
+//! Reads the event of a hook: one JSON value. Some agents keep standard input open after that
+//! value.
 
 use std::io::{self, Read};
 
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_json_is_not_waited_for() {
+    fn reading_ends_at_text_that_is_not_json() {
         assert_eq!(read_open("{]"), "{]");
         assert_eq!(read_event(&b"{"[..]).unwrap(), b"{");
         assert_eq!(read_event(&b""[..]).unwrap(), b"");

@@ -12,8 +12,7 @@ use takeback_undo::LedgerGuard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The time after which an agent has surely written the end of a turn. Agents write it while their
-/// hooks run.
+/// The time to wait for an agent to log the end of a turn. Agents log it while their hooks run.
 const LAST_WORDS: Duration = Duration::from_millis(1_000);
 
 /// The time that a command waits for other processes before it continues without new entries.
@@ -22,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of checked logs that are in databases: checking one means opening its
+/// The maximum number of logs in databases among them: checking such a log means opening its
 /// database.
 const RECENT_IN_DATABASES: usize = 4;
 
@@ -102,8 +101,8 @@ fn catch_up_recent_logs(ledger: &mut Ledger, context: &Context) {
     }
 }
 
-/// True if a log may have entries after its bookmark. Always true for a database, which has to be
-/// read to know.
+/// True if a log may have entries after its bookmark. Always true for a database, because only
+/// reading it would tell.
 fn has_new_entries(log: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&log.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| log.session.is_some() || length != bookmark.offset)

@@ -1,4 +1,4 @@
-//! The program `takeback`: arguments, one call, one rendering.
+//! The program `takeback`: parses the arguments, runs one command, and prints its result.
 
 #![allow(clippy::print_stderr, reason = "this is the one crate that talks to people")]
 
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let Arguments { globals, command, .. } =
         match Arguments::parse_words(std::env::args_os().collect()) {
             Ok(arguments) => arguments,
-            // A hook of another version must not block its agent.
+            // A hook that another version installed must not block its agent.
             Err(error) if !error.is_help() && commands::hook::is_asked_for() => {
                 return commands::hook::give_up(&error.to_string());
             }
@@ -57,11 +57,11 @@ fn main() -> ExitCode {
     finish(code)
 }
 
-/// Ends all output.
+/// Ends all output, and returns the exit code.
 fn finish(code: ExitCode) -> ExitCode {
     match output::finish() {
         Ok(()) => code,
-        // Report it as plain text: standard output is broken.
+        // Report the error as plain text, because standard output is broken.
         Err(failure) => failure.report(false),
     }
 }

@@ -1,5 +1,6 @@
-//! The reference of the command line, docs/cli.md, generated from the definitions of the commands,
-//! so that it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates it.
+//! docs/cli.md, the reference of the command line. It is generated from the definitions of the
+//! commands, so it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates
+//! it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -60,7 +61,7 @@ fn push_command(text: &mut String, root: &Command, command: &Command, level: usi
     let name = command.get_bin_name().unwrap_or(command.get_name());
     write!(text, "\n{} {name}\n\n", "#".repeat(level)).expect(WRITES);
     let described = describe(command);
-    // `takeback rollback list` is `takeback list`.
+    // For example, `takeback rollback list` is the same as `takeback list`.
     let top = root.find_subcommand(command.get_name()).filter(|top| describe(top) == described);
     if let Some(top) = top.filter(|_| level > 3) {
         let name = top.get_name();
@@ -89,7 +90,7 @@ fn push_command(text: &mut String, root: &Command, command: &Command, level: usi
     }
 }
 
-/// Returns true for arguments that are hidden, or described once for all commands.
+/// True for arguments that are hidden, or described once for all commands.
 fn is_left_out(argument: &Arg) -> bool {
     argument.is_hide_set() || argument.is_global_set()
 }
@@ -99,7 +100,7 @@ fn describe(command: &Command) -> String {
     let description = command.get_long_about().or(command.get_about());
     let description = description.map(ToString::to_string).unwrap_or_default();
     let paragraphs: Vec<String> = description.split("\n\n").map(end_sentence).collect();
-    // A star would begin emphasis.
+    // In Markdown, a star would begin emphasis.
     paragraphs.join("\n\n").replace('*', "\\*") + "\n"
 }
 

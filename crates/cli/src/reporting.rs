@@ -14,8 +14,8 @@ use crate::background;
 use crate::config::{self, Config};
 use crate::context::Context;
 
-/// The failure of a capture that takes too long, remembered until the background process completes
-/// it.
+/// The failure that is noted when a capture takes too long. It is withdrawn when the background
+/// process has completed the capture.
 const LATE: &str = "not done within timeout_ms; continued in the background";
 
 /// The answer to a report, in JSON.
@@ -55,7 +55,8 @@ impl From<&Unprotected> for UnprotectedView {
 }
 
 /// Opens takeback's home for an agent. Also returns errors in the configuration; if there are any,
-/// the defaults apply. Returns `None` if checkpoints are switched off.
+/// the defaults apply, except that `strict = true` still counts. Returns `None` if checkpoints are
+/// switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -71,7 +72,7 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     opened.settings().enabled.then_some((opened, failures))
 }
 
-/// Returns the workspace whose list shows failures in a directory.
+/// Returns the workspace of a directory. Its list shows the failures in that directory.
 pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
@@ -122,7 +123,7 @@ impl PendingReport {
         let (sender, handled) = mpsc::channel();
         let (worker, work, until) = (opened.clone(), report.clone(), deadline.clone());
         let work = move || {
-            // The receiver no longer exists if this took too long and the process is ending.
+            // The receiver no longer exists if handling took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
         };
         let work = Arc::new(Mutex::new(Some(work)));

@@ -51,7 +51,7 @@ pub struct SkippedCheckpoint {
     pub problem: String,
 }
 
-/// The reason why an import failed in the store.
+/// An error in takeback's store that stopped an import.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -61,7 +61,7 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
-/// A checkpoint whose objects are already in takeback's store, with its future record.
+/// A checkpoint whose objects are already in takeback's store, with the record for its pin.
 struct NewCheckpoint {
     tree: Oid,
     time: i64,
@@ -69,7 +69,7 @@ struct NewCheckpoint {
 }
 
 /// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which need
-/// not exist. They come before all checkpoints that takeback itself took.
+/// not exist. The new checkpoints come before all that takeback itself took.
 ///
 /// Checkpoints that the workspace already has are left alone, so that importing twice adds nothing.
 /// A checkpoint that cannot be read is skipped and does not affect the others.
@@ -182,7 +182,7 @@ fn imported_key(pin: &Pin) -> Option<Key> {
 fn checkpoint_key(tree: Oid, record: &Record) -> Key {
     let lines = record.reason.lines().map(str::trim_end).take_while(|line| !line.is_empty());
     let subject = lines.collect::<Vec<_>>().join(" ");
-    // When Hermes rewrites a checkpoint without a reason, it calls it "checkpoint".
+    // When Hermes rewrites a checkpoint that has no reason, the new reason is "checkpoint".
     let is_unnamed = subject.is_empty() || subject == NO_REASON;
     (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
 }
@@ -208,7 +208,7 @@ fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
     for row in 0..rest.len() {
         let length = lengths[row * width + column];
         let without = lengths[(row + 1) * width + column];
-        // If the longest subsequence needs this key, it matches as early as possible.
+        // If the longest subsequence needs this key, the key matches as early as possible.
         let found = (length > without).then(|| {
             (column..others.len()).find(|at| {
                 rest[row] == others[*at] && lengths[(row + 1) * width + at + 1] + 1 == length

@@ -11,13 +11,14 @@ use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 pub enum Moment<'a> {
     /// The start of a call.
     Start(CallId<'a>),
-    /// After one call began, and before another one did, as far as they are known.
+    /// A moment between the starts of two calls; `None` if a call is not known.
     Between(Option<CallId<'a>>, Option<CallId<'a>>),
 }
 
 impl Ledger {
-    /// Returns the effects in a workspace since a moment, of all sessions, in order. The order of the
-    /// calls determines this, or the time for calls that are unknown or cannot be put in order.
+    /// Returns the effects in a workspace since a moment, of all sessions, in order. The order of
+    /// the calls determines which effects came later. Where that order is not known, the time of an
+    /// effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -74,7 +75,7 @@ impl Ledger {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }
-            // A notice that was already delivered keeps the path that it told the agent.
+            // A notice that was already delivered keeps the path that the agent was told.
             transaction.execute(
                 "UPDATE notices SET body = json_set(body, '$.workspace', ?2)
                  WHERE delivered_at IS NULL AND json_valid(body)
@@ -86,7 +87,7 @@ impl Ledger {
     }
 }
 
-/// Finds the number of a call. The time tells apart calls with the same name.
+/// Finds the number of a call. A call with the same id and a different start time is another call.
 fn find_call(connection: &Connection, call: &CallId<'_>) -> Result<Option<i64>, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT c.id FROM calls c JOIN sessions s ON s.key = c.session

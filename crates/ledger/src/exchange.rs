@@ -99,7 +99,7 @@ impl Ledger {
 
     /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
     /// the other lines are still imported. If the ledger itself fails, the lines before the failure
-    /// stay imported. `progress` is called with the number of lines so far.
+    /// stay imported. `progress` is called with the number of lines read so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
@@ -139,7 +139,7 @@ pub enum ExchangeError {
     Io(#[from] std::io::Error),
 }
 
-/// The exclusive upper bound of imported numbers, so that sums cannot overflow.
+/// The exclusive upper bound of imported numbers. It keeps sums from overflowing.
 const LARGEST: i64 = 1 << 50;
 
 /// Validates a transcript from outside, and assigns numbers and times to messages that have none.
@@ -180,7 +180,7 @@ fn prepare_transcript(transcript: &mut Transcript, now: Time) -> Result<(), Impo
     Ok(())
 }
 
-/// Parses a list of tool calls that is stored as a JSON string, as some programs do.
+/// Parses a list of tool calls that a program stored as a JSON string.
 fn normalize_calls(message: &mut MessageRecord) {
     if let Some(Value::String(json)) = &message.tool_calls
         && let Ok(value @ (Value::Array(_) | Value::Object(_))) = serde_json::from_str(json)
@@ -221,9 +221,9 @@ fn import_transcript(
     Ok(ImportedSession { is_new, messages: new.len() })
 }
 
-/// Finds the messages that the ledger lacks. Messages that it has must be the same. If the
-/// transcript is later than the ledger, messages that are taken back or summarised in the
-/// transcript are also marked in the ledger. An older transcript changes nothing.
+/// Finds the messages that the ledger lacks. Fails if a message that it has differs from the
+/// transcript's. If the transcript ends later than the ledger, messages that are undone or
+/// compacted in the transcript are also marked in the ledger; otherwise no marks change.
 fn find_missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,

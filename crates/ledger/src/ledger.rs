@@ -1,4 +1,4 @@
-//! The ledger: an open database and its guarantees.
+//! The open ledger, its options and its errors.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct LedgerOptions {
 }
 
 impl Default for LedgerOptions {
-    /// Returns the options for a user who waits for the answer: a long wait, and nothing masked.
+    /// Returns options that wait up to a minute for other processes and mask nothing.
     fn default() -> LedgerOptions {
         LedgerOptions { wait: Duration::from_secs(60), redact: false, journal: None }
     }
@@ -47,16 +47,16 @@ pub enum LedgerError {
     NothingToRewind(String),
     #[error("nothing to bring back in session {0}")]
     NothingToUnrewind(String),
-    /// The messages of a rewind cannot be brought back, because the conversation has continued
-    /// since.
+    /// The messages that a rewind took back cannot be restored, because the conversation has
+    /// continued since.
     #[error("session {0} has continued since then, so its messages cannot be brought back")]
     WentOn(String),
     #[error("cannot use the spool {path}")]
     Spool { path: PathBuf, source: std::io::Error },
     #[error("the ledger is damaged")]
     Damaged(#[source] rusqlite::Error),
-    /// Another process replaced the open file, or upgraded it to a later version, and the ledger
-    /// cannot be opened again.
+    /// Another process replaced the open file or upgraded it to a later version, and this process
+    /// cannot open it again.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Any other SQLite error, such as a full disk or a read-only file.
@@ -76,25 +76,26 @@ impl From<rusqlite::Error> for LedgerError {
     }
 }
 
-/// The time that opening waits for other processes in order to take in the spool.
+/// The maximum time that [`Ledger::refresh`] waits for other processes.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The ledger: all sessions of all agents on this machine.
 ///
-/// A ledger may stay open for as long as a process runs, and move between threads. It notices when
-/// a repair by another process replaces the database. But a repair waits until all ledgers are
+/// A ledger can stay open as long as its process runs, and can move between threads. It notices
+/// when a repair by another process replaces the database. But a repair waits until all ledgers are
 /// closed, so an idle process should close its ledger.
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
     pub(crate) spool: Spool,
-    /// The size in bytes of the text that this process wrote since the index was last complete.
+    /// The size in bytes of the text that this process has written since the index was last
+    /// complete.
     pub(crate) unindexed_bytes: usize,
 }
 
 impl Ledger {
     /// Opens or creates the ledger in this file, and takes in the events that wait in the directory
-    /// `spool` beside it. This is cheap; [`Ledger::verify`] checks everything.
+    /// `spool` beside it. Opening is cheap: only [`Ledger::verify`] checks the whole database.
     pub fn open(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
         ledger.refresh();
@@ -123,8 +124,8 @@ impl Ledger {
         self.database.path()
     }
 
-    /// Takes in the events that wait in the spool. Waits as long as a write does. Returns false if
-    /// some events are still waiting.
+    /// Takes in the events that wait in the spool. Waits for other processes as long as a write
+    /// does. Returns false if some events are still waiting.
     pub fn catch_up(&mut self) -> Result<bool, LedgerError> {
         self.take_in_spool()
     }

@@ -17,7 +17,7 @@ use crate::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParentKind {
-    /// The session continues the parent's conversation with a summary.
+    /// The session continues the parent's conversation from a summary.
     Compaction,
     /// The session is a copy of the parent's beginning that continues differently.
     Fork,
@@ -46,7 +46,7 @@ impl ParentKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRecord {
-    /// The id: `<agent>:<id>`, or the id that an import found.
+    /// The id: `<agent>:<id>`, or the id in the imported data.
     pub id: String,
     /// The agent or platform.
     pub source: String,
@@ -193,7 +193,7 @@ impl Sum for Tokens {
     }
 }
 
-/// [`Tokens`] under the column names, as part of a record.
+/// The serialised form of [`Tokens`]: fields of the record, under their column names.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Tokens")]
 pub(crate) struct TokenColumns {

@@ -3,8 +3,8 @@
 //! An automaton looks for the keywords of all [`rules`] in one pass. The expression of a rule is
 //! tried only where its keyword occurs, so text without secrets costs little more than reading it.
 //!
-//! A mask too many destroys a record; a mask too few reveals a secret. So an exact format is always
-//! masked, and a value with a suspicious name only if it looks random: see [`value`].
+//! One mask too many destroys a record; one too few reveals a secret. So text in an exact format is
+//! always masked, and a value with a suspicious name only if it looks like a secret: see [`value`].
 
 mod boundaries;
 mod pem;
@@ -28,35 +28,37 @@ use rules::{KeywordPosition, RULES, Rule, SecretTest};
 /// The beginning of a mask. The rule's id and a `]` follow.
 const MASK: &str = "[redacted:";
 
-/// The number of passes over a text. A mask may reveal another secret, such as a key that seemed
-/// to go on.
+/// The maximum number of passes over a text. A mask can reveal another secret, such as a key that
+/// was not recognised because the masked text followed it directly.
 const MAX_PASSES: usize = 8;
 
-/// The number of times that a rule is tried in one run of token characters. More keywords in a run
-/// are noise, and trying all of them would take quadratic time.
+/// The maximum number of times that a rule is tried in one run of token characters. Further
+/// keywords in a run are noise, and trying all of them would take quadratic time.
 const TRIES_PER_RUN: u8 = 8;
 
-/// The number of bytes that an expression may look ahead if it does not start at its keyword.
+/// The number of bytes after the keyword that an expression sees if it starts before the keyword.
 const LOOKAHEAD: usize = 200;
 
-/// The number of bytes that an expression may look ahead if the secret has no format of its own.
+/// The number of bytes after the keyword that an expression sees if the secret has no format of its
+/// own.
 const LONG_LOOKAHEAD: usize = 1024;
 
-/// The length of texts in which the keywords are looked for one by one at first. Making the
-/// automaton for a single short text takes longer than everything else that a hook does with it.
+/// The maximum length of a text in which the keywords are looked for one by one, without the
+/// automaton. Building the automaton takes longer than everything else that a hook does with a
+/// short text.
 const SHORT_TEXT: usize = 2000;
 
-/// The number of short texts after which the automaton is worth making.
+/// The number of short texts after which the automaton is worth building.
 const MANY_TEXTS: usize = 20;
 
-/// Finds secrets and masks them. Making one is costly; use [`Redactor::shared`].
+/// A set of rules that finds and masks secrets. Building one is costly; use [`Redactor::shared`].
 #[derive(Debug)]
 pub struct Redactor {
-    /// The automaton, made when it is first needed.
+    /// The automaton, built when it is first needed.
     keywords: OnceLock<KeywordSearcher>,
     /// The number of short texts that were searched without the automaton.
     short_texts: AtomicUsize,
-    /// The expression of each rule, made when its keyword first occurs: most are never needed.
+    /// The expression of each rule, compiled when its keyword first occurs: most are never needed.
     regexes: Vec<OnceLock<Regex>>,
 }
 
@@ -67,7 +69,7 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// The redactor that the whole process shares.
+    /// Returns the redactor that the whole process shares.
     pub fn shared() -> &'static Redactor {
         static SHARED: LazyLock<Redactor> = LazyLock::new(Redactor::new);
         &SHARED
@@ -93,7 +95,7 @@ impl Redactor {
 
     /// Masks the secrets in every string of a JSON value, in place. Keys are kept.
     ///
-    /// A string whose key calls it a secret is masked as a whole if it looks like one.
+    /// If the key of a string calls it a secret and the string looks like one, all of it is masked.
     pub fn mask_json(&self, value: &mut Value) {
         match value {
             Value::String(string) => self.mask_string(string),
@@ -149,7 +151,7 @@ impl Redactor {
         search.secrets
     }
 
-    /// True if looking for the keywords one by one is faster than making the automaton.
+    /// True if looking for the keywords one by one is faster than building the automaton.
     fn can_do_without_automaton(&self, text: &str) -> bool {
         self.keywords.get().is_none()
             && text.len() <= SHORT_TEXT
@@ -163,7 +165,7 @@ impl Redactor {
                 KeywordPosition::Around(_) => (*regex).to_owned(),
                 _ => format!("^(?:{regex})"),
             };
-            Regex::new(&anchored).expect("a test makes the expression of each rule")
+            Regex::new(&anchored).expect("a test compiles the expression of each rule")
         })
     }
 }
@@ -206,7 +208,7 @@ fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut found = Vec::new();
     for (index, rule) in RULES.iter().enumerate() {
         for keyword in rule.keywords {
-            // Such a keyword counts in its own case only.
+            // The case of such a keyword matters.
             if rule.position == KeywordPosition::Start && !text.contains(keyword) {
                 continue;
             }
@@ -222,7 +224,7 @@ fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
 /// A secret that was found.
 struct Secret {
     span: Range<usize>,
-    /// The index of its rule in the table.
+    /// The index of the rule that found the secret.
     rule: usize,
 }
 
@@ -231,7 +233,7 @@ struct SecretSearch<'r, 't> {
     redactor: &'r Redactor,
     text: &'t str,
     secrets: Vec<Secret>,
-    /// Masks that are in the text already; `None` until they are needed.
+    /// The masks that the text already contains; `None` until they are needed.
     masks: Option<Vec<Range<usize>>>,
     /// The progress of each rule; empty until the first rule is tried.
     progress: Vec<RuleProgress>,
@@ -240,9 +242,9 @@ struct SecretSearch<'r, 't> {
 /// The progress of a rule in a text.
 #[derive(Clone, Default)]
 struct RuleProgress {
-    /// The end of its last secret.
+    /// The end of the last secret that the rule found.
     done: usize,
-    /// The end of the run of token characters in which it was last tried.
+    /// The end of the run of token characters in which the rule was last tried.
     run_end: usize,
     tries: u8,
 }
@@ -254,7 +256,7 @@ impl<'r, 't> SecretSearch<'r, 't> {
 
     fn try_rule(&mut self, index: usize, keyword: Range<usize>) {
         let rule = &RULES[index];
-        // This alone rejects nearly all hits in plain text, such as the `sk-` in `task-`.
+        // This check alone rejects nearly all hits in plain text, such as the `sk-` in `task-`.
         if rule.position == KeywordPosition::Start && !self.can_start(rule, &keyword) {
             return;
         }
@@ -276,7 +278,8 @@ impl<'r, 't> SecretSearch<'r, 't> {
             && rule.keywords.contains(&&self.text[keyword.clone()])
     }
 
-    /// True if a rule is to be tried here: outside of its last secret, and not too often.
+    /// True if a rule should be tried at `at`: not within its last secret, and not too often in one
+    /// run.
     fn is_due(&mut self, index: usize, at: usize) -> bool {
         if self.progress.is_empty() {
             self.progress = vec![RuleProgress::default(); RULES.len()];
@@ -307,7 +310,7 @@ impl<'r, 't> SecretSearch<'r, 't> {
             }
             KeywordPosition::Block => return self.find_block(index, keyword),
         };
-        // Before a call or an index stands a name, not a value.
+        // Text before `(` or `[` is a name in code, not a value.
         let ends = if rule.test == SecretTest::Format || rule.position == KeywordPosition::Start {
             ends_word(self.text, span.end)
         } else {
@@ -360,13 +363,14 @@ impl<'r, 't> SecretSearch<'r, 't> {
         start.max(done)..self.boundary_at(keyword.end + LOOKAHEAD)
     }
 
-    /// The first boundary of a character at or after an offset.
+    /// Returns the first character boundary at or after an offset.
     fn boundary_at(&self, at: usize) -> usize {
         let mut offsets = at..self.text.len();
         offsets.find(|at| self.text.is_char_boundary(*at)).unwrap_or(self.text.len())
     }
 
-    /// True if a secret or its keyword overlaps a mask. A mask is no secret, and its id no keyword.
+    /// True if a secret or its keyword overlaps a mask. A mask is not a secret, and the id in it is
+    /// not a keyword.
     fn touches_mask(&mut self, span: &Range<usize>, keyword: &Range<usize>) -> bool {
         let masks = self.masks.get_or_insert_with(|| find_masks(self.text));
         let after = masks.partition_point(|mask| mask.end <= keyword.start.min(span.start));

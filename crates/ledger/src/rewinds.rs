@@ -78,7 +78,8 @@ impl Ledger {
         })
     }
 
-    /// Brings back the messages of the latest rewind, unless the conversation has continued since.
+    /// Brings back the messages that the latest rewind took back, unless the conversation has
+    /// continued since.
     pub fn unrewind(&mut self, session: &str, now: Time) -> Result<RewindOutcome, LedgerError> {
         self.database.write(|transaction| {
             let head = head(transaction, session)?;

@@ -95,7 +95,7 @@ mod tests {
     ];
 
     #[test]
-    fn migrations_run_in_order_from_where_the_database_is() {
+    fn migrations_run_in_order_from_the_version_of_the_database() {
         let connection = with_one_session();
         migrate(&connection, 1, TWO_MIGRATIONS).unwrap();
         let mood: String =

@@ -50,16 +50,16 @@ CREATE TABLE session_texts (
 );
 
 CREATE TABLE messages (
-    -- Grows with time over all sessions; the order of the search index.
+    -- Ascends in the order of insertion across all sessions; the search index has the same order.
     id                    INTEGER PRIMARY KEY,
     session               INTEGER NOT NULL,
     seq                   INTEGER NOT NULL,
     turn                  INTEGER NOT NULL,
     role                  TEXT NOT NULL,
     timestamp             INTEGER NOT NULL,
-    -- The rewind that took it back (`undos.number`), or 0.
+    -- The rewind that took the message back (`undos.number`), or 0.
     undone                INTEGER NOT NULL DEFAULT 0,
-    -- The `seq` of the message that sums it up; -1 if that is not known; 0 if there is none.
+    -- The `seq` of the summary that replaces the message; -1 if that is not known; 0 if there is none.
     compacted             INTEGER NOT NULL DEFAULT 0,
     summarizes            INTEGER,
     call_count            INTEGER NOT NULL DEFAULT 0,
@@ -108,7 +108,7 @@ CREATE TABLE turns (
     id         INTEGER PRIMARY KEY,
     session    INTEGER NOT NULL,
     turn       INTEGER NOT NULL,
-    -- The user's message that begins it.
+    -- The user's message that begins the turn.
     first_seq  INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     ended_at   INTEGER,
@@ -131,7 +131,7 @@ CREATE TABLE calls (
     tree_after  TEXT,
     uncertain   INTEGER NOT NULL DEFAULT 0,
     input       TEXT,
-    -- For a subagent's call: the turn of the session that it works for.
+    -- For a subagent's call: the turn of the session that the subagent works for.
     owner_turn  INTEGER
 );
 CREATE UNIQUE INDEX calls_identity ON calls (session, call);
@@ -164,10 +164,10 @@ CREATE TABLE undos (
     session   INTEGER NOT NULL,
     number    INTEGER NOT NULL,
     from_seq  INTEGER NOT NULL,
-    -- The session's last message at that time: if there are more, the conversation went on.
+    -- The session's last message at that time. Later messages mean that the conversation continued.
     last_seq  INTEGER NOT NULL,
     time      INTEGER NOT NULL,
-    -- Set if a later move cancelled it.
+    -- Set if a later move cancelled this one.
     redone_at INTEGER,
     -- The last message of the conversation before and after; NULL in rows of version 2.
     was_seq   INTEGER,
@@ -184,7 +184,7 @@ CREATE TABLE spooled (
 CREATE TABLE origins (
     id      INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
-    -- The message that the entry became, if it did.
+    -- The message that the entry became; NULL if there is none.
     seq     INTEGER,
     origin  TEXT NOT NULL
 );

@@ -1,8 +1,8 @@
-//! The spool: files with events that could not be written in time, in order.
+//! The spool: files of events that could not be written to the ledger in time, in order.
 //!
 //! A file appears whole: it is linked into place once it is durable. It is deleted after its events
-//! are in the ledger. The ledger records its id in the same transaction as the events, so that they
-//! are not applied twice if the process dies before the deletion.
+//! are in the ledger. The ledger records the file's id in the same transaction as the events, so
+//! that they are not applied twice if the process dies before the deletion.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub(crate) struct Spool {
     directory: PathBuf,
 }
 
-/// The content of one file.
+/// The content of one file in the spool.
 #[derive(Serialize, Deserialize)]
 struct SpooledEvents {
     version: u32,
@@ -61,7 +61,7 @@ impl Spool {
         durable::sync_directory(&self.directory)
     }
 
-    /// Lists the files in order. Returns none if the directory is missing.
+    /// Lists the files in order. The list is empty if the directory is missing.
     fn list_files(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let Some(listing) = durable::if_exists(fs::read_dir(&self.directory))? else {
             return Ok(Vec::new());
@@ -84,7 +84,8 @@ impl Spool {
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "bad")).collect()
     }
 
-    /// Takes the lock for taking files in. Returns `None` if another process has it.
+    /// Takes the lock that a process must hold to take in files. Returns `None` if another process
+    /// has it.
     fn try_lock(&self) -> io::Result<Option<FileLock>> {
         FileLock::try_exclusive(&self.directory.join("lock"))
     }
@@ -170,8 +171,8 @@ impl Ledger {
     }
 }
 
-/// Sets a file aside. Its new name is random, because numbers are reused, and it must not replace
-/// another file that was set aside.
+/// Sets a file aside. Its new name is random, so that it does not replace another file that was set
+/// aside: numbers are reused.
 fn set_aside(file: &Path) -> io::Result<()> {
     fs::rename(file, file.with_extension(format!("{}.bad", hex::random_digits(32))))
 }

@@ -73,8 +73,8 @@ impl Ledger {
         find_next_title(self.database.reader()?, &clean_title(title)?)
     }
 
-    /// Finds the session that a title refers to: the newest of its series, or, if that was
-    /// continued after a compaction, the last continuation.
+    /// Finds the session that a title refers to: the newest of its series, or the last continuation
+    /// of that session after compactions.
     pub(crate) fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
         let Ok(title) = clean_title(title) else { return Ok(None) };
         let connection = self.database.reader()?;
@@ -84,9 +84,8 @@ impl Ledger {
     }
 }
 
-/// Gives a session without a title the title that it came with, or the next of the series if that
-/// title is taken. Ignores a title that cannot be used, because that is no reason to refuse the
-/// session.
+/// Gives a session without a title the title from its record, or the next of the series if that
+/// title is taken. Ignores an empty title, which is no reason to refuse the session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,
@@ -106,8 +105,7 @@ pub(crate) fn adopt_title(
     Ok(())
 }
 
-/// Finds the next free title of a series. If the series is empty, this is the title without a
-/// number.
+/// Finds the next free title of a series. If the series is empty, the title gets no number.
 pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<String, LedgerError> {
     let base = split_number(title).0;
     let taken = find_series(connection, base)?.into_iter().map(|titled| titled.number).max();

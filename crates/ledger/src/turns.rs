@@ -71,7 +71,7 @@ impl Ledger {
     fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
-        // The clock may have been set back since, so the last turn may not be the latest.
+        // The clock may have been set back since, so the last turn may not have the latest time.
         let mut statement = connection.prepare_cached(
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
              WHERE session = ?1 AND started_at <= ?2 ORDER BY started_at DESC, turn DESC LIMIT 1",
@@ -90,9 +90,9 @@ impl Ledger {
         Ok(statement.query_row(params![head.key, seq], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// Returns the point in a conversation at which a call of a turn began. This is before the
-    /// first message that names the call, or else before the first message of the turn that came
-    /// after it. If there is no such message, it is the end of the turn.
+    /// Returns the point in a conversation at which a call of a turn began. The point is before the
+    /// first message that names the call, or else before the turn's first message since the call
+    /// began. Without such a message, the point is the end of the turn.
     pub fn point_of_call(
         &self,
         turn: &Turn,
@@ -257,8 +257,8 @@ pub(crate) fn mark_undone(
     Ok(())
 }
 
-/// Assigns the calls and effects since a time to the turns in which they happened. For turns that
-/// became known later than their calls.
+/// Assigns the calls and effects since a time to the turns in which they happened. A log can report
+/// a turn after hooks have reported its calls.
 pub(crate) fn assign_to_turns(
     transaction: &Transaction<'_>,
     key: i64,

@@ -41,7 +41,7 @@ pub struct UsageTotal {
 }
 
 impl Ledger {
-    /// Adds the usage of requests to their session and to the session's row for that model.
+    /// Adds the usage of requests to their session and to the session's row for the model.
     pub fn record_usage(
         &mut self,
         session: &str,
@@ -63,7 +63,7 @@ impl Ledger {
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // Sessions without usage rows are counted by their own columns.
+        // For sessions without usage rows, the session's own columns count.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
                    u.model, u.api_call_count, u.input_tokens, u.output_tokens,
@@ -120,7 +120,7 @@ impl UsageTotal {
     }
 }
 
-/// Adds the usage of requests to their session and to the session's row for that model.
+/// Adds the usage of requests to their session and to the session's row for the model.
 pub(crate) fn record_usage(
     transaction: &Transaction<'_>,
     session: &str,
@@ -179,7 +179,7 @@ pub(crate) fn record_usage(
 }
 
 /// Limits counts so that they can be added up: SQLite turns a sum that is too large for an integer
-/// into a fraction.
+/// into a floating-point number.
 fn limit_counts(usage: &UsageRecord) -> UsageRecord {
     let count = |number: i64| number.clamp(0, 1 << 50);
     UsageRecord {

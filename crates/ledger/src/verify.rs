@@ -17,17 +17,17 @@ pub struct VerifyReport {
     pub sessions: u64,
     pub messages: u64,
     pub problems: Vec<String>,
-    /// True if pages of the database are damaged, so that it has to be rebuilt.
+    /// True if pages are damaged, so that the database has to be rebuilt.
     pub is_damaged: bool,
 }
 
-/// The maximum number of problems of a kind that are reported.
+/// The maximum number of problems of one kind that a report lists.
 const MAX_PROBLEMS: usize = 20;
 
 impl Ledger {
-    /// Reads and checks everything: that the pages of the database are intact, that every row has
-    /// its session, and that the counts and the search index are right. `progress` is called with
-    /// the number of messages so far and in total.
+    /// Reads and checks everything: that the pages of the database are intact, that every row
+    /// belongs to a session, and that the counts and the search index are right. `progress` is
+    /// called with the number of messages checked so far, and with the total.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, LedgerError> {
         let mut report = VerifyReport::default();
         let checked = self.database.snapshot(|connection| {
@@ -66,7 +66,7 @@ fn check_pages(connection: &Connection, report: &mut VerifyReport) -> Result<(),
     while let Some(row) = rows.next()? {
         let line: String = row.get(0)?;
         if line != "ok" {
-            // A damaged index can be rebuilt in place; other damage cannot be repaired in this way.
+            // A damaged search index can be rebuilt in place; other damage cannot.
             report.is_damaged |= !line.contains("inverted index for FTS5 table");
             report.problems.extend(line.lines().map(str::to_owned));
         }

@@ -11,7 +11,8 @@ pub(crate) const LEAF_TABLE: u8 = 0x0d;
 pub(crate) const INTERIOR_INDEX: u8 = 0x02;
 pub(crate) const LEAF_INDEX: u8 = 0x0a;
 
-/// The minimum size of a cell. It lets a freeblock take the cell's place when the cell is deleted.
+/// The minimum size of a cell. When the cell is deleted, a freeblock of at least four bytes takes
+/// its place.
 const SMALLEST_CELL: usize = 4;
 
 /// A cell: a row in a leaf, or a child in an interior page.
@@ -21,7 +22,7 @@ pub(crate) struct Cell {
     extent: Range<usize>,
     /// The rowid. In an interior page, the largest rowid of the child.
     pub(crate) key: i64,
-    /// The left child. In a leaf, the first overflow page or 0.
+    /// The left child. In a leaf, the first overflow page, or 0 if there is none.
     pub(crate) link: u32,
     /// The length of the whole payload.
     pub(crate) payload: u64,
@@ -38,7 +39,7 @@ pub(crate) struct TreePage {
     pub(crate) right_child: u32,
     /// The number of invalid cells.
     pub(crate) skipped: u64,
-    /// True if cells, freeblocks and fragments together fill exactly the cell content area.
+    /// True if cells, freeblocks and fragments together exactly fill the cell content area.
     pub(crate) adds_up: bool,
 }
 
@@ -57,8 +58,8 @@ impl Bounds {
     }
 }
 
-/// Parses a page of a table b-tree in a database of `count` pages. Returns `None` if the page is
-/// not one.
+/// Parses a page of a table b-tree in a database of `count` pages. Returns `None` for any other
+/// page.
 pub(crate) fn parse_tree_page(page: &Page, count: u32) -> Option<TreePage> {
     let bytes = page.bytes.get(..page.usable)?;
     let header = page.header_offset();
@@ -115,7 +116,7 @@ fn parse_leaf_cell(bytes: &[u8], at: usize) -> Option<Cell> {
     sensible.then_some(Cell { extent, key: rowid as i64, link, payload, local })
 }
 
-/// Returns the length of the part of a payload that stays in the leaf when the rest overflows.
+/// Returns how many bytes of a payload are stored in the leaf itself. The rest overflows.
 fn local_size(payload: u64, usable: usize) -> usize {
     let usable = usable as u64;
     let most = usable - 35;
@@ -126,7 +127,7 @@ fn local_size(payload: u64, usable: usize) -> usize {
         let fills_last_page = least + (payload - least) % (usable - 4);
         if fills_last_page <= most { fills_last_page } else { least }
     };
-    usize::try_from(local).expect("no more than a page")
+    usize::try_from(local).expect("the local part fits in a page")
 }
 
 fn parse_interior_cell(bytes: &[u8], at: usize) -> Option<Cell> {
@@ -172,8 +173,8 @@ fn sum_freeblocks(bytes: &[u8], header: usize, content_start: usize) -> Option<u
 }
 
 impl TreePage {
-    /// Drops cells before the cell content area, where whole deleted cells may be left. If most
-    /// cells are there, the recorded start of the area is wrong, and all cells are kept.
+    /// Drops cells that lie before the cell content area, because they may be deleted. If most
+    /// cells lie there, the recorded start of the area is wrong, and all cells are kept.
     fn drop_deleted(&mut self, content_start: usize) {
         let live = self.cells.iter().filter(|cell| cell.extent.start >= content_start).count();
         if live * 2 >= self.cells.len() {
@@ -212,20 +213,20 @@ impl TreePage {
         self.skipped += (before - self.cells.len()) as u64;
     }
 
-    /// True if most keys are within these bounds, which come from the parent.
+    /// True if at least half of the keys are within the bounds that the parent sets.
     pub(crate) fn has_keys_within(&self, bounds: &Bounds) -> bool {
         let within = self.cells.iter().filter(|cell| bounds.contains(cell.key)).count();
         within * 2 >= self.cells.len()
     }
 
-    /// Chooses the largest set of cells that are within the bounds and in order. Returns true for
-    /// each chosen cell.
+    /// Chooses the largest set of cells that are within the bounds and in order. The result has one
+    /// flag per cell, true if the cell is chosen.
     pub(crate) fn in_order(&self, bounds: &Bounds) -> Vec<bool> {
         let keys: Vec<i64> = self.cells.iter().map(|cell| cell.key).collect();
         longest_ascending(&keys, bounds)
     }
 
-    /// Drops the cells of a leaf whose rowids cannot be right.
+    /// Drops cells whose rowids are out of order or out of bounds.
     pub(crate) fn drop_out_of_order(&mut self, bounds: &Bounds) {
         let mut in_order = self.in_order(bounds).into_iter();
         let before = self.cells.len();
@@ -235,7 +236,7 @@ impl TreePage {
 }
 
 fn longest_ascending(keys: &[i64], bounds: &Bounds) -> Vec<bool> {
-    // For each length, the run with the lowest last key, by the index of that key.
+    // `ends[n]` is the index of the lowest key that ends an ascending subsequence of `n + 1` keys.
     let mut ends: Vec<usize> = Vec::new();
     let mut before = vec![None; keys.len()];
     for (index, &key) in keys.iter().enumerate() {
@@ -263,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_keys_in_order_are_chosen() {
+    fn the_longest_ascending_subsequence_is_chosen() {
         let chosen = |keys: &[i64], after, up_to| {
             let bounds = Bounds { after, up_to };
             let chosen = longest_ascending(keys, &bounds);

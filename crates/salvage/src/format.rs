@@ -9,8 +9,8 @@ use crate::record::{read_u16, read_u32};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_SIZES: [usize; 8] = [4096, 1024, 512, 2048, 8192, 16384, 32768, 65536];
-/// The maximum number of reserved bytes that are tried. Reserved bytes are rare, and hold a nonce
-/// and a checksum if used.
+/// The maximum number of reserved bytes per page that is tried. Few databases reserve bytes; those
+/// that do keep a nonce or a checksum in them.
 const MOST_RESERVED: usize = 64;
 /// The number of pages that are sampled to find the page size.
 const SAMPLE: u32 = 64;
@@ -23,10 +23,11 @@ pub(crate) struct PageFormat {
     pub(crate) usable: usize,
 }
 
-/// The needed fields of the first 100 bytes.
+/// The fields of the database header that are needed here.
 pub(crate) struct DatabaseHeader {
     format: PageFormat,
-    /// `None` if the recorded count is out of date, because old versions of SQLite do not write it.
+    /// `None` if the recorded count is out of date, because old versions of SQLite do not update
+    /// it.
     pub(crate) page_count: Option<u32>,
     pub(crate) first_trunk: u32,
     pub(crate) free_pages: u32,
@@ -60,8 +61,8 @@ impl DatabaseHeader {
 }
 
 /// Finds the format in which the pages of the file make sense. This is the format in the header,
-/// unless no page fits it and some pages fit another format. The log's page size has a checksum, so
-/// it can be trusted.
+/// unless no page fits it and some pages fit another format. If there is a log, only its page size
+/// is tried, because a checksum protects it.
 pub(crate) fn find_format(
     file: &File,
     size: u64,
@@ -111,8 +112,8 @@ impl PageSample {
         PageSample { count, pages }
     }
 
-    /// Counts the b-tree pages whose contents add up. A b-tree page is filled from its end, so it
-    /// is valid only in its real size.
+    /// Counts the pages whose contents add up in this format. A b-tree page is filled from its end,
+    /// so its contents add up only if the page size is right.
     fn count_pages_that_add_up(&mut self, format: PageFormat) -> usize {
         let adds_up = |page: &mut Page| {
             page.usable = format.usable;

@@ -3,7 +3,7 @@
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
-/// The pages of the freelist, as far as it can be read.
+/// The pages of the freelist, as far as the list can be read.
 pub(crate) struct Freelist {
     pub(crate) pages: PageSet,
     /// True if every trunk could be read and there are as many pages as the header says.
@@ -11,7 +11,7 @@ pub(crate) struct Freelist {
 }
 
 impl Freelist {
-    /// Follows the list from the header as far as possible.
+    /// Follows the list, starting at the header, as far as possible.
     pub(crate) fn read(pages: &Pages) -> Freelist {
         let mut list = Freelist { pages: PageSet::new(pages), whole: false };
         let Some(header) = &pages.header else { return list };
@@ -27,7 +27,8 @@ impl Freelist {
         list
     }
 
-    /// Adds a page if it looks like a trunk. Used on all pages if the list is incomplete.
+    /// Adds a page and its leaves if the page looks like a trunk. Called for all unclaimed pages if
+    /// the list is damaged.
     pub(crate) fn add_if_trunk(&mut self, pages: &Pages, number: u32) {
         if let Some(trunk) = Trunk::read_at(pages, number)
             && !trunk.leaves.is_empty()
@@ -60,8 +61,8 @@ impl Trunk {
         Trunk::parse(&pages.read_page(number)?, pages.count)
     }
 
-    /// Parses a trunk. Hardly any other page is mistaken for one, because all page numbers must be
-    /// valid.
+    /// Parses a trunk. All page numbers in it must be valid, so hardly any other page is mistaken
+    /// for a trunk.
     fn parse(page: &Page, count: u32) -> Option<Trunk> {
         let bytes = page.bytes.get(..page.usable)?;
         let next = read_u32(bytes, 0)?;

@@ -1,8 +1,8 @@
 //! Reads the rows that are left in a damaged SQLite database, page by page and without SQLite.
 //!
-//! The reference is SQLite's document "Database File Format", and the names are taken from there.
-//! This crate returns the rows that SQLite would have returned, and never more: deleted rows stay
-//! deleted, as far as the file still shows the deletion. README.md says what can be read.
+//! The code follows SQLite's document "Database File Format" and uses its terms. This crate returns
+//! the rows that SQLite would have returned, and never more: deleted rows stay deleted, as far as
+//! the file still shows the deletion. README.md says what can be read.
 //!
 //! 1. `pages`, `wal` and `format` determine the pages and their size.
 //! 2. `survey` and `schema` determine the purpose of each page. They follow the trees from their
@@ -83,13 +83,13 @@ pub struct SalvageReport {
     /// False if the rows without a table may include deleted rows and old copies of other rows.
     pub freelist_whole: bool,
     pub free_pages: u32,
-    /// Pages that a tree refers to, but that are missing or of the wrong kind.
+    /// The number of pages that a tree refers to, but that are missing or of the wrong kind.
     pub unreadable_pages: u32,
-    /// Pages that were read although part of their content is wrong.
+    /// The number of pages that were read although part of their content is wrong.
     pub inconsistent_pages: u32,
-    /// Leaves that are not reachable from any root.
+    /// The number of leaves that are not reachable from any root.
     pub orphaned_pages: u32,
-    /// Unreadable rows in readable leaves, among those that [`SalvagedRows`] has reached.
+    /// The number of unreadable rows in the leaves that [`SalvagedRows`] has read so far.
     pub skipped_cells: u64,
 }
 
@@ -138,7 +138,7 @@ struct OpenLeaf {
 }
 
 impl SalvagedRows<'_> {
-    /// Returns the report on the rows so far. It is complete after the last row.
+    /// Returns the report so far. It is complete after the last row.
     pub fn report(&self) -> SalvageReport {
         SalvageReport { skipped_cells: self.skipped_cells, ..self.database.survey.report.clone() }
     }

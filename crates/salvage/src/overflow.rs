@@ -6,18 +6,19 @@ use crate::btree::Cell;
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
-/// The pages that hold overflowing payloads. Each cell is visited twice: which chains collide is
-/// known only after all cells have claimed their pages.
+/// The pages that hold overflowing payloads. Each cell is visited twice, first to claim its pages,
+/// then to read them: only after all claims is it known which chains collide.
 pub(crate) struct Overflow {
-    /// Pages of cells that are reachable from a root.
+    /// Overflow pages of cells that are reachable from a root.
     used: PageSet,
-    /// Pages of cells in orphaned leaves. These may be old, so pages in `used` take precedence.
+    /// Overflow pages of cells in orphaned leaves. These cells may be old, so the claims in `used`
+    /// take precedence.
     used_by_orphans: PageSet,
     /// Pages that two cells claim. One of the cells must be wrong, but the file does not show
     /// which.
     shared: PageSet,
-    /// The number of steps that may still be taken. Each page is needed once. Damage can add a few
-    /// steps, and a malicious file could add infinitely many.
+    /// The number of steps left before the search for chains stops. Intact chains need one step per
+    /// page. Damage can add a few steps, and a malicious file could add far too many.
     steps_left: u64,
 }
 
@@ -79,7 +80,7 @@ impl Overflow {
         }
     }
 
-    /// Reads the cell's whole payload. All cells must have claimed their pages before.
+    /// Reads the cell's whole payload. All cells must have claimed their pages first.
     pub(crate) fn read_payload(
         &self,
         pages: &Pages,

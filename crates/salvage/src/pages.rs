@@ -1,4 +1,5 @@
-//! The pages of a database: the pages of its file, replaced by those that its log committed.
+//! The pages of a database. A page that is committed in the write-ahead log replaces the one in the
+//! file.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -76,7 +77,7 @@ impl Pages {
         self.read_beginning(number, &mut next).then(|| read_u32(&next, 0))?
     }
 
-    /// Returns the first byte of a page, which is the kind of a b-tree page.
+    /// Returns the first byte of a page, which gives the kind of a b-tree page.
     pub(crate) fn first_byte(&self, number: u32) -> Option<u8> {
         let mut byte = [0];
         self.read_beginning(number, &mut byte).then_some(byte[0])
@@ -105,10 +106,10 @@ impl Pages {
         u32::try_from(page).expect("a page has at least 512 bytes")
     }
 
-    /// True if the header says that there are pointer maps, and page 2, which would be the first of
-    /// them, looks like one: a wrong header must not make pages of trees disappear. Without a
-    /// header, pointer maps need not be recognized, because they do not look like any page that is
-    /// searched for.
+    /// True if the header says that there are pointer maps, and page 2, where the first one would
+    /// be, looks like one. The header alone is not trusted: if it is wrong, pages of trees would be
+    /// ignored. Without a header, pointer maps need not be recognized, because they are not
+    /// mistaken for pages of trees.
     fn looks_auto_vacuum(&self) -> bool {
         let said = self.header.as_ref().is_some_and(|header| header.auto_vacuum);
         let Some(page) = self.read_page(2).filter(|_| said) else { return false };
@@ -122,12 +123,14 @@ impl Pages {
         possible.count() * 2 > expected
     }
 
-    /// True for pointer maps, which come at regular intervals, each for the pages up to the next.
+    /// True if the page is a pointer map. Pointer maps come at regular intervals; each describes
+    /// the pages up to the next one.
     fn is_pointer_map(&self, number: u32) -> bool {
         if number < 2 || !self.has_pointer_maps {
             return false;
         }
-        let distance = u32::try_from(self.format.usable / 5 + 1).expect("pages are small");
+        let distance =
+            u32::try_from(self.format.usable / 5 + 1).expect("a page has at most 65,536 bytes");
         // A pointer map that would be on the lock-byte page is moved to the next page.
         let place = if number - 1 == self.lock_byte_page() { number - 1 } else { number };
         (place - 2) % distance == 0

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::Value;
 
-/// The maximum number of columns for which SQLite can be compiled.
+/// The highest limit on columns that SQLite can be compiled with.
 const MAX_COLUMNS: usize = 32_767;
 
 /// The result of checking whether a payload begins like a record of a certain length.
@@ -16,7 +16,8 @@ pub(crate) enum Plausibility {
     Unknown,
 }
 
-/// Judges the part of a payload of `length` bytes that is stored in the cell itself.
+/// Checks whether `local`, the part of a payload that is stored in the cell, can begin a record of
+/// `length` bytes.
 pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
     let Some((header_length, _)) = read_varint(local) else {
         return if local.len() < 9 { Plausibility::Unknown } else { Plausibility::No };
@@ -31,8 +32,8 @@ pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
     }
 }
 
-/// Decodes the values of a whole record. `wiped` is a part of the payload that came from a page of
-/// zeros. No text is all zeros, so a record with text there is damaged.
+/// Decodes the values of a whole record. `wiped` is the part of the payload that came from a page
+/// of zeros. Text does not consist of zeros, so a record with text in that part is damaged.
 pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<Value>> {
     let (header_length, _) = read_varint(payload)?;
     let mut at = usize::try_from(header_length).ok()?;
@@ -50,8 +51,8 @@ pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<
     Some(values)
 }
 
-/// Returns the number of columns in a record, and its content as far as it is in this part of its
-/// payload.
+/// Returns the number of columns of a record, and the part of its content that is stored in the
+/// cell.
 pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
     let (header_length, mut at) = read_varint(local)?;
     let (header, content) = local.split_at_checked(usize::try_from(header_length).ok()?)?;
@@ -63,8 +64,8 @@ pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
     Some((count, content))
 }
 
-/// Reads the serial types in a record's header, if they fill the header exactly and account for
-/// exactly as many bytes of content as there are.
+/// Reads the serial types in a record's header. Returns `None` unless they fill the header exactly,
+/// and header and content together have `length` bytes.
 fn read_serial_types(header: &[u8], length: u64) -> Option<Vec<u64>> {
     let (_, mut at) = read_varint(header)?;
     let mut types = Vec::new();
@@ -112,7 +113,7 @@ fn decode_integer(content: &[u8]) -> i64 {
     content.iter().fold(if negative { -1 } else { 0 }, |n, &byte| (n << 8) | i64::from(byte))
 }
 
-/// Reads a variable-length integer. Returns it and its number of bytes.
+/// Reads a variable-length integer. Returns the integer and the number of bytes that it occupies.
 pub(crate) fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0;
     for (at, &byte) in bytes.iter().take(9).enumerate() {

@@ -23,7 +23,7 @@ pub(crate) enum SchemaState {
     Utf16,
 }
 
-/// Reads the tables in the schema, as far as their rows can be read.
+/// Reads the tables from the readable rows of the schema.
 pub(crate) fn read_tables(
     pages: &Pages,
     walk: &mut TreeWalk<'_>,
@@ -67,7 +67,7 @@ pub(crate) fn read_tables(
     (schema, drop_contradictions(&tables))
 }
 
-/// Finds leaves that contain only schema rows and that no path leads to.
+/// Finds leaves that contain only schema rows but were not reached from the root.
 fn leaves_without_root(pages: &Pages, walk: &TreeWalk<'_>) -> Vec<u32> {
     let lost = |&number: &u32| {
         let is_leaf = pages.first_byte(number) == Some(LEAF_TABLE);
@@ -114,8 +114,8 @@ fn read_entry(pages: &Pages, page: &Page, cell: &Cell, overflow: &Overflow) -> S
     }
 }
 
-/// Drops tables that have two different roots in the schema. Leaves that were found without a root
-/// may be old, so neither root can be trusted.
+/// Drops tables that have two different root pages in the schema. One of the entries may come from
+/// an old leaf, and the file does not show which.
 fn drop_contradictions(tables: &[SchemaTable]) -> Vec<SchemaTable> {
     let mut known: Vec<SchemaTable> = Vec::new();
     for table in tables {

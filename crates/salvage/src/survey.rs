@@ -11,11 +11,11 @@ use crate::schema::{self, SchemaState};
 use crate::walk::{TreeWalk, WalkDamage};
 use crate::{SalvageReport, SchemaTable};
 
-/// The page where a tree or a remaining part of a tree begins.
+/// The topmost page of a tree, or of a part of a tree that is cut off from its root.
 #[derive(Clone, Copy)]
 pub(crate) struct TreeRoot {
     pub(crate) page: u32,
-    /// The index of the table; `None` if the tree is orphaned.
+    /// The index of the table in the schema; `None` if the tree is orphaned.
     pub(crate) table: Option<usize>,
 }
 
@@ -23,7 +23,8 @@ pub(crate) struct TreeRoot {
 pub(crate) struct Survey {
     pub(crate) tables: Vec<SchemaTable>,
     pub(crate) roots: Vec<TreeRoot>,
-    /// Pages that are not visited from any parent: two parents claim them, or they are free.
+    /// Pages that a walk does not enter from their parents, because two parents claim them or
+    /// because they are free.
     pub(crate) closed: PageSet,
     pub(crate) overflow: Overflow,
     pub(crate) report: SalvageReport,
@@ -81,7 +82,8 @@ impl Survey {
         let last = self.last_page(pages);
         let free = self.find_free_pages(pages, last);
         self.report.free_pages = free.len();
-        // If all trees are intact, only pages that the freelist lost can be left.
+        // If all trees are intact, the remaining pages can only be free pages that are missing from
+        // the damaged freelist.
         if !self.report.freelist_whole && !self.links_lost {
             return;
         }
@@ -123,12 +125,12 @@ impl Survey {
         free
     }
 
-    /// Returns the last page of the database. There may be old pages beyond the end that the header
-    /// gives, but if a tree leads there, the header is wrong.
+    /// Returns the last page of the database. Pages beyond the page count in the header are usually
+    /// old. If a tree leads to one of them, the header is wrong.
     fn last_page(&self, pages: &Pages) -> u32 {
         let told = pages.header.as_ref().and_then(|header| header.page_count);
         let told = told.unwrap_or(pages.count).min(pages.count);
-        // The log also gives the end, and its checksums show that it is right.
+        // The log also records the page count, and its checksums show that the count is right.
         if pages.wal_frames() > 0 || (told..pages.count).any(|page| !self.is_unknown(page + 1)) {
             pages.count
         } else {
@@ -188,8 +190,8 @@ fn is_without_rowid(pages: &Pages, table: &SchemaTable) -> bool {
     matches!(pages.first_byte(table.root), Some(LEAF_INDEX | INTERIOR_INDEX))
 }
 
-/// Finds the topmost of the unreachable interior pages: those that no other of these pages leads
-/// to.
+/// Finds the topmost of the unreachable interior pages: those to which no other unreachable page
+/// leads. Leaves out damaged pages.
 fn find_topmost(pages: &Pages, interiors: &[u32]) -> Vec<u32> {
     let known: HashSet<u32> = interiors.iter().copied().collect();
     let mut below = HashSet::new();

@@ -10,7 +10,7 @@ use crate::record::read_u32;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The magic number without its last bit, which shows whether the checksums use big-endian words.
+/// The magic number without its lowest bit, which is set if the checksums use big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 
@@ -108,7 +108,7 @@ impl FrameChain {
 
     fn add_to_sum(&mut self, bytes: &[u8]) {
         let word = |word: &[u8]| {
-            let word = word.try_into().expect("pieces of four bytes");
+            let word = word.try_into().expect("each word has four bytes");
             if self.big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
         };
         let (mut a, mut b) = self.sum;

@@ -6,7 +6,7 @@ use crate::pages::{Page, PageSet, Pages};
 /// A walk over the leaves of trees.
 pub(crate) struct TreeWalk<'a> {
     pages: &'a Pages,
-    /// Pages that are not visited from any parent.
+    /// Pages that are not entered from their parents.
     closed: &'a PageSet,
     pub(crate) visited: PageSet,
     /// The branches still to be visited, the next one last.
@@ -17,9 +17,9 @@ pub(crate) struct TreeWalk<'a> {
 /// The damage found during a walk.
 #[derive(Default)]
 pub(crate) struct WalkDamage {
-    /// Children that cannot be read or are not of the expected kind.
+    /// Pages that cannot be read or are not of the expected kind.
     pub(crate) unreadable: u32,
-    /// Pages that contradict themselves.
+    /// Pages whose contents do not add up, and interior pages whose keys are out of order.
     pub(crate) inconsistent: u32,
     /// True if an interior page or a root is damaged, so that there may be unreachable pages.
     pub(crate) links_lost: bool,
@@ -27,7 +27,7 @@ pub(crate) struct WalkDamage {
     pub(crate) disputed: Vec<u32>,
 }
 
-/// A page to visit, and the keys that it may contain.
+/// A page to visit, and the bounds of its keys.
 struct Branch {
     page: u32,
     bounds: Bounds,
@@ -40,12 +40,12 @@ impl<'a> TreeWalk<'a> {
         TreeWalk { pages, closed, visited, stack: Vec::new(), damage: WalkDamage::default() }
     }
 
-    /// Continues with the tree that begins at a page.
+    /// Continues the walk with the tree that begins at `root`.
     pub(crate) fn start_at(&mut self, root: u32) {
         self.stack.push(Branch { page: root, bounds: Bounds::NONE, is_root: true });
     }
 
-    /// Returns the next leaf, with the cells whose keys are plausible there.
+    /// Returns the next leaf, with the cells whose keys are in order and within the bounds.
     pub(crate) fn next_leaf(&mut self) -> Option<(Page, TreePage)> {
         while let Some(branch) = self.stack.pop() {
             let Some((page, mut tree)) = self.visit_page(&branch) else { continue };
@@ -90,8 +90,8 @@ impl<'a> TreeWalk<'a> {
             self.damage.inconsistent += 1;
             self.damage.links_lost = true;
         }
-        // Push from the last child to the first, so that the first is on top of the stack.
-        // Implausible keys are not used as bounds.
+        // Push from the last child to the first, so that the first is on top of the stack. Keys
+        // that are out of order are not used as bounds.
         let mut page = tree.right_child;
         let mut up_to = bounds.up_to;
         for (cell, in_order) in tree.cells.iter().zip(in_order).rev() {

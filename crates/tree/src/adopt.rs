@@ -1,14 +1,14 @@
 //! Adopting states from a foreign repository as the older history of a workspace.
 //!
-//! 1. [`Store::adopt`] begins. From then on, no gc collects the objects that are written.
-//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites the trees, because trees of
-//!    the store have other modes and allow fewer names.
+//! 1. [`Store::adopt`] begins the adoption. Until it ends, gc keeps the objects that it writes.
+//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites each tree, because the store
+//!    uses other modes and allows fewer names.
 //! 3. [`Adoption::lock`] makes the pack durable and locks the workspace, whose directory need not
 //!    exist.
-//! 4. [`AdoptLock::finish`] makes room among the workspace's pins and pins the adopted states.
+//! 4. [`AdoptLock::finish`] renumbers existing pins where needed, and pins the adopted states.
 //!
-//! If an adoption is cut off at any point, the store is consistent: the pins that were made are in
-//! order among the others, and another adoption adds the missing ones.
+//! If an adoption is interrupted at any point, the store stays consistent: the pins made so far are
+//! in the right order, and another adoption adds the missing ones.
 
 mod pins;
 
@@ -37,7 +37,7 @@ pub use pins::AdoptLock;
 /// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
 
-/// The mode of a link to a commit of another repository.
+/// The mode of a tree entry that links to a commit of another repository.
 const NESTED: u32 = 0o160_000;
 
 /// A state that was adopted.
@@ -62,10 +62,10 @@ pub enum AdoptError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// A pin to be made for an adopted state. It is older than existing pins of the workspace.
+/// A pin to be inserted for an adopted state, before newer pins of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OlderPin {
-    /// The number of the existing pin that it comes after; 0 to come before all.
+    /// The number of the existing pin after which it is inserted; 0 to insert it before all others.
     pub after: u64,
     /// The tree of the adopted state.
     pub tree: Oid,
@@ -136,7 +136,7 @@ impl<'s> Adoption<'s> {
             match taken {
                 Ok(()) => break,
                 Err(error) => {
-                    // A tree counts as taken only if everything in it is.
+                    // A tree counts as copied only if everything in it was copied.
                     pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
                     let AdoptError::Foreign(ForeignObjectError::TooLarge { oid, size }) = error
                     else {
@@ -154,8 +154,8 @@ impl<'s> Adoption<'s> {
         Ok(Adopted { tree: oid, files, uncovered })
     }
 
-    /// Rewrites a tree and the trees in it, from the bottom up. Adds the objects that must be
-    /// written to `pending`.
+    /// Rewrites a tree and the trees in it, from the bottom up. Adds to `pending` the objects that
+    /// must be written.
     fn rewrite_tree(
         &mut self,
         foreign: &ForeignRepository,
@@ -216,9 +216,9 @@ impl<'s> Adoption<'s> {
         self.trees.insert(foreign, tree);
     }
 
-    /// Returns the reason why an entry of a tree is left out, or `None` if it is not.
+    /// Returns the reason why an entry of a tree is left out, or `None` if the store accepts it.
     fn find_refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<UncoveredReason> {
-        // On a file system that ignores case, `.GIT/hooks` would be the user's own hooks.
+        // On a file system that ignores case, `.GIT/hooks` is the user's own `.git/hooks`.
         let is_git = name.eq_ignore_ascii_case(b".git");
         if is_git || !is_valid_name(name) || name.len() > MAX_NAME {
             Some(UncoveredReason::Excluded)
@@ -260,7 +260,7 @@ impl<'s> Adoption<'s> {
     }
 
     /// Makes the adopted states durable and locks the workspace at this canonical path. Waits while
-    /// another process has it locked.
+    /// another process holds the lock.
     pub fn lock(self, path: &Path) -> Result<AdoptLock<'s>, PinError> {
         let store = self.store;
         self.writer.seal(&store.pack_directory()).map_err(write_error(store))?;

@@ -1,4 +1,4 @@
-//! A workspace's directory, entered without ever following a symlink and without leaving it.
+//! Accessing the files of a workspace without following symlinks and without leaving the workspace.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::owner;
 /// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
-    /// The kernel's kind and permission bits, and the marks of [`owner::mark_others`].
+    /// The kind and permission bits of the file, and the marks of [`owner::mark_others`].
     pub(crate) mode: u32,
     pub(crate) size: u64,
     /// The time of the last modification, in nanoseconds since 1970.
@@ -61,7 +61,7 @@ impl Stat {
         self.kind() == 0o120_000
     }
 
-    /// Returns the mode of its entry in a tree, or `None` if a tree cannot hold it.
+    /// Returns the mode of the file in a tree, or `None` if a tree cannot contain such a file.
     pub(crate) fn entry_mode(&self) -> Option<Mode> {
         match self.kind() {
             0o100_000 => Some(Mode::file(owner::drop_others(self.mode))),
@@ -92,7 +92,7 @@ pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
             names.push(name.to_vec());
         }
     }
-    // A directory that was deleted while it was open lists as empty.
+    // A directory that was deleted while it was open appears to be empty.
     if names.is_empty() && listed.stat()?.st_nlink == 0 {
         return Err(Errno::NOENT.into());
     }
@@ -113,8 +113,8 @@ pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>
     Ok(target.into_bytes())
 }
 
-/// The root of a workspace, held open, so that it stays the same directory even if its path leads
-/// elsewhere.
+/// The root of a workspace, held open, so that it stays the same directory even if its path later
+/// leads elsewhere.
 #[derive(Debug)]
 pub(crate) struct Root {
     fd: OwnedFd,
@@ -133,7 +133,7 @@ impl Root {
         Ok((stat.st_dev as u64, stat.st_ino as u64))
     }
 
-    /// Opens a directory below the root by its path. A symlink anywhere on the way is an error.
+    /// Opens a directory below the root by its path. A symlink anywhere in the path is an error.
     pub(crate) fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         fault::count_opened_directory();
         match path.is_empty() {

@@ -28,7 +28,7 @@ pub struct PathChange {
 }
 
 impl Store {
-    /// Finds the entry at a path in a tree. The root counts as a directory without permissions.
+    /// Finds the entry at a path in a tree. The root counts as a directory without permission bits.
     pub fn find_entry(
         &self,
         tree: &Oid,
@@ -92,8 +92,8 @@ pub(crate) fn compare_trees(
     Ok(differences)
 }
 
-/// Reads the entries of a tree, sorted by name only. Git sorts directories as if their names ended
-/// in a slash.
+/// Reads the entries of a tree, sorted by name only, while git sorts directories as if their names
+/// ended in a slash.
 fn read_sorted(store: &Store, tree: Oid) -> Result<Vec<OwnedEntry>, ObjectError> {
     let mut entries = store.tree(&tree)?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -118,12 +118,12 @@ fn pair_by_name(
         let one = if order.is_le() { from.next() } else { None };
         let other = if order.is_ge() { to.next() } else { None };
         let nodes = (one.as_ref().map(node), other.as_ref().map(node));
-        let name = one.or(other).expect("one of them has an entry").name;
+        let name = one.or(other).expect("at least one side has an entry").name;
         pairs.push((name, nodes.0, nodes.1));
     }
 }
 
-/// Finds the node at a path in a tree. The root counts as a directory without permissions.
+/// Finds the node at a path in a tree. The root counts as a directory without permission bits.
 pub(crate) fn find_node(
     store: &Store,
     tree: Oid,

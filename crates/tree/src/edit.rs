@@ -18,8 +18,8 @@ use crate::store::{ObjectError, Store};
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeEdit {
     pub path: RelPath,
-    /// The entry that replaces the existing one, which may be a directory with everything in it;
-    /// `None` to remove it. The path need not exist.
+    /// The new entry, or `None` to remove the existing one. A directory is replaced or removed with
+    /// everything in it. The path need not exist.
     pub to: Option<NewEntry>,
 }
 
@@ -44,7 +44,7 @@ pub enum NewContent {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum EditError {
-    /// No tree has such a path: it is the root itself, or part of it is `.git`.
+    /// A tree cannot contain such a path: it is the root itself, or part of it is `.git`.
     #[error("{0} cannot be edited in a tree")]
     Path(RelPath),
     /// The mode is not that of a file, symlink or directory, or it does not match the content.
@@ -70,7 +70,7 @@ impl Lock<'_> {
     /// Missing directories above a path are created with mode 40755. Directories that become empty
     /// are removed; those that were already empty stay.
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
-        // The tree may have been captured under this lock.
+        // The tree may have been captured under this lock, and can be read only once it is sealed.
         self.seal_for_edit()?;
         let mut opened = OpenedTree::new(self.store(), tree)?;
         for edit in edits {
@@ -234,7 +234,7 @@ impl<'a> OpenedTree<'a> {
             }
             let tree = put(&directory.encode())?;
             let entry = self.directory(parent).entries.get_mut(name);
-            entry.expect("an opened directory is in the one above").1 = tree;
+            entry.expect("an opened directory is an entry of its parent").1 = tree;
         }
         unreachable!("the root is always open")
     }

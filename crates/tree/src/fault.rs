@@ -61,8 +61,8 @@ pub fn disarm() -> usize {
     std::mem::take(&mut state.passed)
 }
 
-/// Runs `run` when the moment with this name is next reached, as another process might act at that
-/// moment.
+/// Runs `run` when the moment with this name is next reached, in place of another process that
+/// could act at that moment.
 #[cfg(feature = "faults")]
 pub fn interrupt_at(moment: &'static str, run: fn()) {
     *registry::INTERRUPTION.lock().expect("no code panics while it holds this lock") =
@@ -84,7 +84,7 @@ pub(crate) fn count_opened_directory() {
 #[inline(always)]
 pub(crate) fn count_opened_directory() {}
 
-/// Names a moment at which another process may interfere.
+/// Names a moment at which another process can interfere.
 #[cfg(feature = "faults")]
 pub(crate) fn moment(name: &str) {
     let mut armed = registry::INTERRUPTION.lock().expect("no code panics while it holds this lock");

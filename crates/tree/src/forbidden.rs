@@ -49,7 +49,7 @@ impl ForbiddenRoots {
         self.home.as_deref()
     }
 
-    /// Returns the directories at and above which a search for a project ends, with all links
+    /// Returns the directories that a search upwards for a project must not reach, with all links
     /// resolved.
     pub fn search_limits(&self) -> impl Iterator<Item = &Path> {
         let resolved = self.resolve();
@@ -95,8 +95,8 @@ impl ForbiddenRoots {
 }
 
 /// Resolves the links of a directory. If it does not exist yet, the part of its path that exists is
-/// resolved, so that it is forbidden once it is created. If it cannot be resolved, it forbids
-/// nothing.
+/// resolved, so that it is forbidden once it is created. A directory that cannot be resolved is not
+/// forbidden.
 fn resolve_root(root: &Path) -> Option<PathBuf> {
     match canonicalize(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some(canonicalize_existing(root)),

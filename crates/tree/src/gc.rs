@@ -27,7 +27,7 @@ use crate::store::{Store, StoreError};
 /// The number of packs outside the multi-pack index above which lookups become slow.
 const MANY_PACKS: usize = 50;
 
-/// The maximum size in bytes of the objects that are kept in memory.
+/// The maximum total size in bytes of the objects that are kept in memory.
 const RECENT_BYTES: usize = 24 << 20;
 
 /// The result of a gc or a merge.
@@ -85,7 +85,7 @@ impl Store {
         let mut needed = NeededObjects::new(AbsentObject::Lost).without(accepted);
         add_histories(&mut needed, &sources, &mut recent, &refs.iter().collect::<Vec<_>>())?;
 
-        // A single pack without unneeded objects would be rewritten to itself.
+        // Rewriting a single pack without unneeded objects would change nothing.
         let is_done = sources.packs().len() == 1 && needed.objects.len() == sources.count_objects();
         let replaced = if is_done { HashSet::new() } else { seen.clone() };
         let mut packed = Vec::new();
@@ -193,7 +193,8 @@ impl Store {
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // An index without a pack has no objects. If one of them is needed, the walk fails.
+                // The objects of an index without a pack are missing. If one of them is needed, the
+                // walk fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }
@@ -223,7 +224,7 @@ impl Store {
         let path = directory.join(midx::NAME);
         let mut packs = Vec::new();
         for name in list_pack_names(&directory).into_iter().filter(|name| !without.contains(name)) {
-            // A pack that cannot be opened is skipped, as it is everywhere.
+            // A pack that cannot be opened is skipped, as everywhere else.
             let Ok(pack) = Pack::open(&directory.join(format!("{name}.idx"))) else { continue };
             let objects = pack.index.entries().map_err(StoreError::io("read", &directory))?;
             packs.push((name, objects));

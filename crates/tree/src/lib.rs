@@ -1,11 +1,11 @@
 //! Captures a directory into a shared git object store, and restores it exactly.
 //!
-//! A [`Store`] is a bare git repository. A [`Workspace`] is a directory whose states it keeps. All
-//! captures and restores go through the workspace's [`Lock`].
+//! A [`Store`] is a bare git repository. A [`Workspace`] is a directory whose states the store
+//! keeps. All captures and restores go through the workspace's [`Lock`].
 //!
-//! Limits: hard links, extended attributes, access control lists, owners and times are not kept. The
-//! mode of the workspace's root is not part of its tree. A file larger than 512 MB is never
-//! captured.
+//! Limits: hard links, extended attributes, access control lists, owners and file times are not
+//! kept. The mode of the workspace's root is not part of its tree. A file larger than 512 MB is
+//! never captured.
 
 mod adopt;
 mod attachments;

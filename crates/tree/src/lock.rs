@@ -23,8 +23,8 @@ use crate::restore::Recovery;
 use crate::store::{ObjectError, Store, StoreError};
 use crate::workspace::{Workspace, WorkspaceInfo};
 
-/// The right to capture and restore a workspace. [`Lock::finish`] ends it. If it is dropped
-/// instead, the pins that were made are kept, and everything else is lost.
+/// The right to capture and restore a workspace. [`Lock::finish`] ends it. If the lock is dropped
+/// instead, the pins made so far are kept, and everything else is lost.
 pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
@@ -242,7 +242,7 @@ impl<'w> Lock<'w> {
         let needed = unsure_tree.into_iter().chain(attachment);
         for oid in needed {
             if !self.has_object(&oid) {
-                // Another process may have written it since the packs were listed.
+                // Another process may have written the object since the packs were listed.
                 self.store().forget_packs();
             }
             if !self.has_object(&oid) {
@@ -334,7 +334,7 @@ impl<'w> Lock<'w> {
         Ok(())
     }
 
-    /// Forgets everything in memory after captured objects could not be written.
+    /// Discards the state in memory after captured objects could not be written.
     fn forget_unwritten(&mut self) {
         (self.writer, self.state, self.captured) = (None, None, None);
     }
@@ -386,7 +386,7 @@ impl<'w> Lock<'w> {
             last_seen: now,
             single_file: self.workspace.only.is_some(),
         };
-        let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
+        let text = serde_json::to_vec(&info).expect("plain data serializes to JSON");
         let path = self.directory.join("workspace.json");
         durable::replace_file_through(&self.store().temporary(), &path, &text, Durability::Cached)
             .map_err(StoreError::io("write", &path))

@@ -118,8 +118,8 @@ impl From<TreeEntry<'_>> for OwnedEntry {
     }
 }
 
-/// Compares two names in git's order: a directory sorts as if its name ended in `/`. Each name
-/// comes with true if it is a directory.
+/// Compares two names in git's order: a directory sorts as if its name ended in `/`. The flag
+/// beside each name is true for a directory.
 pub(crate) fn compare_names(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     let common = a.0.len().min(b.0.len());
     let next = |(name, is_directory): (&[u8], bool)| {
@@ -159,7 +159,7 @@ fn split_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     split_foreign_entry(tree).filter(|(entry, _)| is_valid_name(entry.name))
 }
 
-/// True if a tree of the store may have an entry with this name. A name that could lead out of the
+/// True if a tree of the store can have an entry with this name. A name that could lead out of the
 /// workspace must never become part of a path.
 pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !is_git_name(name) && !name.contains(&b'/')
@@ -198,8 +198,8 @@ const IDENTITY: &str = "takeback <takeback@localhost>";
 const ATTACHMENT: &str = "attachment\n";
 
 impl Commit {
-    /// Returns the commit of an attachment with this tree. It has no time, so that equal bytes have
-    /// the same commit.
+    /// Returns the commit of an attachment with this tree. Its time is always 0, so that equal
+    /// bytes have the same commit.
     pub(crate) fn new_attachment(tree: Oid) -> Commit {
         Commit { tree, parent: None, time: 0, message: ATTACHMENT.to_owned() }
     }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_with_a_name_that_leads_out_is_malformed() {
+    fn a_tree_with_an_invalid_name_is_malformed() {
         for name in [&b".."[..], b".", b"", b"a/b", b".git"] {
             let mut tree = Vec::new();
             push_entry(&mut tree, TreeEntry { mode: Mode::file(0o644), name, oid: Oid::ZERO });

@@ -13,13 +13,13 @@ use crate::object::ObjectKind;
 pub struct Oid(pub [u8; 20]);
 
 impl Oid {
-    /// The tree without entries: the tree of every empty directory.
+    /// The id of the tree without entries, which is the tree of every empty directory.
     pub const EMPTY_TREE: Oid = Oid([
         0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92,
         0x88, 0xfb, 0xee, 0x49, 0x04,
     ]);
 
-    /// The id of no object.
+    /// The id that stands for no object.
     pub(crate) const ZERO: Oid = Oid([0; 20]);
 
     /// Computes the id of an object with this kind and content.

@@ -1,11 +1,12 @@
-//! Owners of files. The store does not keep them, so a restored file belongs to the user who restores
-//! it. A program that ran as its owner must not run as another user after it is restored.
+//! Owners of files. The store does not keep them, so a restored file usually belongs to the user
+//! who restores it. A program that ran as its owner must not run as a different user after a
+//! restore.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Gid, getegid, geteuid, getgroups};
 
-/// The bits that make a program run as the owner of its file, and as the group of its file.
+/// The bits that make a program run as the owner or as the group of its file.
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
@@ -30,7 +31,7 @@ fn identity() -> &'static Identity {
     })
 }
 
-/// True if this process may give files to other users.
+/// True if this process can give files to other users.
 pub(crate) fn is_root() -> bool {
     identity().user == 0
 }

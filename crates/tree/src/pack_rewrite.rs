@@ -23,8 +23,8 @@ pub(crate) struct PackRewrite<'a> {
 }
 
 impl<'a> PackRewrite<'a> {
-    /// Acquires the right, and removes the files of a killed process. Returns `None` if another
-    /// process has the right.
+    /// Acquires the right, and removes the temporary files of killed processes. Returns `None` if
+    /// another process has the right.
     pub(crate) fn begin(store: &'a Store) -> Result<Option<PackRewrite<'a>>, StoreError> {
         let path = store.directory().join("gc.lock");
         let lock = match &store.lock_wait {
@@ -141,8 +141,8 @@ impl Drop for PackRewrite<'_> {
     }
 }
 
-/// Removes all files of a pack. The index goes first: a pack without one is invisible. Git makes
-/// the files `rev` and `bitmap`.
+/// Removes all files of a pack. The index goes first: a pack without one is invisible. The files
+/// `rev` and `bitmap` come from git.
 fn remove_pack(directory: &Path, name: &str) -> Result<(), StoreError> {
     for extension in ["idx", "rev", "bitmap", "pack"] {
         let path = directory.join(format!("{name}.{extension}"));

@@ -132,7 +132,7 @@ pub(crate) fn is_damage(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// Lists the names of the packs in a directory, by their indexes.
+/// Lists the names of the packs that have an index in this directory.
 pub(crate) fn list_pack_names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

@@ -83,7 +83,7 @@ impl RelPath {
     }
 }
 
-/// Returns `directory/name`, or `name` in the root.
+/// Returns `directory/name`, or only `name` if the directory is the root.
 pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
     if !directory.is_empty() {

@@ -67,8 +67,8 @@ impl FromStr for PinName {
 /// The upper limit of pin numbers: all of them are smaller.
 pub(crate) const SEQ_END: u64 = 1 << 62;
 
-/// The number of a pin, parsed from the name of its ref. Any other form of the number is refused,
-/// and so is a number that is not below [`SEQ_END`].
+/// The number of a pin, parsed from the name of its ref. Leading zeros and signs are refused, and
+/// so is a number that is not below [`SEQ_END`].
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PinSeq(u64);
 

@@ -23,11 +23,11 @@ pub(crate) struct NeededObjects {
     pub(crate) objects: Vec<NeededObject>,
     numbers: HashMap<Oid, u32>,
     absent: AbsentObject,
-    /// The objects that are known to be lost. What needs them goes on without them.
+    /// The lost objects whose loss was accepted. The walk skips them.
     accepted: HashSet<Oid>,
 }
 
-/// The meaning of an object that none of the packs has.
+/// The reason why none of the packs has an object.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum AbsentObject {
     Lost,
@@ -54,7 +54,7 @@ impl NeededObjects {
         NeededObjects { objects, numbers, absent, accepted }
     }
 
-    /// Goes on without these objects, whose loss was accepted.
+    /// Skips these objects, whose loss was accepted, instead of failing.
     pub(crate) fn without(self, accepted: HashSet<Oid>) -> NeededObjects {
         NeededObjects { accepted, ..self }
     }
@@ -64,7 +64,7 @@ impl NeededObjects {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
 
-    /// Adds all objects of the packs that have not been met.
+    /// Adds the remaining objects of the packs: those that were not met.
     pub(crate) fn add_rest(&mut self, sources: &SourcePacks) {
         for (oid, place) in sources.objects() {
             self.add_object(oid, place, sources.stays(place), None, None);
@@ -101,7 +101,7 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Forgets the objects, starting with number `first`.
+    /// Forgets all objects from number `first` on.
     pub(crate) fn forget_from(&mut self, sources: &SourcePacks, first: usize) {
         for object in self.objects.drain(first..) {
             self.numbers.remove(&sources.object(object.place).oid);

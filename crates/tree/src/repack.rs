@@ -33,7 +33,7 @@ impl From<ObjectError> for RepackError {
     }
 }
 
-/// Writes the needed objects, starting with number `first`.
+/// Writes the needed objects from number `first` on.
 pub(crate) fn write_objects(
     sources: &SourcePacks,
     recent: &mut RecentObjects,
@@ -73,7 +73,7 @@ struct WrittenObject {
     base: Option<u32>,
     /// The number of deltas that must be applied to read it.
     depth: u32,
-    /// True if it may be the base of a delta.
+    /// True if it can be the base of a delta.
     is_base: bool,
 }
 
@@ -151,8 +151,8 @@ impl Repack<'_> {
         Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// Finds the base for a delta: the object itself, or the start of its chain if the chain has
-    /// the maximum length.
+    /// Finds the base for a delta: the given object, or the start of its chain if the chain has the
+    /// maximum length.
     fn find_base(&self, mut number: u32) -> Option<(u32, WrittenObject)> {
         let mut on = self.written[number as usize]?;
         if on.depth >= MAX_DEPTH {

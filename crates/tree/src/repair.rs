@@ -82,8 +82,8 @@ impl Store {
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
-        // Captures must not rely on lost objects: in a new generation, they store the files that
-        // still exist again.
+        // Captures must not rely on lost objects. In a new generation, they notice the loss and
+        // store the files again, as far as these still exist.
         if !examination.lost.is_empty() {
             self.bump_generation()?;
         }
@@ -97,8 +97,9 @@ impl Store {
         Ok(RepairReport { set_aside, salvaged, now, lost })
     }
 
-    /// Accepts what a repair could not save, so that a gc goes on without it. Pins of which nothing
-    /// is left are set aside: `quarantine/refs` has their names and ids. Returns their number.
+    /// Accepts the losses that a repair could not prevent, so that a gc no longer fails because of
+    /// them. Pins of which nothing is left are removed, and their names and ids are noted in
+    /// `quarantine/refs`. Returns the number of these pins.
     pub fn accept_losses(&self, report: &RepairReport) -> Result<usize, StoreError> {
         let quarantine = self.directory().join("quarantine");
         durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
@@ -122,15 +123,15 @@ impl Store {
         Ok(pins.len())
     }
 
-    /// The objects that are lost, and whose loss was accepted.
+    /// Reads the ids of the lost objects whose loss was accepted.
     pub(crate) fn accepted_losses(&self) -> HashSet<Oid> {
-        // Without the file, a gc stops at the loss again.
+        // Without the file, a gc fails at the lost objects again.
         let text = fs::read_to_string(self.directory().join(LOST)).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Writes the intact objects of damaged packs, and objects that pins lack if packs that were
-    /// set aside have them.
+    /// Writes the intact objects of damaged packs, and the objects that pins lack, if packs that
+    /// were set aside have them.
     fn salvage_objects(
         &self,
         examination: &Examination,

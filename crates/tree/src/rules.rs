@@ -126,7 +126,7 @@ pub(crate) enum Verdict {
 /// everything after a NUL, and does not match `a**` as `a` followed by a separate `**`.
 #[derive(Debug)]
 struct Pattern {
-    /// The pattern without its `!` and without slashes at both ends.
+    /// The pattern without its `!` and without slashes at its ends.
     text: Vec<u8>,
     /// The length of the text before the first wildcard or escape.
     literal: usize,
@@ -207,8 +207,8 @@ fn strip_line(line: &[u8]) -> Option<&[u8]> {
     Some(&line[..end])
 }
 
-/// The maximum number of patterns in the `.gitignore` files that apply in a directory. Every path
-/// may be compared with all of them.
+/// The maximum number of patterns in the `.gitignore` files that apply in a directory. In the worst
+/// case, every path is compared with all of them.
 pub const MAX_PATTERNS: usize = 10_000;
 
 /// The `.gitignore` files that apply in a directory: its own and those above it.

@@ -13,7 +13,7 @@ use crate::pack::index::PackIndex;
 use crate::pack::read::{DeltaBases, MAX_HEAD, ObjectContent, PackFile, RecentObjects, parse_head};
 use crate::source_packs::SourcePacks;
 
-/// The maximum size in bytes of the objects that each thread keeps in memory.
+/// The maximum total size in bytes of the objects that each thread keeps in memory.
 const RECENT_BYTES: usize = 8 << 20;
 
 /// The offset of the first entry, after the head of the pack.
@@ -92,7 +92,7 @@ impl DamagedPack {
     }
 }
 
-/// Finds bases in the damaged pack, or in the intact packs if a base is damaged.
+/// The bases in a damaged pack, or in the intact packs where a base is damaged.
 struct DamagedPackBases<'a> {
     pack: &'a DamagedPack,
     intact: &'a SourcePacks,
@@ -116,7 +116,7 @@ impl DeltaBases for DamagedPackBases<'_> {
 }
 
 /// Finds the entries of a pack without its index. After damage, the next entry begins at the first
-/// position whose data inflates to the size in its own head.
+/// position where the data inflates to the size that the head at this position gives.
 fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);

@@ -115,7 +115,7 @@ impl Store {
                 Err(_) => {}
             }
         }
-        let text = serde_json::to_vec(&at).expect("plain data becomes JSON");
+        let text = serde_json::to_vec(&at).expect("plain data serializes to JSON");
         durable::replace_file_through(&self.temporary(), &path, &text, Durability::Cached)
             .map_err(StoreError::io("write", &path))?;
         Ok(broken)

@@ -84,8 +84,8 @@ impl SourcePack {
 }
 
 impl SourcePacks {
-    /// Opens and adds a pack whose index is intact. If it `stays`, it becomes the preferred place of
-    /// its objects.
+    /// Opens and adds a pack whose index is intact. If the pack `stays`, it becomes the preferred
+    /// place of its objects.
     pub(crate) fn open(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
         let source = SourcePack::open(directory, name)?;
         source.check_index()?;
@@ -194,7 +194,7 @@ impl SourcePacks {
     }
 }
 
-/// Finds bases in the same pack, and among objects that were read recently.
+/// The bases in the same pack, and among objects that were read recently.
 struct SourceBases<'a> {
     source: &'a SourcePack,
     pack: u32,
@@ -203,7 +203,7 @@ struct SourceBases<'a> {
 
 impl DeltaBases for SourceBases<'_> {
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
-        // Only packs that git made for transfer have such deltas, so a linear search is good
+        // Only packs that git made for transfer refer to bases by id, so a linear search is good
         // enough.
         let object = self.source.objects.iter().find(|object| object.oid == *oid);
         Ok(object.map(|object| object.offset))

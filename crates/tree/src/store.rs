@@ -334,7 +334,7 @@ fn create_store(directory: &Path) -> Result<(), StoreError> {
     }
     let uuid = hex::random_digits(32);
     let identity = serde_json::to_string(&StoreIdentity { version: VERSION, uuid })
-        .expect("plain data becomes JSON");
+        .expect("plain data serializes to JSON");
     let temporary = directory.join("tmp");
     // The lock prevents other processes from sweeping the temporary files.
     let lock = directory.join("lock");

@@ -80,7 +80,7 @@ impl Bench {
 
     /// Reopens the store, as another process would.
     pub(crate) fn reopen(&mut self) {
-        self.store = Store::open(self.store.directory()).expect("the store opens");
+        self.store = Store::open(self.store.directory()).expect("the store can be opened");
     }
 
     /// Writes a state and pins it, as a capture does.
@@ -90,8 +90,8 @@ impl Bench {
 
     /// Determines which parts of a pin cannot be read, in the simplest way.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
-        let store = Store::open(self.store.directory()).expect("the store opens");
-        let pin = store.pin(pin).map(|pin| pin.expect("the pin is there"));
+        let store = Store::open(self.store.directory()).expect("the store can be opened");
+        let pin = store.pin(pin).map(|pin| pin.expect("the pin exists"));
         let Some(pin) = pin.ok().filter(|pin| store.tree(&pin.tree).is_ok()) else {
             return PinState::Lost { reason: String::new() };
         };
@@ -162,16 +162,16 @@ impl Bench {
 
     /// Reads the files of a pin.
     pub(crate) fn files(&self, pin: &PinName) -> Files {
-        let pin = self.store.pin(pin).expect("the pin reads").expect("the pin is there");
+        let pin = self.store.pin(pin).expect("a readable pin").expect("the pin exists");
         let mut files = Files::new();
         let mut directories = vec![(Vec::new(), pin.tree)];
         while let Some((directory, tree)) = directories.pop() {
-            for entry in self.store.tree(&tree).expect("the tree reads") {
+            for entry in self.store.tree(&tree).expect("a readable tree") {
                 let path = path::join(&directory, &entry.name);
                 if entry.mode.is_directory() {
                     directories.push((path, entry.oid));
                 } else {
-                    let content = self.store.blob(&entry.oid).expect("the file reads");
+                    let content = self.store.blob(&entry.oid).expect("a readable file");
                     files.insert(path, (entry.mode, content));
                 }
             }
@@ -258,7 +258,7 @@ pub(crate) fn capture(store: &Store, number: u8, files: &Files) -> PinName {
     writer.seal(&store.pack_directory()).expect("the pack is sealed");
     store
         .place_ref(&name, store.write_ref(commit_id).expect("the ref is written"))
-        .expect("the ref is made");
+        .expect("the ref is placed");
     name
 }
 
@@ -304,9 +304,9 @@ pub(crate) fn encode_tree(entries: &mut [(Mode, Vec<u8>, Oid)]) -> Vec<u8> {
 
 /// Damages a file.
 pub(crate) fn harm(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
-    let mut bytes = fs::read(path).expect("the file reads");
+    let mut bytes = fs::read(path).expect("a readable file");
     change(&mut bytes);
-    fs::remove_file(path).expect("the file goes");
+    fs::remove_file(path).expect("the file can be removed");
     fs::write(path, bytes).expect("the file is written");
 }
 
@@ -362,7 +362,7 @@ pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
 pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
     let Some(directory) = std::env::var_os(CHILD_STORE) else { return false };
     let nth = std::env::var(CHILD_POINT).expect("the point").parse().expect("a number");
-    let store = Store::open(directory).expect("the store opens");
+    let store = Store::open(directory).expect("the store can be opened");
     fault::arm(nth, Fault::Kill, false);
     work(&store);
     fault::disarm();

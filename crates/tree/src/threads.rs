@@ -1,4 +1,4 @@
-//! Threads for parallel work, even on machines that refuse to start them.
+//! Parallel work, even on systems that refuse to start threads.
 
 use std::error::Error;
 use std::sync::OnceLock;

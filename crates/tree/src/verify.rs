@@ -22,10 +22,10 @@ use losses::LossReport;
 /// The maximum number of lost paths of a pin that are listed. The others are only counted.
 const MAX_NAMED: usize = 1000;
 
-/// The maximum size in bytes of the objects that each thread keeps in memory.
+/// The maximum total size in bytes of the objects that each thread keeps in memory.
 const RECENT_BYTES: usize = 8 << 20;
 
-/// A function that receives the number of objects that are done and the number that are known so
+/// A function that receives the number of objects read so far and the number of objects known so
 /// far. Both grow.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 

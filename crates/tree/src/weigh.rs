@@ -15,14 +15,14 @@ use crate::reachability::{AbsentObject, NeededObjects, NewerRef};
 use crate::source_packs::SourcePacks;
 use crate::store::{Store, StoreError};
 
-/// The maximum size in bytes of the objects that are kept in memory.
+/// The maximum total size in bytes of the objects that are kept in memory.
 const RECENT_BYTES: usize = 24 << 20;
 
 impl Store {
     /// Measures, for each pin, the bytes on disk that it needs and that no pin before it in the
-    /// list needs. The sum from a pin to the end of the list is about what a gc would free without
-    /// these pins. A pin that is missing or damaged weighs nothing, and its objects count towards
-    /// the pins after it.
+    /// list needs. The sum from a pin to the end of the list is about the number of bytes that a gc
+    /// would free if these pins were deleted. A pin that is missing or damaged weighs nothing, and
+    /// its objects count towards the pins after it.
     ///
     /// Any order gives correct results. Listing the pins of a workspace newest first is fastest.
     pub fn weigh_pins(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {
@@ -107,7 +107,7 @@ struct Weighing<'a> {
     needed: NeededObjects,
     sources: &'a SourcePacks,
     recent: RecentObjects,
-    /// The last pin of each workspace, which its next pin is compared with.
+    /// The last pin of each workspace, with which its next pin is compared.
     newer: HashMap<WorkspaceId, NewerRef>,
 }
 

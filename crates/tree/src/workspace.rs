@@ -26,7 +26,8 @@ pub struct Workspace<'s> {
     pub(crate) path: PathBuf,
     pub(crate) root: Root,
     pub(crate) own: Option<RelPath>,
-    /// The name of the single file, if the workspace is one. The path is then its directory.
+    /// The name of the single file, if the workspace is a single file. `path` is then the directory
+    /// of the file.
     pub(crate) only: Option<Vec<u8>>,
 }
 
@@ -49,9 +50,9 @@ pub enum WorkspaceError {
 pub struct WorkspaceInfo {
     /// The canonical path.
     pub path: AnyPath,
-    /// The time at which it was first locked, in milliseconds since 1970.
+    /// The time at which takeback first used it, in milliseconds since 1970.
     pub created_at: i64,
-    /// The time at which it was last locked, in milliseconds since 1970. Updated at most once an
+    /// The time at which takeback last used it, in milliseconds since 1970. Updated at most once an
     /// hour.
     pub last_seen: i64,
     /// True if it is a single file.
@@ -80,8 +81,8 @@ impl Store {
     }
 
     /// Opens a single file as a workspace. This is for a file outside all workspaces, such as
-    /// `~/.zshrc`. The file need not exist. No other file is captured, so it may be anywhere except
-    /// in takeback's own directory.
+    /// `~/.zshrc`. The file need not exist. No other file is captured, so the file can be anywhere
+    /// except in takeback's own directory.
     pub fn single_file(
         &self,
         file: &Path,
@@ -116,7 +117,7 @@ impl Store {
         WorkspaceId::new(hex::encode(&digest[..8]))
     }
 
-    /// Reads the facts about a workspace. Returns `None` if it was never locked.
+    /// Reads the facts about a workspace. Returns `None` if there are none.
     pub fn workspace_info(&self, id: &WorkspaceId) -> Result<Option<WorkspaceInfo>, StoreError> {
         let path = self.workspace_directory(id).join("workspace.json");
         let text = durable::if_exists(fs::read(&path)).map_err(StoreError::io("read", &path))?;

@@ -128,7 +128,7 @@ impl Store {
         }
     }
 
-    /// Removes everything that the store has about a workspace. Returns false and removes nothing
+    /// Removes everything that the store keeps about a workspace. Returns false and removes nothing
     /// if the workspace has pins or an unfinished restore, or if another process has locked it.
     pub fn forget_workspace(&self, id: &WorkspaceId) -> Result<bool, StoreError> {
         if !self.workspace_directory(id).exists() && !self.refs_of(id).exists() {
@@ -143,7 +143,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Removes everything that the store has about a workspace without pins. The caller must hold
+    /// Removes everything that the store keeps about a workspace without pins. The caller must hold
     /// the locks of the workspace and the store.
     fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), StoreError> {
         // If the directory is not empty, another program put files into it.
@@ -159,11 +159,11 @@ impl Store {
         Ok(())
     }
 
-    /// Moves the pins of one workspace to another, before the pins that the other one has, and
-    /// forgets the first workspace. This is for a directory that was renamed. Returns the number of
-    /// moved pins.
+    /// Moves the pins of the workspace `from` to `to`, where they come before the existing pins,
+    /// and forgets `from`. This is for a directory that was renamed. Returns the number of moved
+    /// pins.
     ///
-    /// The moved pins keep their numbers. Pins of the other workspace get larger numbers where
+    /// The moved pins keep their numbers. The existing pins of `to` get larger numbers where
     /// needed, so that they come after the moved pins, in order. Waits until no other process has
     /// locked either workspace; the caller must hold neither lock. If the move is cut off at any
     /// point, no pin is lost, and another call completes it.

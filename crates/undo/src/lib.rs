@@ -1,8 +1,8 @@
-//! Checkpoints, rollback and undo: joins the store of trees and the ledger.
+//! Checkpoints, rollback and undo, built on the store of trees and the ledger.
 //!
-//! Every operation takes an [`Opened`] value. The way in is [`hook::handle`]: an agent's report
-//! becomes checkpoints and entries in the ledger. The way back is [`rollback::plan`] and
-//! [`rollback::apply`].
+//! Every operation takes an [`Opened`] value. [`hook::handle`] turns an agent's report into
+//! checkpoints and entries in the ledger. [`rollback::plan`] plans a rollback or an undo, and
+//! [`rollback::apply`] carries it out.
 
 pub mod history;
 pub mod hook;

@@ -44,7 +44,7 @@ pub enum MoveHistoryError {
 }
 
 /// Moves the history of a workspace whose directory was moved. If the new directory already has a
-/// history, the old one is put before it.
+/// history, the moved history is put before it.
 pub fn move_history(
     opened: &Opened,
     old: &Path,
@@ -68,8 +68,8 @@ pub fn move_history(
     Ok(MovedHistory { from, to: to.subject(), checkpoints })
 }
 
-/// Opens the workspace that a history is moved to. The history of a single file needs a single
-/// file.
+/// Opens the workspace that a history is moved to. The history of a single file can be moved only
+/// to a single file.
 fn open_new_place<'o>(
     opened: &'o Opened,
     from: &Path,

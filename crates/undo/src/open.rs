@@ -52,14 +52,16 @@ pub struct OpenOptions {
     pub redact: bool,
     /// The clock that all times come from.
     pub clock: fn() -> SystemTime,
-    /// Called with the result when an interrupted restore is finished or reverted.
+    /// The function that is called with the result after an interrupted restore was finished or
+    /// reverted.
     pub on_recovery: fn(&Recovery),
-    /// Describes how the agent of a session takes back its own copy of the conversation.
+    /// The function that returns instructions for rewinding the agent's own copy of a session's
+    /// conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// Lists the files in agents' configurations that hold takeback's hooks, given its home.
+    /// The function that lists the files in which agents keep takeback's hooks, given its home.
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
-    /// The longest time to wait for other processes, for commands that a user waits for. `None`
-    /// means to wait until the workspace is free.
+    /// The longest time to wait for other processes. It is set for commands that a user is waiting
+    /// for. If it is `None`, a command waits until the workspace is free.
     pub lock_wait: Option<LockWait>,
 }
 
@@ -95,7 +97,7 @@ pub(crate) fn is_in_repository_data(path: &Path) -> bool {
 }
 
 impl Opened {
-    /// Makes the value; opens nothing yet.
+    /// Makes the value without opening anything yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, protection, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, find_hook_files, lock_wait, .. } = options;
@@ -167,17 +169,17 @@ impl Opened {
         self.home.join("checkpoints")
     }
 
-    /// Returns true if a checkpoint was ever taken.
+    /// Returns true if the store exists.
     pub fn has_store(&self) -> bool {
         self.store.get().is_some() || self.store_identity().exists()
     }
 
-    /// Returns the file whose presence makes a directory a store.
+    /// Returns the path of the file whose presence makes a directory a store.
     fn store_identity(&self) -> PathBuf {
         self.checkpoints_directory().join("store/store.json")
     }
 
-    /// Opens or creates the store. Before it is created, an older layout is set aside.
+    /// Opens the store, or creates it after setting aside an older layout.
     pub fn store(&self) -> Result<&Store, StoreError> {
         if let Some(store) = self.store.get() {
             return Ok(store);
@@ -259,8 +261,8 @@ impl Opened {
         *self.lock_ledger() = None;
     }
 
-    /// Opens the ledger and adds everything that hooks reported. Returns `None` while some events
-    /// have to wait, because the ledger then lacks the latest turns.
+    /// Opens the ledger and adds all events that hooks reported. Returns `None` if there is no
+    /// ledger, or if some events cannot be added yet: the ledger then lacks the latest turns.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
         let mut ledger = self.ledger().ok()??;
         ledger.set_wait(wait);
@@ -296,7 +298,7 @@ impl Opened {
         CaptureOptions { rules: self.rules_for(path), named, swept: &[], now: (self.clock)() }
     }
 
-    /// Locks a workspace. An interrupted restore is finished or reverted first, and reported.
+    /// Locks a workspace. First finishes or reverts an interrupted restore, and reports the result.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
         let mut lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
@@ -312,7 +314,7 @@ impl Opened {
 
     /// Remembers a failure in a workspace.
     pub fn note_failure(&self, workspace: &Path, message: &str) {
-        // If even this cannot be written, the caller still has the message.
+        // If even the log cannot be written, the caller still has the message.
         let _ = self.failure_log().add(workspace, false, message, self.now());
     }
 
@@ -342,7 +344,7 @@ impl Opened {
         let _ = self.failure_log().add(workspace, true, message, self.now());
     }
 
-    /// Forgets a missed checkpoint, because it was taken after all.
+    /// Forgets that a checkpoint was missed, because it was taken after all.
     pub fn withdraw_missed(&self, workspace: &Path, message: &str) {
         let _ = self.failure_log().withdraw(workspace, message);
     }

@@ -34,7 +34,7 @@ const PROJECT_MARKERS: [&str; 17] = [
 /// The root that a directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRoot {
-    /// The path of the root, canonical.
+    /// The canonical path of the root.
     pub path: PathBuf,
     /// True if a marker was found; false if the root is just the directory itself.
     pub is_project: bool,

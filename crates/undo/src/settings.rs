@@ -9,11 +9,12 @@ use takeback_tree::CaptureRules;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// False if all checkpoints are switched off.
+    /// True if checkpoints are taken at all.
     pub enabled: bool,
     /// The moments of a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// The maximum number of rows that a workspace keeps, and of additional steps.
+    /// The maximum number of rows that a workspace keeps. The same limit applies to additional
+    /// steps.
     pub max_snapshots: usize,
     /// The maximum size of the store.
     pub max_total_size_mb: u64,
@@ -23,7 +24,7 @@ pub struct Settings {
     pub max_guarded_kb: u64,
     /// The maximum total size of files that are captured only because a call names or sweeps them.
     pub max_named_mb: u64,
-    /// The maximum number of files in a workspace that is captured.
+    /// The maximum number of files in a workspace that is captured as a whole.
     pub max_files: u64,
     /// The longest time that an agent waits for a checkpoint.
     pub timeout_ms: u64,
@@ -39,7 +40,8 @@ pub struct Settings {
     pub auto_prune: bool,
     /// The age after which an unused workspace loses its history.
     pub retention_days: u64,
-    /// True if workspaces whose directory no longer exists also lose their history after that time.
+    /// True if workspaces whose directory no longer exists also lose their history after
+    /// `retention_days`.
     pub delete_orphans: bool,
     /// The minimum time between two automatic prunes.
     pub min_interval_hours: u64,
@@ -72,7 +74,7 @@ pub enum HistoryProtection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {
-    /// Before each call that follows a change.
+    /// Before each mutating call, if files have changed since the last checkpoint.
     Step,
     /// Before the first mutating call.
     Turn,

@@ -23,9 +23,9 @@ usage: cargo xtask <task>
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
   soak          Run the test suite repeatedly, and count the failures of each test
-                  [--times N] how often, 10 by default   [--load] every second time under
+                  [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
-  adversary     Live through random days of agents and users, and check that nothing is lost
+  adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths

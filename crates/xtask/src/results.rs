@@ -39,7 +39,7 @@ pub(crate) fn parse_junit(xml: &str) -> Vec<TestResult> {
 /// Finds the reasons for skipped parts, each once.
 fn find_reasons(output: &str) -> Vec<String> {
     let reason = |line: &str| {
-        // The first line of a test's output may follow the test's name.
+        // The first line of a test's output can be on the same line as the test's name.
         let line = line.rsplit_once(" ... ").map_or(line, |(_, rest)| rest);
         let line = line.strip_prefix("<system-err>").unwrap_or(line);
         line.strip_prefix(SKIPPED).map(|reason| reason.trim().to_owned())
@@ -158,7 +158,7 @@ ok
 </testsuites>"#;
 
     #[test]
-    fn a_report_tells_names_failures_and_reasons() {
+    fn names_failures_and_reasons_are_read_from_a_report() {
         let results = parse_junit(REPORT);
         let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
         assert_eq!(names[0], "tree::it undo::a_file_comes_back");
@@ -188,7 +188,7 @@ ok
     }
 
     #[test]
-    fn sums_of_cargo_are_added_up() {
+    fn totals_of_cargo_are_added_up() {
         let mut tally = Tally::default();
         tally.add_cargo_output(
             "running 4 tests\nskipped: no python3\n\

@@ -56,11 +56,11 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents wait more than they work, so the days are lived meanwhile.
+    // The agents mostly wait, so the random days run at the same time.
     let lived = thread::scope(|scope| {
         let days = scope.spawn(adversary::test_usual_days);
         failures.extend(agents::test_usual_agents(tally).err());
-        days.join().unwrap_or_else(|_| Err("living through random days panicked".into()))
+        days.join().unwrap_or_else(|_| Err("the test of random days panicked".into()))
     });
     failures.extend(lived.and_then(|days| days.count(tally)).err());
     if nextest::is_installed() {

@@ -1,4 +1,4 @@
-//! Applying a plan.
+//! Applying an installation plan.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -34,8 +34,8 @@ impl Installer<'_> {
         for change in &plan.changes {
             restore_file(&mut record, change).map_err(InstallError::io(&change.path))??;
         }
-        // Forget the files that no longer contain anything of takeback's. If the whole project is
-        // missing, keep what is known about it, because its disk may only be unmounted.
+        // Forget the files in which nothing of takeback's remains. If the whole project is missing,
+        // keep its entries: its disk may just be unmounted.
         let remaining = self.plan_uninstall(plan.agent, &plan.scope)?;
         let project = plan.scope.project();
         let is_missing = project.is_some_and(|project| !project.exists());
@@ -53,7 +53,8 @@ impl Installer<'_> {
         done.map_err(InstallError::io(&self.record_directory()))
     }
 
-    /// Gives the record to the owner of the home directory, who could not use takeback otherwise.
+    /// Gives the record to the owner of the home directory if root wrote it. Otherwise the owner
+    /// could not use takeback.
     fn adopt_record(&self) -> io::Result<()> {
         let directory = self.record_directory();
         adopt_owner(self.takeback_home)?;
@@ -69,7 +70,7 @@ impl Installer<'_> {
 }
 
 /// Writes a file. First keeps a copy of the original and records what is about to be written, so
-/// that the file can be restored even if takeback is killed at any point.
+/// that the file can be restored no matter when takeback is killed.
 fn install_file(
     record: &mut InstallRecord,
     plan: &InstallPlan,
@@ -102,12 +103,12 @@ fn create_directories(directory: &Path) -> io::Result<()> {
     missing.iter().rev().try_for_each(|created| adopt_owner(created))
 }
 
-/// Lists the directories of a path that do not exist.
+/// Lists the directories in a path that do not exist, the innermost first.
 fn missing_directories(directory: &Path) -> Vec<PathBuf> {
     directory.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect()
 }
 
-/// Restores a file and forgets it.
+/// Restores a file and removes it from the record.
 fn restore_file(
     record: &mut InstallRecord,
     change: &FileChange,
@@ -129,13 +130,13 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Returns the name under which a new version of a file is prepared. The name is always the same,
-/// so that the remains of a killed process are found.
+/// so that the next run finds the remains of a killed one.
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.takeback"))
 }
 
-/// Replaces a file as a whole, unless it has changed since the plan was made.
+/// Replaces or deletes a file, unless it has changed since the plan was made.
 fn replace_file(change: &FileChange) -> io::Result<Result<(), InstallError>> {
     let path = resolve_link(&change.path)?;
     if read_file(&path)? != change.before {
@@ -156,8 +157,8 @@ fn replace_file(change: &FileChange) -> io::Result<Result<(), InstallError>> {
     written.map(Ok)
 }
 
-/// Creates a file with the owner, group and mode of the one that it replaces. A file that replaces
-/// none gets the mode that the user's umask allows.
+/// Creates a file with the owner, group and mode of the file that it replaces. If there is none,
+/// the umask determines the mode.
 fn create_file(
     path: &Path,
     bytes: &[u8],
@@ -165,7 +166,7 @@ fn create_file(
     executable: bool,
 ) -> io::Result<()> {
     let initial_mode = match (replaced, executable) {
-        // Other users must not read the file before it has the mode of the one it replaces.
+        // Other users must not be able to read the file before it has its final mode.
         (Some(_), _) => 0o600,
         (None, true) => 0o777,
         (None, false) => 0o666,

@@ -1,4 +1,4 @@
-//! Determining which of takeback's hooks the user has reviewed. Codex silently skips all others.
+//! Determining which of takeback's hooks the user has reviewed. Codex silently skips the others.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl Installer<'_> {
         let (Some(hooks), Some(directory)) = (hooks, self.config_directory(agent, scope)) else {
             return Ok(None);
         };
-        // Reviews are in the user's configuration, even for a project's hooks.
+        // Codex stores reviews in the user's configuration, even for a project's hooks.
         let Some(user) = self.config_directory(agent, &InstallScope::User) else {
             return Ok(None);
         };
@@ -75,7 +75,8 @@ fn count_reviewed(
     Ok(review)
 }
 
-/// Reads the hashes of all hooks that the user trusts, by Codex's key for the hook.
+/// Reads the hash of each hook that the user trusts. The keys are those by which Codex identifies
+/// hooks.
 fn trusted_hashes(config: &Path) -> Result<Map<String, Value>, InstallError> {
     let all = parse_config(config, &read_text(config)?.unwrap_or_default())?;
     let state = all["hooks"]["state"].as_object().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Tests of JSON and TOML editing: the parsers determine whether the result is right.
+//! Tests of editing hooks in JSON and TOML files.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn the_users_settings_and_comments_stay() {
 }
 
 #[test]
-fn a_new_file_is_formatted_as_people_write_it() {
+fn a_new_file_is_indented() {
     assert_eq!(
         json_hooks::add_entries("", &[claude_entry("Stop", "takeback")], &MARK).unwrap(),
         "{\n  \"hooks\": {\n    \"Stop\": [\n      {\n        \"hooks\": [\n          {\n            \
@@ -94,7 +94,7 @@ fn a_group_keeps_the_command_of_the_user() {
 }
 
 #[test]
-fn a_byte_order_mark_and_line_ends_are_kept() {
+fn a_byte_order_mark_and_line_endings_are_kept() {
     let text = "\u{feff}{\r\n\t\"a\": 1\r\n}\r\n";
     let edited = add_new_entries(text);
     assert!(edited.starts_with("\u{feff}{\r\n\t\"a\": 1,\r\n\t\"hooks\": {\r\n"), "{edited:?}");
@@ -168,7 +168,7 @@ fn any_settings() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Removes takeback's entries from a parsed value, as a reference for the text editing.
+/// Removes takeback's entries from a parsed value. The edited text must have the same value.
 fn without_own_entries(mut settings: Value) -> Value {
     let is_ours =
         |hook: &Value| hook["command"].as_str().unwrap().ends_with("takeback hook claude");
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "[\\[\\]{}\":,a-z0-9 \n/*=#.]{0,80}") {
+    fn no_text_makes_an_edit_panic(text in "[\\[\\]{}\":,a-z0-9 \n/*=#.]{0,80}") {
         for edited in [json_hooks::add_entries(&text, &new_entries(), &MARK), toml_hooks::add_entries(&text, &new_entries(), &MARK)] {
             drop(edited);
         }

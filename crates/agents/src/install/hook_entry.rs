@@ -14,7 +14,7 @@ use crate::wiring::{EntryFormat, HOOK_TIMEOUT, HookEntries, Program};
 #[derive(Clone, Debug)]
 pub(super) struct HookEntry {
     pub(super) event: &'static str,
-    /// The tools that the entry is for, in events for which the agent requires them.
+    /// The pattern of the tools that the entry applies to. Only entries for tool events have one.
     pub(super) matcher: Option<&'static str>,
     /// The command, its type and its timeout, in the order in which they are written.
     pub(super) hook: Vec<(&'static str, Field)>,
@@ -90,10 +90,10 @@ impl HookEntry {
     }
 }
 
-/// The mark of takeback's commands, in any version: `takeback`, options, `hook`, the agent.
+/// The mark by which takeback recognizes its commands: `takeback`, options, `hook`, the agent.
 ///
-/// Keep recognizing every form that a released version has written. Otherwise it can no longer be
-/// updated or removed.
+/// It must match every form that a released version has written. Otherwise the entries of that
+/// version can no longer be updated or removed.
 pub(super) struct CommandMark<'a> {
     pub(super) agent: &'static str,
     /// The path of this program, in case it is not named `takeback`.
@@ -131,7 +131,7 @@ impl CommandMark<'_> {
     }
 }
 
-/// True if the text is the test that makes a command do nothing if takeback is missing.
+/// True if the text is the shell test that skips a command if takeback is missing.
 fn is_guard(guard: &str) -> bool {
     guard.strip_suffix(" || exit 0").is_some_and(|test| {
         test == "command -v takeback >/dev/null 2>&1"
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_may_hold_commands_of_both() {
+    fn a_group_can_hold_commands_of_takeback_and_of_the_user() {
         let mark = CommandMark { agent: "claude", program: "/x/tb" };
         let ours = json!({ "command": "takeback hook claude" });
         let theirs = json!({ "command": "lint" });

@@ -1,5 +1,5 @@
-//! Editing the hooks in a user's JSON file: adds, updates and removes takeback's entries.
-//! Everything else is unchanged, including comments and whitespace.
+//! Adding, updating and removing takeback's entries in a user's JSON file. Everything else is
+//! unchanged, including comments and whitespace.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
@@ -134,7 +134,7 @@ fn node_value(node: &CstNode) -> Value {
     node.to_serde_value().unwrap_or_default()
 }
 
-/// Replaces an earlier entry with a new one, or appends it to the list.
+/// Replaces an earlier entry with the new one, or appends the new one to the list.
 fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
     let wanted = entry.to_json();
     let mut is_there = false;
@@ -144,7 +144,7 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
             continue;
         }
         if is_there || !mark.is_all_of(&present) {
-            // A user's command is in the same group, and stays.
+            // A duplicate, or a group with a command of the user, which stays.
             remove_commands(element, mark);
         } else {
             is_there = true;
@@ -187,7 +187,7 @@ fn remove_from_event(event: &CstObjectProp, mark: &CommandMark<'_>) -> bool {
     removed > 0
 }
 
-/// Removes an element, or only takeback's commands in it.
+/// Removes takeback's commands from an element, or the whole element if it contains nothing else.
 fn remove_commands(element: CstNode, mark: &CommandMark<'_>) {
     if mark.is_all_of(&node_value(&element)) {
         element.remove();

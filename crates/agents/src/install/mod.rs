@@ -1,8 +1,8 @@
 //! Adding takeback to agents' configurations, and removing it.
 //!
-//! A plan says what each file will contain. Applying it replaces each file as a whole and keeps the
-//! original. Uninstalling restores the original byte for byte, unless the file has changed since.
-//! In that case only takeback's entries are removed.
+//! A plan says what each file will contain. Applying the plan replaces whole files and keeps the
+//! originals. Uninstalling restores an original byte for byte, or, if the file has changed since,
+//! removes only takeback's entries.
 
 mod apply;
 mod codex_review;
@@ -129,7 +129,7 @@ pub enum InstallError {
          by one"
     )]
     Record { path: PathBuf, error: io::Error },
-    /// A file of a project is a link to somewhere else, or is in such a directory.
+    /// A symbolic link leads from a file of the project to a path outside the project.
     #[error("{path} leads to {real}, outside the project; nothing was changed")]
     Outside { path: PathBuf, real: PathBuf },
     /// Another program wrote to the file after the plan was made.
@@ -185,7 +185,7 @@ impl Installer<'_> {
         wiring.programs.iter().any(has_program) || self.user_directory(wiring).is_dir()
     }
 
-    /// Lists all recorded installations that were not removed.
+    /// Lists all installations in the record.
     pub fn installations(&self) -> Result<Vec<(&'static Agent, InstallScope)>, InstallError> {
         let record = self.open_record()?;
         let mut installations: Vec<(&'static Agent, InstallScope)> = Vec::new();
@@ -204,8 +204,8 @@ impl Installer<'_> {
         Ok(installations)
     }
 
-    /// Finds the setting that disables all hooks of the agent, if it is turned on. Returns its file
-    /// and its key.
+    /// Finds the setting that disables all hooks of the agent. Returns its file and key, or `None`
+    /// if hooks are not disabled.
     pub fn find_off_switch(
         &self,
         agent: &Agent,
@@ -236,7 +236,7 @@ impl Installer<'_> {
 }
 
 impl InstallScope {
-    /// Fails if a file of a project is outside the project because of a link.
+    /// Fails if a symbolic link leads from the path to a file outside the project.
     fn check_file(&self, path: &Path) -> Result<(), InstallError> {
         let Some(project) = self.project() else { return Ok(()) };
         let real = paths::canonicalize_existing(path);

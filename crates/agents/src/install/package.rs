@@ -1,4 +1,4 @@
-//! Building packages for agents with plugins: the hooks and commands of `install`, ready to
+//! Building packages for agents that have plugins: the hooks and commands of `install`, ready to
 //! publish.
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct PackageFile {
 const DESCRIPTION: &str =
     "Takes back what an AI agent did: its files and its conversation, together";
 
-/// Builds the package for an agent. Returns `None` if the agent has no plugins or needs none.
+/// Builds the package for an agent. Returns `None` for an agent that has no package.
 pub fn build_package(agent: &Agent) -> Option<Vec<PackageFile>> {
     let plugin = json!({
         "name": "takeback",

@@ -38,7 +38,8 @@ impl Installer<'_> {
         })
     }
 
-    /// Plans the changes that add takeback to an agent's configuration, or update it.
+    /// Plans the changes that add takeback to an agent's configuration, or that update an earlier
+    /// installation.
     pub fn plan_install(
         &self,
         agent: &'static Agent,
@@ -132,7 +133,7 @@ impl Installer<'_> {
                 }
             }
         }
-        // Files that another version wrote to other places.
+        // Also plan for files that another version wrote to other places.
         for path in record.files_of_agent(agent.name, scope.project()) {
             if !plan.has_path(&path) {
                 let is_own = is_own_file(&path);
@@ -313,7 +314,7 @@ fn add_entries(
     edited.map_err(InstallError::unreadable(path))
 }
 
-/// True if a file that takeback created contains nothing else.
+/// True if a text contains no settings: at most an empty object or the version of the format.
 fn is_blank(text: &str) -> bool {
     let words = text.split_whitespace().collect::<String>();
     matches!(words.as_str(), "" | "{}" | r#"{"version":1}"#)

@@ -1,4 +1,4 @@
-//! The record of an installation: which files were written, and their originals.
+//! The record of all installations: the files that takeback wrote, and their originals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -71,7 +71,7 @@ pub(super) fn content_digest(bytes: &[u8]) -> String {
 }
 
 impl InstallRecord {
-    /// Waits for other processes, and prevents them from changing the record until the lock is
+    /// Locks the record, waiting for other processes. They cannot change it until the lock is
     /// dropped.
     pub(super) fn lock(directory: &Path) -> io::Result<FileLock> {
         FileLock::exclusive_on_directory(directory)
@@ -97,7 +97,7 @@ impl InstallRecord {
         self.data.files.iter()
     }
 
-    /// Lists the files of an agent, in a project or for the user.
+    /// Lists the files of an agent in a project, or those of the user if `project` is `None`.
     pub(super) fn files_of_agent(&self, agent: &str, project: Option<&Path>) -> Vec<PathBuf> {
         let is_wanted =
             |file: &InstalledFile| file.agent == agent && file.project.as_deref() == project;

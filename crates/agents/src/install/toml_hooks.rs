@@ -1,4 +1,4 @@
-//! Editing the hooks in a user's TOML file: adds, updates and removes takeback's entries.
+//! Adding, updating and removing takeback's entries in a user's TOML file.
 
 use serde_json::{Map, Value, json};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
@@ -102,7 +102,7 @@ fn event_names(hooks: &Table) -> Vec<String> {
     hooks.iter().map(|(event, _)| event.to_owned()).collect()
 }
 
-/// Replaces an earlier entry with a new one, or appends it to the list.
+/// Replaces an earlier entry with the new one, or appends the new one to the list.
 fn put_entry(list: &mut ArrayOfTables, entry: &HookEntry, mark: &CommandMark<'_>) {
     let wanted = entry.to_json();
     let mut is_there = false;

@@ -20,8 +20,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line, and adds its session. A subagent's entries carry the session id
-/// of its parent.
+/// Identifies the entry of a line, and adds its session unless the previous line belongs to the
+/// same one. A subagent's entries carry the session id of its parent.
 fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
     let (parent, uuid) = (text_field(line, "sessionId")?, text_field(line, "uuid")?);
     let is_child = line["isSidechain"] == true;

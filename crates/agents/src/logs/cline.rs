@@ -106,7 +106,7 @@ fn read_message(session: &str, message: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Extracts the user's input from its tag.
+/// Extracts the user's input from the tag around it.
 fn typed_text(text: &str) -> String {
     let inside = text
         .trim()

@@ -44,7 +44,7 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
 }
 
 /// Reads the session of the log. Only the first record counts, because a fork also contains the
-/// record of its origin.
+/// record of the session that it was forked from.
 fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     if context.state.session.is_some() {
         return;
@@ -113,7 +113,7 @@ fn read_message(entry: EntryRef, payload: &Value, context: &mut ReadContext<'_>)
     }
 }
 
-/// True if the user typed the message, rather than the agent on the user's behalf.
+/// True if the user typed the message. The agent also writes messages on the user's behalf.
 fn is_typed(payload: &Value, parts: &MessageParts) -> bool {
     let kinds = &payload["internal_chat_message_metadata_passthrough"]["content_item_kinds"];
     if !list_items(kinds).is_empty() {

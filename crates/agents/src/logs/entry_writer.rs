@@ -1,4 +1,4 @@
-//! Collecting the entries for the ledger that the readers of all formats find.
+//! Collecting the entries that the readers of all formats produce for the ledger.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ impl EntryWriter {
         self.push_entry(entry, LogFact::Summary(Box::new(message)));
     }
 
-    /// Adds the tokens that an entry cost.
+    /// Adds the tokens that an entry used.
     pub(super) fn push_usage(&mut self, entry: &EntryRef, usage: Option<UsageRecord>) {
         if let Some(usage) = usage {
             self.push_entry(entry.part("usage"), LogFact::Usage(Box::new(usage)));

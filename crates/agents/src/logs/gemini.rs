@@ -11,7 +11,7 @@ use super::entry_writer::{
 };
 use super::{ReadContext, google_content};
 
-/// The size up to which the file with the path of a project is read.
+/// The maximum size of the file that contains the path of a project.
 const MAX_PATH: u64 = 64 << 10;
 
 /// Reads one line.
@@ -44,7 +44,7 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Returns the text of a message that summarises all messages before it.
+/// Returns the text of the message if it summarizes all messages before it.
 fn find_summary(line: &Value) -> Option<String> {
     let said = google_content::split_content(&line["content"]).texts.join("\n");
     (line["type"] == "user" && said.contains("<state_snapshot>")).then_some(said)
@@ -110,7 +110,8 @@ fn read_message(line: &Value, context: &mut ReadContext<'_>) {
                 }
             }
             context.out.push_assistant(entry.clone(), &parts, None);
-            // The calls are added later to a message with the same id.
+            // Gemini CLI logs the calls later, in a message with the same id, so their entry needs
+            // its own id.
             let calls = MessageParts { calls, ..MessageParts::default() };
             context.out.push_assistant(entry.part("calls"), &calls, None);
             for called in called {

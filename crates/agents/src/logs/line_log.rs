@@ -20,7 +20,7 @@ const PAGE_SIZE: u64 = 4 << 20;
 /// The maximum length of a line that is parsed.
 const MAX_LINE: u64 = 32 << 20;
 
-/// Reads the next page of a log. If the log is no longer the one that the bookmark is for, reads
+/// Reads the next page of a log. If the log was replaced or rewritten since the bookmark, reads
 /// from the beginning.
 pub(super) fn read_page(
     agent: &'static str,
@@ -71,7 +71,7 @@ pub(super) fn read_page(
     Ok(ReadPage { page, bad_lines, has_more })
 }
 
-/// True if the log is the one that the bookmark is for, and was not rewritten since.
+/// True if the log was not replaced or rewritten since the bookmark.
 fn is_same_log(file: Option<&File>, from: &Bookmark) -> bool {
     let identity = file.and_then(|file| file_identity(file, from.offset).ok());
     identity.is_some_and(|identity| identity == from.identity)
@@ -86,7 +86,7 @@ pub(super) fn open_log(path: &Path) -> io::Result<Option<File>> {
 /// A line of a log, with its line ending if it has one.
 enum LogLine {
     Whole(Vec<u8>),
-    /// A line that is too long to keep.
+    /// A line that is too long to be parsed.
     TooLong {
         length: u64,
         is_complete: bool,

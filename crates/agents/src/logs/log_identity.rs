@@ -1,4 +1,4 @@
-//! Detecting whether a log is still the one that was read before.
+//! Detecting whether a log was replaced or rewritten since it was last read.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
 
-/// The number of bytes that are compared at the beginning of a log, and again before the bookmark.
+/// The number of bytes to compare, both at the beginning of a log and just before the bookmark.
 const COMPARED_BYTES: u64 = 512;
 
 /// Computes the identity of the first `offset` bytes. Logs only grow, so the identity does not

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{LogError, LogFormat, LogShape, opencode};
 
-/// The maximum depth of directories that may contain logs.
+/// The maximum depth of the directories that are searched for logs.
 const MAX_DEPTH: usize = 8;
 
 /// The identity of a log: a file, or one session in a database.
@@ -43,7 +43,7 @@ pub(super) fn database_log_name(path: &Path, session: &str) -> String {
 }
 
 impl LogFormat {
-    /// Finds all logs in a directory or in a single file. They are sorted by name, so that a
+    /// Finds all logs in a directory or in a single file. The logs are sorted by name, so that a
     /// conversation in several files is read in order.
     pub fn find_logs(&self, path: &Path) -> Result<Vec<LogRef>, LogError> {
         let mut logs = Vec::new();
@@ -97,8 +97,8 @@ impl LogFormat {
             && (!matches!(self.agent, "gemini" | "qwen") || is_chat())
     }
 
-    /// Finds the logs of one session and of its subagents. `named` is the log that the hook named.
-    /// Without it, the agent's own directory is searched.
+    /// Finds the logs of one session and of its subagents. `named` is the log that the hook's
+    /// payload names. Without it, `directory` is searched.
     pub fn logs_of_session(
         &self,
         session: &str,
@@ -115,8 +115,8 @@ impl LogFormat {
         match named {
             Some(path) => {
                 files.push(path.to_owned());
-                // Claude Code keeps the logs of subagents below the session's log, and Gemini CLI
-                // next to it.
+                // Claude Code keeps the logs of subagents in `<log>/subagents`, and Gemini CLI in a
+                // directory next to the log, named after the session.
                 let below = path.with_extension("").join("subagents");
                 let beside = path.with_file_name(session);
                 self.walk_directory(&below, 1, &mut files);
@@ -135,7 +135,7 @@ impl LogFormat {
 
 /// True if a log's file name, or the name of a directory just above it, contains the session id.
 fn is_named_after(path: &Path, session: &str) -> bool {
-    // A shorter id could be part of any name.
+    // A shorter id could occur in a name by chance.
     const MIN_UNIQUE_LENGTH: usize = 8;
     let has_id = |name: &str| {
         let stem = name.split('.').next().unwrap_or(name);

@@ -75,8 +75,8 @@ struct ReadContext<'a> {
 }
 
 impl ReadContext<'_> {
-    /// Counts the tokens of an entry that the agent may log again, without those that were counted
-    /// before.
+    /// Counts the tokens of an entry that the agent may log several times. Tokens that were counted
+    /// before are left out.
     fn count_tokens(&mut self, entry: &EntryRef, tokens: Tokens, model: Option<&str>) {
         if tokens == Tokens::default() {
             return;
@@ -87,7 +87,7 @@ impl ReadContext<'_> {
     }
 }
 
-/// Every log format that takeback knows.
+/// All log formats that takeback reads.
 pub const LOG_FORMATS: &[LogFormat] = &[
     LogFormat {
         agent: "claude",
@@ -168,12 +168,12 @@ pub fn log_format(agent: &str) -> Option<&'static LogFormat> {
     LOG_FORMATS.iter().find(|format| format.agent == agent)
 }
 
-/// A page of a log, as it was read.
+/// The result of reading one page of a log.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ReadPage {
     pub page: LogPage,
-    /// The numbers of lines that could not be parsed, from 1.
+    /// The numbers of the lines that could not be parsed, counted from 1.
     pub bad_lines: Vec<u64>,
     pub has_more: bool,
 }
@@ -201,7 +201,7 @@ pub enum LogError {
 pub struct CatchUp {
     /// The entries that are new in the ledger.
     pub taken_in: LogIntake,
-    /// The numbers of lines that could not be parsed, from 1.
+    /// The numbers of the lines that could not be parsed, counted from 1.
     pub bad_lines: Vec<u64>,
 }
 
@@ -233,7 +233,7 @@ impl LogFormat {
         })
     }
 
-    /// Reads a log to its end, into the ledger. `root` returns the workspace of a directory.
+    /// Reads the rest of a log into the ledger. `root` maps a directory to its workspace.
     pub fn catch_up(
         &self,
         ledger: &mut Ledger,

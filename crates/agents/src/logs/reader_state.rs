@@ -28,7 +28,7 @@ pub(super) struct ReaderState {
     /// The id of the last entry that was read from a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last: Option<String>,
-    /// The digests of the latest entries of a document, as they were read.
+    /// The ids of the latest entries of a document, with the digests of their content.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     taken: Vec<(String, String)>,
     /// The id of the last summary that was read from the file next to a document.
@@ -56,8 +56,8 @@ impl ReaderState {
         serde_json::to_value(self).expect("plain data becomes JSON")
     }
 
-    /// Counts tokens of which the log shows a running total. Returns the increase since the last
-    /// total with the same id, and true if this is the first total.
+    /// Counts tokens from a running total in the log. Returns the increase since the last total
+    /// with the same id, and true if this total is the first one.
     pub(super) fn count_tokens(&mut self, id: &str, tokens: Tokens) -> (Tokens, bool) {
         let known = self.counted.iter().position(|(known, _)| known == id);
         let before = known.map(|index| self.counted.remove(index).1);

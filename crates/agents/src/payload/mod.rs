@@ -65,7 +65,7 @@ pub(crate) struct HookPayload {
     /// The name of an agent that is not in the table. Only the generic format has this field.
     pub(crate) agent: Option<String>,
     pub(crate) session: Option<String>,
-    /// The subagent of the session that caused the event.
+    /// The subagent that caused the event; `None` for the session itself.
     pub(crate) child: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) turn: Option<TurnId>,
@@ -83,7 +83,7 @@ pub(crate) struct HookPayload {
 }
 
 /// Parses a hook payload. `event` is the hook's argument, for agents that do not name the event in
-/// the payload. Returns `Ok(None)` if the event is of no interest.
+/// the payload. Returns `Ok(None)` for an event that takeback ignores.
 pub fn parse_payload(
     agent: &Agent,
     event: Option<&str>,
@@ -145,7 +145,7 @@ fn find_event(
     Ok(names.iter().find_map(known))
 }
 
-/// Builds the report for an event. Returns `None` for events that the ledger does not record.
+/// Builds the report for an event. Returns `None` for an event that needs no report.
 fn build_report(
     agent: &Agent,
     signal: Signal,

@@ -1,4 +1,4 @@
-//! pi hook payloads: takeback's plugin sends pi's own data and adds `cwd` and `session`.
+//! pi hook payloads: takeback's plugin sends pi's own data and adds `cwd`, `session` and `model`.
 
 use super::{HookPayload, JsonObject};
 use crate::agent::Signal;

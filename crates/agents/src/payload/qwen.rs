@@ -1,4 +1,4 @@
-//! Qwen Code hook payloads: Claude Code's fields, with different prompts.
+//! Qwen Code hook payloads: Claude Code's fields, but with some empty prompts.
 
 use super::claude::read_shared_fields;
 use super::{HookPayload, JsonObject};

@@ -19,7 +19,7 @@ const PATCH_KEYS: [&str; 5] = ["command", "input", "patch", "patchText", "patch_
 const PATCH_MARK: &str = "*** Begin Patch";
 
 impl KnownTools {
-    /// Returns what a call may do. A tool that is not in the table may do anything.
+    /// Returns what a call may do. A tool that is not in the table could do anything.
     pub(super) fn expected_work(&self, tool: &str, input: &Value, directory: &Path) -> ToolWork {
         if self.reading.contains(&tool) {
             return ToolWork::Reads;

@@ -1,4 +1,4 @@
-//! The wiring of Cline: one script per event, named after it.
+//! The wiring of Cline: one script per event, named after the event.
 
 use super::seal::unsealed_signature;
 use super::{Program, Wiring, script_file};

@@ -42,7 +42,7 @@ pub(crate) fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
     let prompt = format!("{SHOW_OUTPUT}\n\n-----\n!{{{run}}}\n-----\n");
     let prompt = match prompt.contains("'''") {
-        // A quoted path may contain what ends a literal string.
+        // A quoted path can contain `'''`, which would end the literal string.
         true => toml_edit::Value::from(prompt).to_string(),
         false => format!("'''\n{prompt}'''"),
     };

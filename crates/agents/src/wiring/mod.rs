@@ -113,7 +113,7 @@ const fn script_file(file: &'static str, content: fn(&Program) -> String) -> Par
     Part::OwnFile(OwnFile { file, content, executable: true })
 }
 
-/// Inserts the words that run takeback into a plugin's source, and signs it.
+/// Inserts takeback's command line into a plugin's source, and adds the signature.
 fn plugin_source(program: &Program, agent: &str, source: &str) -> String {
     let words = serde_json::to_string(program.words()).expect("strings become JSON");
     format!("// {}\n{}", seal::unsealed_signature(agent), source.replace("@TAKEBACK@", &words))

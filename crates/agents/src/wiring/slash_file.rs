@@ -8,7 +8,7 @@ pub(super) fn command_description(command: &str) -> &'static str {
     }
 }
 
-/// Returns the arguments of a command, as a hint.
+/// Returns a hint about the arguments of a command.
 pub(super) fn argument_hint(command: &str) -> &'static str {
     match command {
         "undo" => "[--turn N] [--dry-run]",

@@ -168,7 +168,7 @@ fn a_message_that_gemini_extends_is_replaced() {
 }
 
 #[test]
-fn a_summary_of_gemini_replaces_earlier_messages() {
+fn a_gemini_summary_replaces_earlier_messages() {
     let said = |id: &str, text: &str| gemini_message(id, text, &Value::Null);
     let user =
         |id: &str, text: &str| json!({ "id": id, "type": "user", "content": [{ "text": text }] });

@@ -170,7 +170,7 @@ fn a_long_log_is_read_in_pages() {
 }
 
 #[test]
-fn a_document_is_read_from_its_last_message_on() {
+fn a_document_is_read_from_the_last_known_message_on() {
     let copy = LogCopy::new("cline", &logs_of("cline")[0]);
     let whole: Value = serde_json::from_slice(&fs::read(&copy.log.path).unwrap()).unwrap();
     let mut part = whole.clone();
@@ -278,7 +278,7 @@ fn a_pipe_is_not_opened() {
 }
 
 #[test]
-fn a_line_without_end_is_read_once() {
+fn a_line_that_never_ends_is_read_only_once() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("x.jsonl");
     fs::write(&path, "").unwrap();

@@ -84,7 +84,7 @@ fn show_call(call: &ToolCall) -> String {
     format!(" {} {} {work}", call.tool, call.id.as_deref().map_or("-".into(), shorten))
 }
 
-/// Shortens a long id to its end.
+/// Shortens a long id to its last characters.
 fn shorten(name: &str) -> String {
     match name.char_indices().nth_back(5) {
         Some((at, _)) if name.len() > 12 && !name.starts_with('/') => format!("…{}", &name[at..]),

@@ -71,7 +71,7 @@ fn compaction_and_permission_events_are_ignored() {
 }
 
 #[test]
-fn copilots_arguments_may_be_a_string() {
+fn copilot_arguments_can_be_a_string() {
     let call =
         |arguments: Value| json!({ "sessionId": "s", "toolName": "bash", "toolArgs": arguments });
     let shell = ToolWork::run_script("rm x");
@@ -86,7 +86,7 @@ fn copilots_arguments_may_be_a_string() {
 }
 
 #[test]
-fn codexs_patches_name_their_files() {
+fn a_codex_patch_names_its_files() {
     let patch =
         "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** Delete File: /c\n*** End Patch";
     let payload = json!({ "tool_name": "apply_patch", "tool_input": { "command": patch } });
@@ -98,7 +98,7 @@ fn codexs_patches_name_their_files() {
 }
 
 #[test]
-fn clines_commands_become_one_script() {
+fn cline_commands_become_one_script() {
     let input = json!({ "commands": ["cd src", "rm x"] });
     let payload = json!({ "tool_call": { "name": "run_commands", "input": input } });
     assert_eq!(parse_work("cline", "PreToolUse", &payload), ToolWork::run_script("cd src\nrm x"));
@@ -115,7 +115,7 @@ fn clines_commands_become_one_script() {
 }
 
 #[test]
-fn tools_only_read_if_the_table_says_so() {
+fn a_tool_counts_as_reading_only_if_the_table_says_so() {
     let call =
         |tool: &str| json!({ "tool_name": tool, "tool_input": { "command": "ls", "path": "a" } });
     assert_eq!(parse_work("claude", "PreToolUse", &call("Read")), ToolWork::Reads);

@@ -67,7 +67,7 @@ fn a_replaced_file_has_the_new_content_and_leaves_nothing_beside_it() {
 }
 
 #[test]
-fn a_new_file_replaces_no_other() {
+fn a_new_file_replaces_no_existing_one() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("file");
     let mut first = Temporary::create_beside(&path).unwrap();
@@ -84,7 +84,7 @@ fn a_new_file_replaces_no_other() {
 }
 
 #[test]
-fn renaming_replaces_nothing() {
+fn rename_new_replaces_no_existing_file() {
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
     fs::write(at("a"), "a").unwrap();
@@ -96,7 +96,7 @@ fn renaming_replaces_nothing() {
 }
 
 #[test]
-fn missing_files_are_no_error_where_that_is_said() {
+fn ignore_missing_and_if_exists_accept_a_missing_file() {
     let missing = Path::new("/nonexistent/file");
     ignore_missing(fs::remove_file(missing)).unwrap();
     assert!(if_exists(fs::read(missing)).unwrap().is_none());
@@ -139,7 +139,7 @@ fn an_exclusive_lock_excludes_all_others() {
 }
 
 #[test]
-fn a_directory_can_be_locked_itself() {
+fn a_directory_itself_can_be_locked() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("directory");
     let lock = FileLock::exclusive_on_directory(&directory).unwrap();

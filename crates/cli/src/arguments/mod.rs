@@ -1,4 +1,4 @@
-//! The command line: turns the words that were typed into one command with its options.
+//! The command line: turns the words that the user typed into one command with its options.
 
 mod subcommands;
 mod usage_error;
@@ -49,14 +49,14 @@ Examples:
   takeback search chat-send         search the sessions of all agents
   takeback demo                     see it work on a scratch project";
 
-/// The commands as the help groups them.
+/// The groups of commands in the help.
 pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Everyday",
         &["list", "show", "diff", "rollback", "undo", "redo", "checkpoint", "search", "status"],
     ),
     (
-        "Looking after",
+        "Setup and maintenance",
         &["install", "uninstall", "doctor", "sessions", "checkpoints", "config", "explain", "demo"],
     ),
     ("For agents", &["run", "hook", "rpc"]),
@@ -79,7 +79,7 @@ impl Arguments {
     }
 }
 
-/// Groups the commands in the help of takeback itself.
+/// Groups the commands in the output of `takeback --help`.
 fn group_commands(command: clap::Command) -> clap::Command {
     let heading = Ansi::new().bold().underline();
     let name = Ansi::new().bold();

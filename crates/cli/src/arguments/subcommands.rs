@@ -1,4 +1,5 @@
-//! Subcommand names: moves them before all options, and adds the default where the user gave none.
+//! Moves the names of subcommands before all options, and adds the default where the user named
+//! none.
 //!
 //! Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
 //! subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
@@ -13,7 +14,7 @@ const DEFAULTS: [(&str, &str); 4] =
 /// Words in an order that clap understands.
 pub(super) enum Named {
     Words(Vec<OsString>),
-    /// The words ask for the help of takeback itself.
+    /// The user asks for the help of takeback itself.
     Help(Vec<OsString>),
 }
 
@@ -32,7 +33,7 @@ pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -
                 return Named::Words(words);
             }
             Found::Subcommand(subcommand, distance) => {
-                // Takeback itself has no arguments, so its options may stay where they are.
+                // Takeback itself has no arguments, so its options can stay where they are.
                 if command.get_name() == root.get_name() {
                     at += distance;
                 } else {
@@ -51,7 +52,7 @@ pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -
 enum Found<'c> {
     /// The name of a subcommand, after this many other words.
     Subcommand(&'c clap::Command, usize),
-    /// Another word, or the end of options.
+    /// Another word, or `--`.
     Other,
     /// There are only options, and one of them asks for help or the version.
     Help,
@@ -106,13 +107,13 @@ fn has_own_option(words: &[OsString], command: &clap::Command) -> bool {
 
 /// True if the next word is the value of `option`, which is given without its first dash.
 fn takes_next_word(option: &str, root: &clap::Command, command: &clap::Command) -> bool {
-    // The option may belong to a subcommand that is not known yet.
+    // The option could belong to a subcommand that is not known yet.
     let commands = [root, command].into_iter().chain(command.get_subcommands());
     let options = commands.flat_map(clap::Command::get_arguments);
     let mut options = options.filter(|option| option.get_action().takes_values());
     match option.strip_prefix('-') {
         Some(long) => options.any(|known| known.get_long() == Some(long)),
-        // Short flags may be combined: `-vC DIR`.
+        // Short flags can be combined: `-vC DIR`.
         None => {
             let shorts: Vec<char> = options.filter_map(clap::Arg::get_short).collect();
             option.find(|letter| shorts.contains(&letter)).is_some_and(|at| at + 1 == option.len())
@@ -144,12 +145,12 @@ mod tests {
         check("takeback -v rollback --steps", "takeback -v rollback list --steps");
         check("takeback sessions --limit 5", "takeback sessions list --limit 5");
         check("takeback checkpoints --json", "takeback checkpoints status --json");
-        // The checkpoint is missing.
+        // `--dry-run` belongs to `rollback` itself, so there is no default.
         check("takeback rollback --dry-run", "takeback rollback --dry-run");
     }
 
     #[test]
-    fn options_may_stand_before_subcommands() {
+    fn options_can_precede_subcommands() {
         check("takeback rollback --yes undo", "takeback rollback undo --yes");
         check("takeback rollback -vC dir diff 1", "takeback rollback diff -vC dir 1");
         check(

@@ -77,7 +77,7 @@ impl UsageError {
         values.rev().find_map(|value| Color::from_str(value, false).ok())
     }
 
-    /// Suggests what to type instead. `None` if takeback knows no better hint than clap.
+    /// Suggests what to type instead. `None` if takeback has no better hint than clap.
     fn hint(&self) -> Option<String> {
         let (invalid, suggested) = (ContextKind::InvalidArg, ContextKind::SuggestedSubcommand);
         match (self.error.kind(), self.error.get(invalid), self.error.get(suggested)) {
@@ -98,7 +98,7 @@ impl UsageError {
         }
     }
 
-    /// Returns the commands that the words name, from takeback itself down to the innermost.
+    /// Returns the commands that the words name, from takeback itself down to the innermost one.
     fn named_commands(&self) -> Vec<&clap::Command> {
         let mut named = vec![&self.command];
         for word in &self.words {
@@ -111,14 +111,14 @@ impl UsageError {
     fn suggest(&self, names: &[String]) -> Option<String> {
         let named = self.named_commands();
         let command = named[named.len() - 1];
-        // A name may be an alias.
+        // A name can be an alias.
         let commands = names.iter().rev().filter_map(|name| command.find_subcommand(name));
         let meant = commands.into_iter().find(|command| !command.is_hide_set())?;
         Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
     }
 
-    /// Names commands that have the option, which this command lacks: siblings if any of them has
-    /// it, otherwise any command.
+    /// Names commands that have an option that this command lacks: the parent and its subcommands,
+    /// or, if none of them has it, the commands of takeback itself.
     fn find_owner(&self, typed: &str) -> Option<String> {
         let option = typed.strip_prefix("--")?;
         let has_option = |command: &clap::Command| {

@@ -44,7 +44,7 @@ pub(crate) struct CheckpointView {
     name: Option<String>,
     pinned: bool,
     files: u64,
-    /// False if nothing has changed since this existing checkpoint.
+    /// False if nothing has changed since this checkpoint, so that no new one was taken.
     new: bool,
     uncovered: Vec<Uncovered>,
 }
@@ -83,7 +83,7 @@ pub(crate) fn take_checkpoint(
     super::refuse_if_off(opened, context)?;
     let workspace = takeback_undo::history::open_workspace(opened, &context.directory)?;
     let taken = takeback_undo::history::take_checkpoint(opened, &workspace, wish)?;
-    // Older failures of the workspace are cleared, so these are of this checkpoint.
+    // Taking a checkpoint clears older failures of the workspace, so these belong to the new one.
     let failures = opened.failures().into_iter();
     for failure in failures.filter(|failure| failure.workspace.0 == workspace.subject()) {
         output::warn(&failure.message);

@@ -116,7 +116,7 @@ fn restore(
 }
 
 fn print_next_steps() {
-    println!("\nNext, in a project of yours:");
+    println!("\nNext, in one of your projects:");
     println!("  takeback install              protect the agents on this machine");
     println!("  takeback run -- <command>     protect an agent that has no hooks");
     println!("  takeback checkpoint           take a checkpoint by hand");
@@ -170,7 +170,7 @@ fn shell_command(directory: &Path, line: &str) -> Command {
     command
 }
 
-/// Makes the project a git repository and stages some files. False if git is not installed.
+/// Makes the project a git repository and stages some files. Returns false if git is not installed.
 fn stage_files(project: &Path) -> bool {
     let line = "git init -q && git add src/cart.py && git add -f deploy.sh";
     let status = shell_command(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();

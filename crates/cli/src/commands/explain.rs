@@ -13,7 +13,7 @@ use crate::output;
 /// Explain whether takeback expects a shell command to change files
 ///
 /// Also lists the effects that no rollback reverses, and the files that the command may change or
-/// delete. Nothing is run: patterns, variables and loops are expanded by takeback itself.
+/// delete. Nothing is run: takeback itself expands patterns, variables and loops.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         .effects
         .iter()
         .map(|effect| format!("{}: {}", effect.kind.as_str(), output::disarm(&effect.command)));
-    output::print_section("No rollback reverses", effects, context);
+    output::print_section("Effects that no rollback reverses", effects, context);
     let history = analysis.history.iter().map(|own| output::disarm(&own.command));
     output::print_section("Deletes takeback's own history", history, context);
     print_targets(&analysis, context);
@@ -60,7 +60,11 @@ fn print_targets(analysis: &ScriptAnalysis, context: &Context) {
     let inside = analysis.paths.iter().filter(|path| !analysis.outside.contains(path));
     output::print_section("In the workspace", inside.map(tilde), context);
     output::print_section("Outside the workspace", analysis.outside.iter().map(tilde), context);
-    output::print_section("Sweeps", analysis.sweeps.iter().map(tilde), context);
+    output::print_section(
+        "Directories whose untracked files it deletes",
+        analysis.sweeps.iter().map(tilde),
+        context,
+    );
     let unknown = analysis.unknown.iter().map(|command| output::disarm(command));
     output::print_section(
         "Commands that change files, but which files is unknown until they run",

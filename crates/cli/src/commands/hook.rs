@@ -1,7 +1,7 @@
 //! `takeback hook`: handles an event that an agent reports.
 //!
-//! No failure may disturb the agent: the exit code is 0, and standard output carries only messages
-//! for the model and for the user.
+//! A failure must not disturb the agent: the exit code is 0 except in strict mode, and standard
+//! output carries only messages for the model and for the user.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -26,9 +26,10 @@ use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
 
 /// Report what an agent does: one JSON object on standard input
 ///
-/// `takeback install` makes agents run this. For an agent of your own, `generic` reads {"event": "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" |
-/// "session_end", "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd",
-/// "prompt", "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
+/// `takeback install` makes agents run this. For an agent of your own, `generic` reads {"event":
+/// "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" | "session_end",
+/// "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd", "prompt",
+/// "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
     agent: String,
     /// The name of the event, for agents whose JSON does not include it
     event: Option<String>,
-    /// Refuse a call that cannot be protected, like `strict = true`; `generic` exits with 1
+    /// Refuse a call that cannot be protected, as with `strict = true`; `generic` exits with 1
     #[arg(long)]
     strict: bool,
     /// The turn of a call that the agent no longer waits for, as JSON
@@ -151,7 +152,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Handles the event in another process. In strict mode, a process that is killed or runs out of
+/// Handles the event in another process: in strict mode, a process that is killed or runs out of
 /// memory must not let a call through.
 fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe()?);
@@ -248,8 +249,8 @@ fn handle_event(
     outcome.failures = failures;
     outcome.view.enabled = true;
     outcome.is_strict |= opened.settings().strict;
-    // An unreadable event counts as a call only if its name says so. `generic` exits with
-    // 1 after any failure.
+    // An event that cannot be parsed counts as a call only if the hook's argument says so. In
+    // strict mode, `generic` exits with 1 after any failure.
     outcome.is_refusable =
         agent.name == "generic" || agent.is_before_tool(arguments.event.as_deref());
     fired::record_run(&context.home, agent.name);
@@ -372,14 +373,14 @@ impl HookRun<'_> {
             notice = notice_text(&take_notices(self.opened, &session)?);
         }
         let is_call = matches!(self.report.event, ReportedEvent::BeforeTool(_));
-        let warning = is_call.then(|| self.word_warning(outcome)).flatten();
+        let warning = is_call.then(|| self.write_warning(outcome)).flatten();
         let output = self.agent.combined_output(event, notice.as_deref(), warning.as_deref());
         let lost = |error| format!("cannot tell the model which files were restored: {error}");
         output.map_or(Ok(()), |output| print_answer(&output).map_err(lost))
     }
 
-    /// Words a warning about problems that the user has not been told about.
-    fn word_warning(&self, outcome: &EventOutcome) -> Option<String> {
+    /// Writes the text of a warning about problems that the user has not been told about.
+    fn write_warning(&self, outcome: &EventOutcome) -> Option<String> {
         let new: Vec<&Unprotected> =
             outcome.unprotected.iter().filter(|lost| lost.is_new).collect();
         let is_told = |failure: &&String| {

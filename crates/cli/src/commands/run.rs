@@ -68,8 +68,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
 }
 
-/// Runs the command. The terminal sends its signals to the command as well, so this process only
-/// survives them, to capture the changes. Signals to this process alone are passed on.
+/// Runs the command. The terminal sends SIGINT and SIGQUIT to the command as well, so this process
+/// just survives them, to capture the changes. It passes SIGTERM and SIGHUP on to the command.
 fn run_command(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let mut command = Command::new(&arguments.command[0]);

@@ -178,7 +178,7 @@ fn print_view(view: &ShowView) {
     print_list(&title, view.changes.iter().map(describe_change));
     let effect =
         |effect: &EffectView| format!("{}: {}", effect.kind, output::disarm(&effect.command));
-    print_list("No rollback reverses", view.effects.iter().map(effect));
+    print_list("Effects that no rollback reverses", view.effects.iter().map(effect));
     let unsettled = view.unsettled.iter().map(ToString::to_string);
     print_list("Captured while being written, possibly inconsistent", unsettled);
     print_list("Not covered", view.uncovered.iter().map(output::uncovered_line));

@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Typed {
-    /// `rollback` or `undo`, then the arguments as words or as one text. None of them is an option
-    /// of takeback itself.
+    /// `rollback` or `undo`, then the arguments as words or as one string. None of them is an
+    /// option of takeback itself.
     #[command(external_subcommand)]
     Words(Vec<OsString>),
 }
@@ -36,7 +36,7 @@ enum Typed {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let Typed::Words(words) = &arguments.typed;
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into()).collect();
-    let (name, rest) = words.split_first().expect("clap wants a word");
+    let (name, rest) = words.split_first().expect("clap requires a word");
     let rest = match rest {
         [text] => split_words(text),
         words => words.to_vec(),
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let slash = SlashCommand::new(name, rest)
         .ok_or_else(|| Failure::new(format!("there is no /{name}")))?;
     println!("{}", run_slash_command(&slash, &context.directory, context, arguments.list_only));
-    // Agents show no output of a command that fails.
+    // Agents do not show the output of a command that fails.
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,8 +14,8 @@ use crate::output;
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
 /// Merges each file: takes back the changes of the turn, and keeps changes that you or other agents
-/// made since. Files in which both changed the same lines are listed but not changed, unless
-/// --theirs, --ours or --markers is given.
+/// made since. If the same lines of a file were changed again since, the file is listed but not
+/// changed, unless --theirs, --ours or --markers is given.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Refused with a hint.
+    // Accepted only to be refused with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
 }
@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     if let Some(row) = &arguments.row {
         return Err(Failure::new("`undo` takes no checkpoint").hint(format!(
-            "`takeback undo --turn {row}` takes back one turn, `takeback rollback {row}` returns to before it"
+            "`takeback undo --turn {row}` takes back one turn; `takeback rollback {row}` returns \
+             to the state before it"
         )));
     }
     let conflicts = match (arguments.theirs, arguments.ours, arguments.markers) {
@@ -79,7 +80,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     rollback::carry_out(request(options), arguments.dry_run, context)
 }
 
-/// Asks about each file that others may have changed. Returns the files to take back as well.
+/// Asks about each file that others may have changed. Returns the files whose changes the user
+/// wants to take back as well.
 fn ask_about_doubts(request: &Request, context: &Context) -> Result<Vec<RelPath>, Failure> {
     let planned = takeback_undo::rollback::plan(context.opened()?, request)?;
     let doubts = planned.into_view().doubts.into_iter();

@@ -34,7 +34,7 @@ const SKIP: &str = "--skip-blocked restores everything else";
 /// The maximum number of paths that an error names.
 const MAX_NAMED: usize = 5;
 
-/// Names the paths that kept a rollback from happening.
+/// Names the paths that blocked a rollback.
 fn name_paths(mut failure: Failure, paths: &[BlockedPath]) -> Failure {
     for path in paths.iter().take(MAX_NAMED) {
         failure = failure.because_of(&output::blocked_line(path));
@@ -217,7 +217,7 @@ impl From<RollbackError> for Failure {
             RollbackError::Changed(paths) => name_paths(failure, &paths)
                 .hint(format!("--dry-run shows the new plan, and {SKIP}")),
             RollbackError::NoChat(_) => {
-                failure.hint("only checkpoints of an agent's turn belong to one")
+                failure.hint("only the checkpoints of an agent's turns belong to a conversation")
             }
             RollbackError::NoIndex(_) => failure.hint("drop --index"),
             RollbackError::Index(IndexError::Busy(_)) => failure.hint(
@@ -308,7 +308,8 @@ impl From<OpenError> for Failure {
             OpenError::Damaged { .. } => failure.hint(REPAIR_LEDGER),
             OpenError::Unfinished { .. } => failure.hint("`takeback sessions repair` finishes it"),
             OpenError::Network { .. } => failure.hint(
-                "stop the other takeback processes once, or choose a local directory with --home",
+                "stop the other takeback processes and retry, or choose a local directory with \
+                 --home",
             ),
         }
     }

@@ -1,8 +1,8 @@
 //! Everything that takeback says to people: lines on standard output and standard error, tables,
 //! progress, questions.
 //!
-//! `println!` and `eprintln!` mean the ones defined here. They strip unwanted colours, send long
-//! output to a pager, and survive a reader that goes away.
+//! In this crate, `println!` and `eprintln!` are the macros defined here. They strip unwanted
+//! colours, send long output to a pager, and survive a reader that goes away.
 
 // The macros come first: modules see only those that are defined before them.
 
@@ -12,7 +12,8 @@ macro_rules! println {
     ($($part:tt)*) => { $crate::output::write_line(format_args!($($part)*)) };
 }
 
-/// Prints a line on standard error, in its place among the lines of standard output.
+/// Prints a line on standard error: in order with the lines of standard output, or, if there is a
+/// pager, after it is closed.
 macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
@@ -51,7 +52,7 @@ struct Output {
     sink: Sink,
     /// The pager's program and arguments.
     pager: Option<Vec<String>>,
-    /// The first error of standard output.
+    /// The first error in writing to standard output.
     error: Option<io::Error>,
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn set_colors(color: Color) {
 
 /// Sends everything printed from now on to this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
-    // A terminal of unknown size may not have a user in front of it.
+    // A terminal of unknown size may be read by a program rather than a user.
     if let Some(size) = Size::of(io::stdout()) {
         let mut output = output();
         output.pager = Some(words);
@@ -113,7 +114,7 @@ pub(crate) fn flush() {
     output().flush();
 }
 
-/// Ends all output, and fails if some of it did not arrive. A reader that went away is not an
+/// Ends all output, and fails if some of it could not be written. A reader that went away is not an
 /// error.
 pub(crate) fn finish() -> Result<(), Failure> {
     let mut output = output();
@@ -161,7 +162,7 @@ impl Output {
         }
     }
 
-    /// Remembers the first error of standard output. Nothing is written after it.
+    /// Remembers the first error in writing to standard output. Nothing is written after it.
     fn note(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
             self.error.get_or_insert(error);
@@ -290,7 +291,7 @@ pub(crate) fn warn(text: &str) {
 /// Reports how an interrupted restore was recovered.
 pub(crate) fn report_recovery(recovery: &Recovery) {
     let (what, left) = match recovery {
-        // The rollback has reported itself.
+        // The rollback reports its own result.
         Recovery::Restored => return,
         Recovery::Finished(left) => ("was interrupted and has been finished", left),
         Recovery::Reverted(left) => ("was interrupted and has been reverted", left),

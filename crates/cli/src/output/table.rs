@@ -20,7 +20,7 @@ use super::text::{disarm, shorten, shorten_start, width_of};
 /// The space between two columns.
 const GAP: usize = 2;
 
-/// A column, and how it may shrink on a narrow terminal.
+/// A column, and how it can shrink on a narrow terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     alignment: Alignment,
@@ -43,7 +43,7 @@ enum Alignment {
 #[derive(Clone, Copy, Debug)]
 struct Shrinks {
     rank: u8,
-    /// The smallest useful width. 0: the column is left out instead.
+    /// The smallest useful width. If it is 0, the column is left out instead of shortened.
     to: usize,
 }
 
@@ -52,17 +52,17 @@ impl Column {
         Column { alignment, at_least: 0, at_most: usize::MAX, shrinks: None, keeps_end: false }
     }
 
-    /// A column as wide as its widest cell, aligned to the left.
+    /// Makes a column as wide as its widest cell, aligned to the left.
     pub(crate) const fn left() -> Column {
         Column::new(Alignment::Left)
     }
 
-    /// A column as wide as its widest cell, aligned to the right.
+    /// Makes a column as wide as its widest cell, aligned to the right.
     pub(crate) const fn right() -> Column {
         Column::new(Alignment::Right)
     }
 
-    /// A column in which each cell is as wide as its text. An empty cell leaves no gap.
+    /// Makes a column in which each cell is as wide as its text. An empty cell leaves no gap.
     pub(crate) const fn free() -> Column {
         Column::new(Alignment::Free)
     }
@@ -75,8 +75,8 @@ impl Column {
         Column { at_most: columns, ..self }
     }
 
-    /// Lets the column be shortened to a width if a row is too long. Lower ranks are shortened
-    /// first. A column that may shrink to 0 is left out whole, never cut.
+    /// Lets the column be shortened to the width `to` if a row is too long. Columns with lower
+    /// ranks are shortened first. A column that can shrink to 0 is left out entirely, never cut.
     pub(crate) const fn shrinks(self, rank: u8, to: usize) -> Column {
         Column { shrinks: Some(Shrinks { rank, to }), ..self }
     }
@@ -105,8 +105,7 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts text around the cell's text. If there is room, it stays whole when the cell is
-    /// shortened.
+    /// Puts text around the cell's text. If there is room, only the cell's own text is shortened.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }
@@ -177,7 +176,7 @@ impl Table {
         self.lines(terminal::columns()).iter().for_each(|line| println!("{line}"));
     }
 
-    /// Renders the rows, none longer than `columns`.
+    /// Renders the rows so that none is wider than `columns`.
     pub(crate) fn lines(mut self, columns: Option<usize>) -> Vec<String> {
         for row in &mut self.rows {
             for (cell, column) in row.iter_mut().zip(&self.columns) {
@@ -203,7 +202,7 @@ impl Table {
     }
 
     /// Shortens columns, in the order of their ranks, until every row fits. Then widens shortened
-    /// columns if columns left out whole freed more space than needed.
+    /// columns again if leaving out other columns freed more space than needed.
     fn fit(&mut self, widths: &mut [usize], columns: usize) {
         let full = (self.rows.clone(), widths.to_vec());
         let mut ranked: Vec<(u8, usize, usize)> = (0..self.columns.len())
@@ -235,8 +234,8 @@ impl Table {
         }
     }
 
-    /// Changes the width of a column, computed from the current one: the same for all rows, or for
-    /// each row separately if the column is free.
+    /// Changes the width of a column. `new_width` computes it from the current width: once for all
+    /// rows, or for each row separately if the column is free.
     fn resize(
         &mut self,
         at: usize,

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::context::Context;
 
-/// Disarms text of several lines. Line ends stay, and tabs become spaces.
+/// Disarms text of several lines. Line breaks stay, and tabs become spaces.
 pub(crate) fn disarm_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| disarm(&line.replace('\t', "    ")));
     lines.collect::<Vec<_>>().join("\n")
@@ -20,7 +20,7 @@ pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens a text to this many columns, with `…` for the missing end. Characters that are
+/// Shortens a text to this many columns, with `…` in place of the missing end. Characters that are
 /// displayed as one are kept or dropped together.
 pub(crate) fn shorten(text: &str, columns: usize) -> String {
     // Shortening has to be cheap for text of any length, so it stops where the columns end.
@@ -29,8 +29,8 @@ pub(crate) fn shorten(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{}…", &text[..kept]) }
 }
 
-/// Shortens a text to this many columns, with `…` for the missing beginning. The end of a path
-/// says more than its beginning.
+/// Shortens a text to this many columns, with `…` in place of the missing beginning. The end of a
+/// path says more than its beginning.
 pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
     if columns == 0 || width_of(text) <= columns {
         return shorten(text, columns);
@@ -53,7 +53,7 @@ fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -
     None
 }
 
-/// Returns a text of any number of lines as one line.
+/// Joins the words of a text into one line.
 pub(crate) fn join_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

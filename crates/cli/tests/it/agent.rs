@@ -1,4 +1,4 @@
-//! An agent at work: it tells takeback what it does, as its hooks would.
+//! An agent at work: it reports to takeback what it does, as its hooks would.
 
 use std::fs;
 use std::io::Write;
@@ -13,9 +13,9 @@ use crate::session::Session;
 /// One session of an agent.
 pub(crate) struct Agent {
     base: PathBuf,
-    /// The directory that it works in.
+    /// The directory that the agent works in.
     pub(crate) cwd: PathBuf,
-    /// The fields of all its events.
+    /// The fields that all its events have.
     pub(crate) fields: Value,
     /// True if its calls have ids.
     pub(crate) names_calls: bool,
@@ -40,7 +40,7 @@ impl Agent {
         }
     }
 
-    /// Reports an event, which must not disturb the agent. Returns standard error.
+    /// Reports an event and returns standard error. The hook must not disturb the agent.
     pub(crate) fn report(&self, event: Value) -> String {
         let output = hook(&self.base, &["hook", "generic"], &self.event(event));
         assert_eq!(output.status.code(), Some(0));
@@ -173,7 +173,7 @@ pub(crate) fn steps(row: &Value) -> Vec<&str> {
     row["steps"].as_array().unwrap().iter().map(|step| step["reason"].as_str().unwrap()).collect()
 }
 
-/// Waits until a condition holds: for work in the background.
+/// Waits until a condition holds, for example until background work is done.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..3_000 {
         if is_so() {

@@ -11,7 +11,7 @@ use crate::session::Session;
 /// A turn of an agent, as a list of captured payloads.
 struct Story {
     agent: &'static str,
-    /// True if its hooks are started with the name of the event.
+    /// True if the agent passes the name of the event to its hooks as an argument.
     names_events: bool,
     begin: &'static [&'static str],
     write: [&'static str; 2],
@@ -19,7 +19,7 @@ struct Story {
     end: &'static [&'static str],
     /// Later payloads whose output does not reach the model.
     silent: &'static [&'static str],
-    /// The payload at which the model gets the notice, and the path of its text in the output.
+    /// The payload after which the model gets the notice, and the path of the notice in the output.
     speaks: Option<(&'static str, &'static str)>,
 }
 
@@ -79,7 +79,7 @@ const STORIES: [Story; 11] = [
     Story {
         agent: "droid",
         names_events: false,
-        // It does not report prompts.
+        // Droid does not report prompts.
         begin: &["SessionStart"],
         write: ["PreToolUse.Create", "PostToolUse.Create"],
         shell: ["PreToolUse.Execute", "PostToolUse.Execute"],
@@ -193,14 +193,14 @@ impl Scene {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs the hook with each payload, which must print nothing.
+    /// Runs the hook with each payload. The hook must print nothing.
     fn tell_all(&self, names: &[&str]) {
         for name in names {
             assert_eq!(self.tell(name), "", "{} {name}", self.agent);
         }
     }
 
-    /// Plays the turn: it writes a file, and deletes a directory with a shell command.
+    /// Plays a turn that writes a file, and deletes a directory with a shell command.
     fn turn(&self, story: &Story) {
         self.tell_all(story.begin);
         self.tell_all(&story.write[..1]);
@@ -388,7 +388,7 @@ fn a_subagents_work_is_part_of_its_parents_turn() {
 }
 
 #[test]
-fn qwen_saying_nothing_begins_no_turn() {
+fn an_empty_prompt_of_qwen_begins_no_turn() {
     let scene = Scene::new("qwen");
     let story = story_of("qwen");
     let empty = |payload: &mut Value| payload["prompt"] = json!("");
@@ -477,7 +477,7 @@ fn an_unknown_agent_is_not_blocked() {
 }
 
 #[test]
-fn a_late_hook_takes_no_notice() {
+fn a_late_hook_leaves_the_notice_pending() {
     let scene = Scene::new("claude");
     scene.turn(story_of("claude"));
     assert!(scene.session.output(&["rollback", "1", "--yes"]).status.success());
@@ -490,7 +490,7 @@ fn a_late_hook_takes_no_notice() {
 }
 
 #[test]
-fn odd_payloads_block_no_agent() {
+fn odd_payloads_do_not_block_an_agent() {
     let session = Session::new();
     for story in &STORIES {
         for payload in ["", "[]", "{", "{\"hook_event_name\": 7, \"type\": {}}", "\u{feff}{}"] {

@@ -14,7 +14,7 @@ struct KnownAgent<'s> {
     agent: &'static str,
     id: &'static str,
     cwd: PathBuf,
-    /// Its names for the start and the end of a turn, and of a call.
+    /// The agent's names for the start and the end of a turn, and of a call.
     events: [&'static str; 4],
 }
 
@@ -148,7 +148,7 @@ fn the_work_of_one_agent_in_two_workspaces_is_kept_apart() {
     let there = known_agent(&session, "claude", "there", &other);
     here.hears("work here");
     there.hears("work there");
-    // Calls and files have equal names, at the same time.
+    // The calls overlap, and both write a file of the same name.
     let (mine, theirs) = (here.write("a"), there.write("a"));
     here.begins(&mine);
     there.begins(&theirs);

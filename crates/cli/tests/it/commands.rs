@@ -51,7 +51,7 @@ $ takeback list --turn 1
 [exit Some(2)]
 $ takeback undo 3
 ! error: `undo` takes no checkpoint
-! hint: `takeback undo --turn 3` takes back one turn, `takeback rollback 3` returns to before it
+! hint: `takeback undo --turn 3` takes back one turn; `takeback rollback 3` returns to the state before it
 [exit Some(1)]
 $ takeback redo src
 ! error: `rollback redo` takes no paths
@@ -80,7 +80,7 @@ $ takeback status --bundle x
 }
 
 #[test]
-fn options_may_stand_before_the_subcommand() {
+fn options_can_precede_the_subcommand() {
     let session = with_two_turns();
     assert_eq!(session.json(&["rollback", "--dry-run", "1"])["restored"], json!(["config.py"]));
     assert!(session.output(&["rollback", "--yes", "1"]).status.success());
@@ -157,7 +157,7 @@ $ takeback checkpoint --name list
 }
 
 #[test]
-fn search_is_also_a_command_of_its_own() {
+fn search_is_also_a_top_level_command() {
     let session = with_two_turns();
     let found = session.json(&["search", "cart"]);
     assert_eq!(found["total"], json!(1));
@@ -188,7 +188,7 @@ Everyday:
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
 
-Looking after:
+Setup and maintenance:
   install      Install takeback into agents: hooks, and a /rollback command
   uninstall    Remove takeback from the configuration of agents
   doctor       Check that everything works: agents, hooks, store, ledger
@@ -228,9 +228,9 @@ Examples:
 $ takeback rollback --help
 Return to a checkpoint, or undo a rollback
 
-Returns the workspace to a checkpoint and the conversation to before that turn, or restores only the
-given files and directories. The current state is saved first, so that `takeback rollback undo` can
-restore it. Without arguments, lists the checkpoints.
+Returns the workspace to a checkpoint and the conversation to the point before its turn, or restores
+only the given files and directories. The current state is saved first, so that `takeback rollback
+undo` can restore it. Without arguments, lists the checkpoints.
 
 Usage: takeback rollback [OPTIONS] <CHECKPOINT> [PATH]...
        takeback rollback <COMMAND>
@@ -346,7 +346,7 @@ Examples:
 }
 
 #[test]
-fn a_command_without_json_refuses_it_in_json() {
+fn a_command_without_json_output_refuses_the_option_in_json() {
     let session = Session::new();
     let output = session.output(&["demo", "--json"]);
     assert_eq!(output.status.code(), Some(1));

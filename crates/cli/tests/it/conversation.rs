@@ -1,4 +1,4 @@
-//! Files and conversation tell the same story after a rollback.
+//! After a rollback, the conversation matches the files.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn rollbacks_of_files_and_of_the_conversation_alone_are_undone_one_by_one() {
 
 /// An event that cannot be written into the ledger in time waits in the spool.
 #[test]
-fn a_turn_that_the_ledger_hears_of_late_goes_back() {
+fn a_turn_that_reaches_the_ledger_late_is_rolled_back() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -79,7 +79,7 @@ fn a_killed_rollback_leaves_files_and_conversation_at_the_same_point() {
 }
 
 #[test]
-fn the_conversations_of_subagents_go_back_with_the_turn() {
+fn the_conversations_of_subagents_are_rewound_with_the_turn() {
     let session = Session::new();
     session.write("a", "0");
     let mut parent = Agent::new(&session, "s1");
@@ -104,7 +104,7 @@ fn the_conversations_of_subagents_go_back_with_the_turn() {
     );
     session.json(&["rollback", "undo"]);
     assert_eq!(conversation(&session), ["zero", "delegate", "work"]);
-    // A return to a step after the subagent's work leaves its conversation.
+    // A rollback to a step after the subagent's work leaves the subagent's conversation alone.
     let steps = rows(&session)[0]["steps"].as_array().unwrap().len();
     session.json(&["rollback", &format!("1.{steps}")]);
     assert_eq!((session.read("b"), session.exists("c")), ("1".into(), false));

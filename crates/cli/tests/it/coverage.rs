@@ -13,7 +13,7 @@ fn kept_paths(view: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_file_that_comes_into_view_was_not_made_by_the_turn() {
+fn a_file_that_becomes_covered_was_not_created_by_the_turn() {
     let session = Session::new();
     session.write("data/x", "mine");
     session.write(".gitignore", "data/\n");
@@ -29,7 +29,7 @@ fn a_file_that_comes_into_view_was_not_made_by_the_turn() {
 }
 
 #[test]
-fn a_file_that_goes_out_of_view_was_not_deleted_by_the_turn() {
+fn a_file_that_becomes_uncovered_was_not_deleted_by_the_turn() {
     let session = Session::new();
     session.write("notes/x", "first");
     let mut agent = Agent::new(&session, "s1");
@@ -42,7 +42,7 @@ fn a_file_that_goes_out_of_view_was_not_deleted_by_the_turn() {
 }
 
 #[test]
-fn limits_that_change_during_a_call_make_and_delete_nothing() {
+fn limits_that_change_during_a_call_create_and_delete_no_files() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
     fs::write(session.project().join("large"), noise(1, 2_000_000)).unwrap();
@@ -81,7 +81,7 @@ fn a_file_that_was_too_large_before_the_turn_is_not_deleted() {
 }
 
 #[test]
-fn an_excluded_file_that_a_call_names_is_undone() {
+fn an_excluded_file_that_a_call_names_is_restored() {
     let session = Session::new();
     session.write("build/x", "old");
     let mut agent = Agent::new(&session, "s1");

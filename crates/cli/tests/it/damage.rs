@@ -41,7 +41,7 @@ fn a_checkpoint_after_the_loss_of_all_packs_is_whole() {
 }
 
 #[test]
-fn a_checkpoint_by_hand_says_that_a_part_of_the_store_was_lost() {
+fn a_manual_checkpoint_reports_that_a_part_of_the_store_was_lost() {
     let session = Session::new();
     session.write("a", "mine");
     session.output(&["checkpoint"]);
@@ -84,7 +84,7 @@ fn flipped_bytes_are_found_and_healed_after_a_turn() {
 }
 
 #[test]
-fn a_workspace_with_too_many_files_is_tried_again_when_asked() {
+fn a_manual_checkpoint_retries_a_workspace_that_had_too_many_files() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 3\n");
     for path in ["a/1", "a/2", "b", "c"] {
@@ -105,7 +105,7 @@ fn a_workspace_with_too_many_files_is_tried_again_when_asked() {
 #[test]
 fn a_database_captured_while_being_written_is_marked() {
     let session = Session::new();
-    // A log that is too large for a capture makes its database inconsistent.
+    // The log is too large to be captured, so the captured database is inconsistent.
     configure(&session, "[checkpoints]\nmax_file_size_mb = 1\n");
     let connection = Connection::open(session.project().join("app.db")).unwrap();
     connection.pragma_update(None, "journal_mode", "WAL").unwrap();

@@ -132,7 +132,7 @@ fn problems_of_store_ledger_and_configuration_are_reported() {
 }
 
 #[test]
-fn only_waiting_events_count_as_the_spool() {
+fn only_event_files_count_as_spooled() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -224,7 +224,7 @@ fn a_damaged_store_and_a_damaged_ledger_are_reported() {
 }
 
 #[test]
-fn what_doctor_says_clears_a_failure() {
+fn the_hint_of_doctor_clears_a_failure() {
     let session = Session::new();
     let agent = Agent::new(&session, "s1");
     let fail = || {

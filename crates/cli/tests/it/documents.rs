@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::session::Session;
 
-/// Lists the documents: those at the root of the repository, in `docs`, and of the crates.
+/// Lists the documents at the root of the repository, in `docs`, and in the crates.
 fn documents() -> Vec<PathBuf> {
     let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
     let crates = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());

@@ -35,7 +35,7 @@ fn assert_is(session: &Session, a: &str, bashrc: &str, lib: &str) {
 }
 
 #[test]
-fn a_rollback_brings_back_what_the_turn_changed_outside() {
+fn a_rollback_restores_files_that_the_turn_changed_outside() {
     let (session, _) = worked_outside();
     let plan = session.json(&["rollback", "1", "--dry-run"]);
     let mut restored: Vec<_> = plan["elsewhere"].as_array().unwrap().iter().collect();
@@ -54,14 +54,14 @@ fn a_rollback_brings_back_what_the_turn_changed_outside() {
 }
 
 #[test]
-fn a_rollback_of_the_workspace_only_leaves_other_places_alone() {
+fn a_workspace_only_rollback_leaves_other_places_alone() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1", "--workspace-only"]);
     assert_is(&session, "1", "2", "2");
 }
 
 #[test]
-fn an_undo_brings_back_what_the_turn_changed_outside_and_keeps_later_edits() {
+fn an_undo_restores_files_outside_and_keeps_later_edits() {
     let (session, _) = worked_outside();
     fs::write(session.base().join(".bashrc"), "the user's").unwrap();
     let done = session.json(&["undo"]);
@@ -86,7 +86,7 @@ fn a_rollback_names_later_edits_outside() {
 }
 
 #[test]
-fn earlier_turns_keep_what_they_changed_outside() {
+fn a_rollback_keeps_changes_of_earlier_turns_outside() {
     let (session, mut agent) = worked_outside();
     agent.hears("once more");
     agent.writes("a", "3");
@@ -123,7 +123,7 @@ fn a_call_outside_that_was_cut_off_ends_with_its_turn() {
 }
 
 #[test]
-fn a_directory_that_is_gone_comes_back_with_the_turn() {
+fn a_deleted_directory_outside_is_restored() {
     let session = Session::new();
     session.write("a", "1");
     fs::create_dir_all(session.base().join("data/inner")).unwrap();
@@ -197,20 +197,20 @@ fn a_turn_that_changed_only_files_outside_can_be_undone() {
     agent.is_done();
     session.json(&["undo"]);
     assert_eq!((fs::read_to_string(&notes).unwrap(), session.read("a")), ("1".into(), "2".into()));
-    // The next one takes back the turn before.
+    // The next undo takes back the turn before.
     session.json(&["undo"]);
     assert_eq!(session.read("a"), "1");
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert!(!notes.exists());
-    // The user has already restored them.
+    // The user has already restored the notes.
     fs::write(&notes, "1").unwrap();
     session.json(&["undo"]);
     assert_eq!(session.read("a"), "1");
 }
 
 #[test]
-fn what_the_user_edits_outside_during_a_call_stays() {
+fn edits_by_the_user_outside_during_a_call_stay() {
     for (tool, input) in [
         ("Edit", json!({ "path": "../other/lib" })),
         ("Bash", json!({ "command": "echo 2 > ../other/lib" })),
@@ -280,7 +280,7 @@ fn an_undo_takes_back_a_turn_that_worked_only_outside() {
 }
 
 #[test]
-fn going_forward_again_brings_back_what_turns_changed_outside() {
+fn rollbacks_back_and_forth_move_files_outside_along() {
     let session = Session::new();
     session.write("a", "0");
     let bashrc = session.base().join(".bashrc");

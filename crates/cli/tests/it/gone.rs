@@ -23,7 +23,7 @@ fn a_single_file_that_is_gone_comes_back() {
     let there = session.json(&["-C", "../.zshrc", "rollback"]);
     assert_eq!(there["checkpoints"].as_array().map(Vec::len), Some(1), "{there}");
     session.json(&["-C", "../.zshrc", "rollback", "1", "--dry-run"]);
-    assert!(!file.exists(), "a dry run makes nothing");
+    assert!(!file.exists(), "a dry run creates nothing");
     session.json(&["-C", "../.zshrc", "rollback", "1"]);
     assert_eq!(read_file(&file), "mine");
 }
@@ -47,19 +47,19 @@ fn a_workspace_that_is_gone_comes_back() {
     let planned = session.json(&["-C", name, "rollback", "1", "--dry-run"]);
     let changes = session.json(&["-C", name, "rollback", "diff", "1"]);
     assert_eq!(changes["deletions"], 1, "{changes}");
-    assert!(!gone.exists(), "looking makes nothing");
+    assert!(!gone.exists(), "reading creates nothing");
     let done = session.json(&["-C", name, "rollback", "1"]);
     assert_eq!(
         (&done["restored"], read_file(&gone.join("src/lib.rs"))),
         (&planned["restored"], "mine".into())
     );
-    // Work continues in it.
+    // The agent continues to work in it.
     agent.turn("once more", "src/lib.rs", "yours");
     session.json(&["-C", name, "undo"]);
     assert_eq!(read_file(&gone.join("src/lib.rs")), "mine");
 }
 
-/// Recreated by hand, the directory is no longer a project, but one above it is.
+/// After it is recreated by hand, the directory is no longer a project, but one above it is.
 #[test]
 fn a_recreated_directory_has_its_old_history() {
     let session = Session::new();

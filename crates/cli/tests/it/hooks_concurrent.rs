@@ -84,7 +84,7 @@ fn a_busy_ledger_loses_nothing() {
     agent.pretends("git push");
     agent.is_done();
     other.execute_batch("COMMIT").unwrap();
-    // The next event takes in the spool.
+    // The next event imports the spool.
     agent.tell(json!({ "event": "session_start" }));
     eventually("both prompts", || count_rows(&session, "SELECT count(*) FROM messages") == 2);
     let rows = rows(&session);
@@ -164,7 +164,7 @@ fn a_sessions_workspace_wins_over_repositories_inside_it() {
 }
 
 #[test]
-fn a_workspace_is_found_from_below() {
+fn a_workspace_is_found_from_a_subdirectory() {
     let session = Session::new();
     session.write("package.json", "{}");
     session.write("src/deep/a", "1");
@@ -263,7 +263,7 @@ fn undo_restores_directories_links_and_modes() {
 }
 
 #[test]
-fn undo_leaves_what_was_changed_since_the_turn_made_or_deleted_it() {
+fn undo_leaves_files_that_changed_after_the_turn_created_or_deleted_them() {
     let mut session = Session::new();
     session.write("moved", "1\n");
     session.write("gone", "1\n");
@@ -325,7 +325,7 @@ fn a_session_that_goes_on_has_not_ended() {
     assert!(!ended());
     agent.tell(json!({ "event": "session_end" }));
     agent.tell(json!({ "event": "session_start" }));
-    assert!(!ended(), "it was resumed");
+    assert!(!ended(), "the session was resumed");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn a_store_that_cannot_be_written_is_shown_later() {
     session.write("a", "3");
     agent.report(json!({ "event": "turn_start", "prompt": "two" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(!said.is_empty(), "it says so at once");
+    assert!(!said.is_empty(), "the hook reports the failure at once");
     fs::remove_file(&pack).unwrap();
     fs::rename(&aside, &pack).unwrap();
     let output = session.output(&["rollback"]);
@@ -82,7 +82,7 @@ fn a_store_that_cannot_be_written_is_shown_later() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// A small mounted file system, if the user may mount one.
+/// A small mounted file system, if the user is allowed to mount one.
 struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {
@@ -133,7 +133,7 @@ fn a_full_disk_is_recorded_and_shown() {
 }
 
 #[test]
-fn with_a_broken_configuration_the_defaults_protect_and_it_is_shown_later() {
+fn with_a_broken_configuration_the_defaults_apply_and_the_error_is_shown_later() {
     for text_of_config in ["[checkpoints]\nenabled = 'no'\n", "[checkpoints]\nunknown = 1\n", "{"] {
         let session = Session::new();
         configure(&session, text_of_config);
@@ -202,7 +202,7 @@ fn a_switched_off_hook_touches_no_file() {
 }
 
 #[test]
-fn a_switched_off_list_creates_nothing() {
+fn a_list_creates_nothing_while_checkpoints_are_switched_off() {
     let session = Session::new();
     for command in ["rollback", "checkpoints", "config"] {
         hook_with(&session.base(), &[command], b"", &[("TAKEBACK_CHECKPOINTS", "0")]);
@@ -271,7 +271,7 @@ fn a_hook_succeeds_wherever_it_is_started() {
 
 /// With exit code 2, agents like Claude Code would refuse the tool call.
 #[test]
-fn a_hook_line_of_another_version_blocks_no_tool() {
+fn a_hook_command_of_another_version_blocks_no_tool() {
     let session = Session::new();
     for arguments in [&["hook", "an-agent-to-come"][..], &["hook", "generic", "--to-come"]] {
         let output = hook(&session.base(), arguments, b"{}");
@@ -312,7 +312,7 @@ fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
 }
 
 #[test]
-fn with_strict_a_late_checkpoint_is_a_failure() {
+fn in_strict_mode_a_late_checkpoint_is_a_failure() {
     let session = large_project();
     let mut agent = Agent::new(&session, "s1");
     let call = agent.call("Write", json!({ "path": "a" }));
@@ -322,7 +322,7 @@ fn with_strict_a_late_checkpoint_is_a_failure() {
     eventually("a checkpoint", || rows(&session).len() == 1);
 }
 
-/// The process that takes over after a timeout does not repeat what was done.
+/// The process that takes over after a timeout does not repeat work that was done.
 #[test]
 fn a_prompt_that_takes_too_long_is_recorded_once() {
     let session = Session::new();

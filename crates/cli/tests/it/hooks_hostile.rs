@@ -56,7 +56,7 @@ fn child_of(parent: u32) -> i32 {
 fn a_strict_hook_that_is_killed_refuses_the_call() {
     let session = project();
     configure(&session, "[checkpoints]\nstrict = true\ntimeout_ms = 600000\n");
-    // The hook waits for the lock, so that it is certainly killed in the middle.
+    // The hook waits for the lock, so it is certainly killed in the middle of its work.
     let _lock = session.lock_workspace();
     for arguments in [&["hook", "claude"][..], &["hook", "claude", "--strict"]] {
         let hook = start_hook(&session, arguments);
@@ -84,7 +84,7 @@ fn a_process_with_a_deadline_ends_although_the_workspace_stays_locked() {
 }
 
 #[test]
-fn pipes_and_devices_in_the_place_of_git_files_hold_nothing_up() {
+fn pipes_and_devices_in_place_of_git_files_block_nothing() {
     for name in ["packed-refs", "HEAD", "index", "refs/heads/main", "commondir"] {
         for is_pipe in [true, false] {
             let session = Session::new();

@@ -26,7 +26,8 @@ fn hook_with_open_input(session: &Session, event: &[u8]) -> Output {
     output
 }
 
-/// Agents may keep standard input open. A test that waits for its end never ends.
+/// Some agents keep standard input open. If the hook waited for the end of its input, this test
+/// would hang.
 #[test]
 fn a_hook_does_not_wait_for_the_end_of_its_input() {
     let session = Session::new();
@@ -56,7 +57,7 @@ fn hook_under(session: &Session, limit: &str, event: &[u8]) -> Option<Output> {
     }
     let mut command = Command::new("prlimit");
     command.args(["--core=0", limit]);
-    // Root has no limit on processes. No other process belongs to this user.
+    // Root has no limit on processes. Run as a user to whom no other process belongs.
     if rustix::process::getuid().is_root() {
         let everyone = fs::Permissions::from_mode(0o777);
         for path in [session.base(), session.project()] {
@@ -73,7 +74,7 @@ fn hook_under(session: &Session, limit: &str, event: &[u8]) -> Option<Output> {
 }
 
 #[test]
-fn without_threads_a_hook_works_alone() {
+fn a_hook_that_cannot_start_threads_works_without_them() {
     let session = Session::new();
     for number in 0..200 {
         session.write(&format!("d{}/f{number}", number % 20), &number.to_string());
@@ -90,7 +91,7 @@ fn without_threads_a_hook_works_alone() {
 }
 
 #[test]
-fn a_limit_of_file_sizes_is_a_failure_and_not_the_end() {
+fn a_file_size_limit_causes_a_failure_but_does_not_kill_the_hook() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

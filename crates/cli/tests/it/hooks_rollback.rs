@@ -43,7 +43,7 @@ fn three_turns() -> Session {
 }
 
 #[test]
-fn a_rollback_takes_the_conversation_back_to_before_that_turn() {
+fn a_rollback_rewinds_the_conversation_to_before_that_turn() {
     let mut session = three_turns();
     session.takeback(&["rollback", "2"]);
     session.assert(
@@ -83,7 +83,7 @@ fn a_rollback_and_its_dry_run_have_the_documented_shape() {
 }
 
 #[test]
-fn a_rollback_to_a_step_takes_the_conversation_back_from_that_call_on() {
+fn a_rollback_to_a_step_rewinds_the_conversation_from_that_call_on() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -101,7 +101,7 @@ fn a_rollback_to_a_step_takes_the_conversation_back_from_that_call_on() {
 }
 
 #[test]
-fn files_and_conversation_can_go_back_separately() {
+fn files_and_conversation_can_be_rolled_back_separately() {
     let session = three_turns();
     let done = session.json(&["rollback", "3", "--files-only"]);
     assert_eq!((session.read("a"), &done["undone_messages"]), ("0".into(), &json!(0)));
@@ -124,7 +124,7 @@ fn a_manual_checkpoint_has_no_conversation() {
         "
 $ takeback rollback mine --chat-only
 ! error: checkpoint <id> belongs to no conversation
-! hint: only checkpoints of an agent's turn belong to one
+! hint: only the checkpoints of an agent's turns belong to a conversation
 [exit Some(1)]
 $ takeback rollback 1 a --chat-only
 ! error: --chat-only takes no paths
@@ -135,7 +135,7 @@ $ takeback rollback 1 a --chat-only
 }
 
 #[test]
-fn an_undone_rollback_brings_messages_back_and_a_redo_takes_them_again() {
+fn undoing_a_rollback_restores_messages_and_a_redo_takes_them_back() {
     let mut session = three_turns();
     session.output(&["rollback", "2"]);
     session.takeback(&["rollback", "undo"]);
@@ -168,7 +168,7 @@ $ takeback rollback redo
 }
 
 #[test]
-fn undoing_a_rollback_of_the_conversation_alone_brings_it_back() {
+fn undoing_a_rollback_of_the_conversation_alone_restores_it() {
     let session = three_turns();
     session.output(&["rollback", "2", "--chat-only"]);
     let output = session.output(&["rollback", "undo"]);
@@ -177,7 +177,7 @@ fn undoing_a_rollback_of_the_conversation_alone_brings_it_back() {
 }
 
 #[test]
-fn a_rollback_is_undone_with_its_conversation_even_if_that_went_on() {
+fn a_rollback_is_undone_even_if_its_conversation_continued() {
     let session = three_turns();
     session.output(&["rollback", "2"]);
     let agent = Agent::new(&session, "s1");
@@ -193,7 +193,7 @@ fn a_rollback_is_undone_with_its_conversation_even_if_that_went_on() {
 }
 
 #[test]
-fn the_conversations_of_all_sessions_go_back_with_their_files() {
+fn the_conversations_of_all_sessions_are_rewound_with_their_files() {
     let session = Session::new();
     let mut one = Agent::new(&session, "s1");
     let mut two = Agent::new(&session, "s2");
@@ -209,7 +209,7 @@ fn the_conversations_of_all_sessions_go_back_with_their_files() {
     let undone = String::from_utf8(undone.stdout).unwrap();
     assert!(undone.contains("Conversation of mine:s2: 1 message restored.\n"), "{undone}");
     assert_eq!(current_messages(&session).len(), 3);
-    assert_eq!(done["others"], json!(["b"]), "another agent's file is called out");
+    assert_eq!(done["others"], json!(["b"]), "another agent's file is listed");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn every_session_that_worked_there_gets_a_notice() {
 }
 
 #[test]
-fn a_dry_run_and_one_that_changes_nothing_leave_no_notice() {
+fn dry_runs_and_rollbacks_that_change_nothing_leave_no_notice() {
     let session = three_turns();
     session.output(&["rollback", "2", "--dry-run"]);
     session.output(&["undo", "--dry-run"]);
@@ -399,7 +399,7 @@ fn a_dry_run_and_one_that_changes_nothing_leave_no_notice() {
 }
 
 #[test]
-fn a_turn_in_which_only_a_subagent_worked_is_the_one_that_goes_back() {
+fn a_turn_in_which_only_a_subagent_worked_is_rolled_back() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");

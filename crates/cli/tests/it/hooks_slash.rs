@@ -61,8 +61,8 @@ fn a_prompt_cannot_choose_another_store_or_directory() {
         let text = answer(&send_prompt(&session, "claude", event, &[]));
         assert_eq!(
             text,
-            "/rollback does not accept `--home` inside an agent. Nothing was changed. Type \
-             `takeback rollback` in a terminal for everything that it can do."
+            "/rollback does not accept `--home` inside an agent. Nothing was changed. Run \
+             `takeback rollback` in a terminal to use all of its options."
         );
         assert_eq!(authorized_keys(&session), "mine");
     }

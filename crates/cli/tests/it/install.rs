@@ -286,7 +286,7 @@ fn hooks_do_nothing_where_takeback_is_missing() {
         .env("HOME", session.base())
         .output();
     assert!(install.unwrap().status.success());
-    // Another copy of takeback knows that takeback wrote these files.
+    // Another copy of takeback recognizes that takeback wrote these files.
     run_takeback(&session, &["install", "cline", "--dry-run"], 0);
     fs::remove_file(&program).unwrap();
     let settings = read_settings(&session.base().join(".claude/settings.json"));
@@ -493,7 +493,7 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
 }
 
 #[test]
-fn slash_accepts_separate_words_and_one_text() {
+fn slash_accepts_separate_words_and_a_single_string() {
     let session = Session::new();
     session.write("a b.txt", "one\n");
     run_takeback(&session, &["checkpoint"], 0);

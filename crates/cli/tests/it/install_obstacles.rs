@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::install::{SETTINGS, home_files, install_by_another, run_takeback, write_file};
 use crate::session::{Session, tell_skipped};
 
-/// Lists the copies that takeback keeps of files it has written.
+/// Lists the copies of file contents that takeback keeps.
 fn kept_copies(session: &Session) -> Vec<OsString> {
     let entries = fs::read_dir(session.base().join(".takeback/installed")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name());
@@ -79,7 +79,7 @@ fn an_interrupted_update_can_be_uninstalled() {
         (path, text)
     });
     run_takeback(&session, &["install", "claude"], 0);
-    // The record was written, and then the file was not, or only half of it.
+    // Pretend that the record was written, but that the files were not, or only halfway.
     for (path, text) in by_old {
         fs::write(path, text).unwrap();
     }

@@ -199,7 +199,7 @@ fn a_conversation_is_recorded_while_the_agent_works() {
     claude.hears("add a file");
     claude.writes("add a file", "a.txt", "a");
     claude.stops();
-    // The agent writes its last words after the hook.
+    // The agent logs its last message after the hook.
     claude.says("I added it.");
     // The next prompt may arrive before the answer to this one.
     claude.hears("and another");

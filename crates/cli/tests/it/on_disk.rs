@@ -1,7 +1,7 @@
 //! A home directory that takeback 0.1 wrote can be read by the current version.
 //!
-//! `tests/fixtures/make-home-0.1.sh` made the archive, and the tests expect what it did. Only
-//! JSON is compared, because texts may change while formats may not.
+//! `tests/fixtures/make-home-0.1.sh` made the archive, and the tests check everything that it did.
+//! Only JSON is compared: texts can change, but formats must not.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +70,7 @@ fn project_files(session: &Session) -> Vec<(String, String)> {
     files
 }
 
-/// Returns the files that every state of the project has, with `more`.
+/// Returns the files that every state of the project has, and `more`.
 fn files_with(more: &[(&str, &str)]) -> Vec<(String, String)> {
     let always = [
         (".gitignore", ".env\n"),
@@ -164,7 +164,7 @@ fn expected_rows() -> Value {
 }
 
 #[test]
-fn the_old_history_is_listed_with_all_that_it_says() {
+fn the_old_history_is_listed_in_full() {
     let session = moved_home();
     let rows = rows(&session);
     let view: Vec<_> = rows
@@ -268,7 +268,7 @@ fn a_rollback_to_an_old_checkpoint_is_undone_and_redone() {
     assert_eq!(done["deleted"], json!(["late.txt", "src/sum.py", "todo.txt"]));
     assert_eq!((&done["blocked"], &done["index"]), (&json!([]), &json!(true)));
     assert_eq!(done["undone_messages"], 7);
-    // The turn also changed a file at home, which is on another machine.
+    // The turn also changed a file in the home directory of the machine that made the archive.
     let warning = done["warnings"][0].as_str().unwrap();
     assert!(warning.contains("/.zshrc is left unchanged"), "{warning}");
     assert_eq!(
@@ -318,7 +318,7 @@ fn the_rollback_and_the_undo_of_0_1_are_undone_and_redone() {
     undone.push(("README.md".into(), "# Store\n\nStaged.\n".into()));
     undone.push(("notes.md".into(), "one\ntwo\nthree\n".into()));
     undone.sort();
-    assert_eq!(project_files(&session), undone, "the turn that was undone is back");
+    assert_eq!(project_files(&session), undone, "the undo is reversed");
 
     session.json(&["rollback", "undo"]);
     let wrecked = files_with(&[
@@ -326,7 +326,7 @@ fn the_rollback_and_the_undo_of_0_1_are_undone_and_redone() {
         ("made.txt", "gone\n"),
         ("settings.py", "setting = 1\n"),
     ]);
-    assert_eq!(project_files(&session), wrecked, "the turn that was rolled back is back");
+    assert_eq!(project_files(&session), wrecked, "the rollback is reversed");
     assert!(!session.output(&["rollback", "undo"]).status.success());
 
     session.json(&["rollback", "redo"]);
@@ -351,7 +351,7 @@ fn turns_of_the_old_history_are_undone() {
 }
 
 #[test]
-fn the_old_single_file_is_known_though_it_is_gone() {
+fn the_old_history_of_a_single_file_is_known_although_the_file_is_gone() {
     let session = unpacked_home();
     let file = format!("{OLD}/.zshrc");
     let list = session.json(&["-C", &file, "rollback"]);
@@ -361,7 +361,7 @@ fn the_old_single_file_is_known_though_it_is_gone() {
 }
 
 #[test]
-fn an_old_session_goes_on() {
+fn an_old_session_can_continue() {
     let session = moved_home();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("and now?", "src/cart.py", "total = 2\n");

@@ -25,7 +25,7 @@ pub(crate) fn conversation(session: &Session, id: &str) -> Vec<(String, String, 
 }
 
 #[test]
-fn events_in_the_old_spool_are_taken_in() {
+fn events_in_the_old_spool_are_imported() {
     let session = unpacked_home();
     let waiting = || {
         let entries = fs::read_dir(session.base().join(".takeback/spool")).unwrap();
@@ -123,7 +123,7 @@ fn old_conversations_are_shown_and_found() {
 }
 
 #[test]
-fn an_old_conversation_goes_back_and_forward() {
+fn an_old_conversation_is_unrewound_and_rewound() {
     let session = moved_home();
     let redone = session.json(&["sessions", "unrewind", "other:long"]);
     let expected = json!({ "session": "other:long", "messages": 2, "turns": 1,
@@ -152,7 +152,7 @@ fn old_usage_and_cost_are_added_up() {
 }
 
 #[test]
-fn an_old_ledger_goes_out_and_into_a_new_one() {
+fn an_old_ledger_is_exported_and_imported_into_a_new_one() {
     let session = moved_home();
     let exported = session.output(&["sessions", "export", "--all"]).stdout;
     let text = String::from_utf8(exported).unwrap();
@@ -180,7 +180,7 @@ fn an_old_ledger_goes_out_and_into_a_new_one() {
 }
 
 #[test]
-fn an_old_log_is_not_read_twice_and_goes_on() {
+fn an_old_log_is_read_on_from_where_it_was_left() {
     let session = moved_home();
     let import = || session.json(&["sessions", "import", "--from", "claude"]);
     assert_eq!(import()["messages"], 0);
@@ -197,7 +197,7 @@ fn an_old_log_is_not_read_twice_and_goes_on() {
 }
 
 #[test]
-fn old_wiring_is_outdated_and_comes_out_again() {
+fn old_wiring_is_reported_as_outdated_and_can_be_removed() {
     let session = unpacked_home();
     let agents = session.json(&["install"]);
     let claude = agents.as_array().unwrap().iter().find(|row| row["agent"] == "claude").unwrap();

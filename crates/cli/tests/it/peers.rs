@@ -157,7 +157,7 @@ fn a_killed_checkpoint_does_not_block_the_next_one() {
     let mut agent = Agent::new(&session, "s1");
     for tries in 0..8 {
         let mut child = session.start(&["checkpoint"]);
-        // From before it has begun until after it is done.
+        // Kill it at different times: from before it has begun until after it is done.
         for _ in 0..tries * 2000 {
             std::hint::black_box(std::process::id());
             std::thread::yield_now();
@@ -209,7 +209,7 @@ fn a_killed_restore_is_finished_or_reverted() {
 
 /// Hermes: a single unreadable file prevented every checkpoint.
 #[test]
-fn an_unreadable_file_costs_no_other_file() {
+fn an_unreadable_file_does_not_affect_other_files() {
     let session = Session::new();
     session.write("a", "1");
     session.write("locked", "1");
@@ -233,7 +233,7 @@ fn an_unreadable_file_costs_no_other_file() {
 
 /// Hermes: a stray marker in the home directory made home the project, which was then refused.
 #[test]
-fn a_marker_in_the_home_directory_makes_no_project_of_it() {
+fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
     let session = Session::new();
     fs::create_dir(session.base().join(".git")).unwrap();
     fs::write(session.base().join("package.json"), "{}").unwrap();
@@ -260,7 +260,7 @@ fn the_tree_equals_the_checkpoint_but_uncovered_files_stay() {
 }
 
 /// Hermes: at the limit, the oldest checkpoint could not be restored, because the snapshot before
-/// it pruned it.
+/// the restore pruned it.
 #[test]
 fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
     let session = Session::new();
@@ -279,7 +279,7 @@ fn the_oldest_checkpoint_at_the_limit_can_be_restored() {
 
 /// Hermes: pruning rewrote all commits, so earlier ids became invalid and dates changed.
 #[test]
-fn ids_and_times_outlive_pruning() {
+fn ids_and_times_survive_pruning() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
     for content in ["1", "2", "3"] {
@@ -340,7 +340,8 @@ fn a_checkpoint_of_an_empty_directory_can_be_restored() {
     assert_eq!(fs::read_dir(session.project()).unwrap().count(), 0);
 }
 
-/// Hermes: an interrupted garbage collection left temporary packs, until the store had 24 GB.
+/// Hermes: an interrupted garbage collection left temporary packs behind, and the store grew to 24
+/// GB.
 #[test]
 fn leftovers_of_an_interrupted_gc_are_removed() {
     let session = Session::new();
@@ -401,8 +402,8 @@ fn a_single_file_keeps_the_conversation() {
     assert_eq!(left, 1);
 }
 
-/// Hermes: every model call counted as a "turn", although its documentation says every user
-/// message.
+/// Hermes: every model call counted as a "turn", although its documentation says that every user
+/// message does.
 #[test]
 fn a_turn_is_one_user_message_and_all_its_work() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! The promises of Myrm's page about checkpoints, each kept.
+//! The promises of Myrm's page about checkpoints. Each test shows that takeback keeps one of them.
 
 use std::fs;
 

@@ -43,9 +43,10 @@ fn a_session_in_a_directory_that_is_too_large_is_protected_in_its_projects() {
     assert_eq!(session.read("inner/a"), "mine");
 }
 
-/// Each of two such directories would otherwise be replaced by the other, in an endless loop.
+/// If both the session's workspace and the current directory are too large, takeback must not
+/// switch between them forever.
 #[test]
-fn a_place_that_is_too_large_is_tried_once() {
+fn a_directory_that_is_too_large_is_tried_only_once() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 10\n");
     for number in 0..12 {
@@ -77,7 +78,7 @@ fn a_write_through_a_link_protects_its_target() {
 }
 
 #[test]
-fn a_field_of_an_unexpected_type_costs_no_checkpoint() {
+fn a_field_of_an_unexpected_type_does_not_prevent_a_checkpoint() {
     for (field, value) in [
         ("model", "5"),
         ("prompt", "{}"),
@@ -104,7 +105,8 @@ fn a_field_of_an_unexpected_type_costs_no_checkpoint() {
     }
 }
 
-/// `cd ../other && …` in a shell that stays: the end of the call comes from somewhere else.
+/// After `cd ../other && …` in a shell that stays open, the end of the call is reported from
+/// another directory.
 #[test]
 fn a_call_ends_where_it_began() {
     let session = Session::new();
@@ -128,7 +130,7 @@ fn a_call_ends_where_it_began() {
 }
 
 #[test]
-fn the_same_call_twice_at_once_ends_twice() {
+fn two_identical_calls_at_the_same_time_both_end() {
     let session = Session::new();
     session.write("a", "0");
     session.write("b", "0");
@@ -147,7 +149,7 @@ fn the_same_call_twice_at_once_ends_twice() {
 
 /// The first capture of a large workspace takes longer than an agent waits.
 #[test]
-fn what_a_call_names_is_safe_while_a_large_workspace_is_captured_first() {
+fn named_paths_are_safe_during_the_first_capture_of_a_large_workspace() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 2000\n");
     fs::create_dir(session.project().join("many")).unwrap();
@@ -164,7 +166,7 @@ fn what_a_call_names_is_safe_while_a_large_workspace_is_captured_first() {
     eventually("the workspace is known", || count(&store) == 1);
     let state = session.workspace_directory().join("state");
     eventually("the workspace is warm", || state.exists());
-    // As if that capture were still running.
+    // Pretend that the first capture is still running.
     let lock = session.lock_workspace();
     fs::remove_file(state).unwrap();
     agent.hears("tidy up");
@@ -185,7 +187,7 @@ fn what_a_call_names_is_safe_while_a_large_workspace_is_captured_first() {
 }
 
 #[test]
-fn named_paths_of_a_large_workspace_are_kept_once_if_there_is_time() {
+fn named_paths_of_a_large_workspace_are_captured_only_once_if_there_is_time() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 60000\n");
     fs::create_dir(session.project().join("many")).unwrap();

@@ -58,7 +58,7 @@ fn staged_changes_come_back_only_if_asked_for() {
     assert_eq!(git(&session, &["status", "--porcelain"]), " M plain\nM  staged\n");
     assert_eq!(git(&session, &["fsck", "--strict"]), "");
     session.output(&["rollback", "undo"]);
-    assert_eq!(git(&session, &["diff", "--cached"]), "", "the undo takes that back as well");
+    assert_eq!(git(&session, &["diff", "--cached"]), "", "the undo also restores the index");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_diff_is_short_without_full() {
     assert_eq!(rows(&session).len(), 1, "a diff makes no row");
 }
 
-/// A mistyped path must not look as if nothing had changed, as in a rollback.
+/// As in a rollback, a mistyped path must not look as if nothing had changed.
 #[test]
 fn a_diff_of_an_unknown_path_fails() {
     let session = Session::new();
@@ -183,10 +183,10 @@ fn a_diff_includes_files_that_only_a_call_named() {
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
 
-/// The state file names the checkpoint that keeps the copy by its number, which another one can get
-/// later.
+/// The state file identifies the checkpoint that keeps the copy by its number, which another
+/// checkpoint can get later.
 #[test]
-fn a_copy_of_the_index_that_was_pruned_is_made_anew() {
+fn a_pruned_copy_of_the_index_is_made_again() {
     let session = Session::new();
     git(&session, &["init", "-q"]);
     session.write("a", "1");

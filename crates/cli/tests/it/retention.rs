@@ -1,4 +1,4 @@
-//! Limits of age, number and size; clearing; workspaces that are moved or deleted.
+//! Limits on age, number and size; clearing; workspaces that are moved or deleted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -207,7 +207,7 @@ fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
     assert_eq!(pruned["over_limit"], false);
     // The workspaces take turns: neither loses everything for the other.
     let left = [&one, &two].map(|path| count_checkpoints(&session, path));
-    assert!(left == [2, 2] || left == [2, 3], "no more than needed goes: {left:?}");
+    assert!(left == [2, 2] || left == [2, 3], "no more than needed is deleted: {left:?}");
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
     let two = two.to_str().unwrap();
     fs::write(format!("{two}/file"), "").unwrap();
@@ -274,14 +274,14 @@ fn doctor_and_prune_agree_about_the_size() {
     assert!(found[0]["hint"].as_str().unwrap().contains("checkpoints prune"), "{found}");
     let pruned = run_json(&session, &["checkpoints", "prune"]);
     assert_eq!((&pruned["over_limit"], rows(&session).len()), (&json!(true), 1));
-    // Another prune could not help, so doctor does not send the user there.
+    // Another prune could not help, so doctor does not suggest one.
     let found = problems(&session);
     assert!(found[0]["message"].as_str().unwrap().contains("everything left is"), "{found}");
     assert!(found[0]["hint"].as_str().unwrap().contains("max_total_size_mb"), "{found}");
 }
 
 #[test]
-fn orphans_are_removed_now_if_asked() {
+fn orphans_are_removed_at_once_if_asked() {
     let session = Session::new();
     session.write("a", "1");
     run_json(&session, &["checkpoint"]);
@@ -319,7 +319,7 @@ fn a_dry_run_changes_nothing_and_names_what_would_be_pruned() {
     );
     old_workspace(&session, "old", 40);
     let arguments = ["checkpoints", "prune", "--max-size-mb", "0"];
-    // The list may still count changes.
+    // Run a command first that only reads, in case it writes caches into the store.
     session.output(&["checkpoints"]);
     let before = everything(&store_path(&session));
     let predicted = run_json(&session, &[&arguments[..], &["--dry-run"]].concat());
@@ -334,7 +334,7 @@ fn status_has_the_documented_shape() {
     let session = Session::new();
     let empty = session.json(&["checkpoints"]);
     assert_eq!((&empty["total_bytes"], &empty["workspaces"]), (&json!(0), &json!([])));
-    assert!(!session.base().join(".takeback").exists(), "looking makes nothing");
+    assert!(!session.base().join(".takeback").exists(), "reading creates nothing");
     session.write("a", "1");
     session.output(&["checkpoint"]);
     let archive = session.base().join(".takeback/checkpoints/legacy-20990101-000000");
@@ -503,7 +503,7 @@ fn a_busy_workspace_is_left_for_the_next_run() {
     assert_eq!(count_checkpoints(&session, &one), 0);
 }
 
-/// An agent that dies during a call never reports its end.
+/// An agent that dies during a call never reports the end of that call.
 #[test]
 fn a_call_that_never_ended_is_pruned_eventually() {
     let session = Session::new();
@@ -512,7 +512,7 @@ fn a_call_that_never_ended_is_pruned_eventually() {
     agent.begins("Write", json!({ "path": "a" }));
     let prune = ["checkpoints", "prune", "--retention-days", "0"];
     run_json(&session, &prune);
-    assert_eq!(rows(&session).len(), 1, "it is needed while the call may be running");
+    assert_eq!(rows(&session).len(), 1, "a row is needed while its call may be running");
     for workspace in fs::read_dir(store_path(&session).join("workspaces")).unwrap() {
         for entry in everything(&workspace.unwrap().path()) {
             let Ok(mut note) = serde_json::from_slice::<Value>(&entry.2) else { continue };
@@ -528,7 +528,7 @@ fn a_call_that_never_ended_is_pruned_eventually() {
     }
     see_days(&session, 3);
     run_json(&session, &prune);
-    assert_eq!(rows(&session).len(), 0, "a call of 2020 is not running any more");
+    assert_eq!(rows(&session).len(), 0, "a call of 2020 is no longer running");
 }
 
 #[test]
@@ -546,7 +546,7 @@ fn pruning_runs_by_itself_when_due() {
 }
 
 #[test]
-fn max_snapshots_holds_soon_after_each_turn() {
+fn max_snapshots_is_enforced_soon_after_each_turn() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
     let mut agent = Agent::new(&session, "s1");
@@ -558,11 +558,11 @@ fn max_snapshots_holds_soon_after_each_turn() {
         session.write("a", content);
         session.output(&["checkpoint"]);
     }
-    assert_eq!(rows(&session).len(), 2, "also after a checkpoint by hand");
+    assert_eq!(rows(&session).len(), 2, "the limit also applies to manual checkpoints");
 }
 
 #[test]
-fn the_size_cap_holds_soon_after_each_turn() {
+fn the_size_cap_is_enforced_soon_after_each_turn() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
     let mut agent = Agent::new(&session, "s1");
@@ -578,7 +578,7 @@ fn the_size_cap_holds_soon_after_each_turn() {
 }
 
 #[test]
-fn the_size_cap_holds_during_a_long_turn() {
+fn the_size_cap_is_enforced_during_a_long_turn() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
     let mut agent = Agent::new(&session, "s1");
@@ -604,9 +604,10 @@ fn prune_does_not_say_that_nothing_exceeds_the_limits_if_the_store_does() {
     }
 }
 
-/// The size cap stays exceeded if nothing may be evicted; that is no reason to try at every turn.
+/// The store stays over its limit if nothing can be evicted. takeback must not try again at every
+/// turn.
 #[test]
-fn nothing_is_pruned_again_while_it_cannot_help() {
+fn pruning_is_not_repeated_while_it_cannot_help() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
     fs::write(session.project().join("a"), noise(1, 3 << 20)).unwrap();
@@ -616,7 +617,7 @@ fn nothing_is_pruned_again_while_it_cannot_help() {
     session.write("b", "1");
     assert!(session.output(&["checkpoint"]).status.success());
     let last = session.base().join(".takeback/checkpoints/.last_prune");
-    // The checkpoints began upkeep in the background, too, which may prune once.
+    // The checkpoints also started upkeep in the background, which may prune once.
     eventually("upkeep that prunes nothing", || {
         let before = fs::read(&last).unwrap();
         session.output(&["checkpoints", "upkeep"]);
@@ -668,7 +669,7 @@ fn the_history_of_a_single_file_can_be_moved() {
 }
 
 #[test]
-fn the_home_of_hermes_may_be_elsewhere() {
+fn the_home_of_hermes_can_be_elsewhere() {
     let session = Session::new();
     let old = old_workspace(&session, "old", 0);
     session.output(&["checkpoints", "clear", "-f"]);
@@ -686,7 +687,7 @@ fn the_home_of_hermes_may_be_elsewhere() {
 
 /// Two sessions that end at once start two prunes.
 #[test]
-fn prunes_at_the_same_time_evict_no_more_than_one() {
+fn concurrent_prunes_evict_no_more_than_a_single_one() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\nauto_prune = false\n");
     let contents = (1..9).map(|seed| noise(seed, 200_000)).collect::<Vec<_>>();

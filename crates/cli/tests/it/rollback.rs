@@ -118,7 +118,7 @@ Not covered by the checkpoint: 1 path (-v lists them).
 }
 
 #[test]
-fn bad_input_gets_a_clear_answer() {
+fn bad_input_gets_a_clear_error() {
     let mut session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);

@@ -22,7 +22,7 @@ fn repeated_undos_of_rollbacks_go_further_back() {
 }
 
 #[test]
-fn an_undone_rollback_of_a_guarded_file_brings_it_back() {
+fn undoing_the_rollback_of_a_guarded_file_restores_it() {
     let session = Session::new();
     session.write(".gitignore", ".env\n");
     session.write(".env", "1");
@@ -74,7 +74,7 @@ fn a_failed_rollback_is_not_undone() {
 }
 
 #[test]
-fn an_undo_with_nothing_left_to_do_counts() {
+fn an_undo_with_nothing_left_to_do_still_counts() {
     let session = Session::new();
     session.write("a", "1");
     session.write("b", "1");
@@ -90,7 +90,7 @@ fn an_undo_with_nothing_left_to_do_counts() {
 }
 
 #[test]
-fn an_undo_goes_on_without_a_file_that_was_removed_since() {
+fn an_undo_continues_without_a_file_that_was_removed_since() {
     let session = Session::new();
     session.write("a", "1");
     session.write("b", "1");
@@ -104,7 +104,7 @@ fn an_undo_goes_on_without_a_file_that_was_removed_since() {
 }
 
 #[test]
-fn an_undo_restores_a_file_that_is_guarded_by_now() {
+fn an_undo_restores_a_file_that_is_now_guarded() {
     let session = Session::new();
     session.write("notes.txt", "v1");
     session.output(&["checkpoint"]);

@@ -16,7 +16,7 @@ fn assert_same_result(
     params: &Value,
     words: &[&str],
 ) {
-    // A background process may still be working between the two.
+    // A background process may still be working between the call and the command.
     eventually(method, || client.call(method, params.clone()) == session.json(words));
 }
 
@@ -235,7 +235,7 @@ fn an_outdated_plan_is_not_applied() {
     client.call("checkpoint.create", json!({}));
     session.write("a", "2");
     let old = client.call("rollback.plan", json!({ "checkpoint": 1 }));
-    // The paths are the planned ones, but other content would be lost.
+    // The planned paths are the same, but different content would be lost.
     session.write("a", "3");
     let wanted = json!({ "checkpoint": 1, "digest": old["digest"] });
     let error = client.fail("rollback.apply", wanted);
@@ -294,7 +294,7 @@ fn every_method_is_documented() {
 }
 
 #[test]
-fn a_server_goes_on_if_its_home_is_deleted() {
+fn a_server_continues_if_its_home_is_deleted() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut client = Client::new(&session);
@@ -312,7 +312,7 @@ fn a_server_goes_on_if_its_home_is_deleted() {
 }
 
 #[test]
-fn the_ledger_is_repaired_while_a_server_rests() {
+fn the_ledger_can_be_repaired_while_a_server_is_idle() {
     let session = Session::new();
     session.write("a", "1\n");
     let mut client = Client::new(&session);

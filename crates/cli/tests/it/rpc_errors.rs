@@ -102,7 +102,7 @@ fn wrong_params_are_named() {
             "scope: \"chat\" takes neither",
         ),
         ("undo.plan", json!({ "turn": -1 }), "turn: invalid value: integer `-1`"),
-        ("tool.before", json!({ "session": [] }), "session: expected a text or a number"),
+        ("tool.before", json!({ "session": [] }), "session: expected a string or a number"),
         ("tool.before", json!({ "event": "turn_end" }), "unknown parameter event"),
         ("turn.start", json!({ "tool": "x" }), "unknown parameter tool"),
         ("sessions.search", json!({ "query": "a", "since": "soon" }), "since: give a time span"),
@@ -252,7 +252,7 @@ fn two_processes_work_in_one_workspace() {
 }
 
 #[test]
-fn other_processes_may_clear_prune_and_repair_meanwhile() {
+fn other_processes_can_clear_prune_and_repair_meanwhile() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
@@ -273,7 +273,7 @@ fn other_processes_may_clear_prune_and_repair_meanwhile() {
 }
 
 #[test]
-fn a_slow_capture_goes_on_and_is_late() {
+fn a_slow_capture_continues_and_is_late() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
     for number in 0..3000 {

@@ -62,14 +62,15 @@ fn options_after_the_command_belong_to_it() {
 }
 
 #[test]
-fn a_command_that_only_reads_makes_a_row_all_the_same() {
+fn a_command_that_only_reads_also_makes_a_row() {
     let session = Session::new();
     session.output(&["run", "/bin/ls"]);
     let rows = rows(&session);
     assert_eq!((rows.len(), &rows[0]["agent"]), (1, &json!("run")));
 }
 
-/// Ctrl-C at a terminal reaches both: what the command changed is captured after it has ended.
+/// Ctrl-C at a terminal reaches both takeback and the command. The changes are captured after the
+/// command has ended.
 #[test]
 fn a_signal_ends_the_command_and_its_changes_are_captured() {
     let session = Session::new();
@@ -120,7 +121,7 @@ fn a_signal_to_takeback_reaches_the_command() {
         child.try_wait().unwrap().is_some()
     });
     kill("-KILL", format!("-{}", child.id()));
-    assert!(ended, "the command goes on");
+    assert!(ended, "the command is still running");
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert_eq!(session.read("a"), "ended\n");
 }
@@ -206,8 +207,12 @@ fn explain_has_the_documented_shape() {
     assert_eq!(harmless["mutates"], false);
     assert_eq!((&harmless["effects"], &harmless["outside"]), (&json!([]), &json!([])));
     assert!(!harmless["because"].as_str().unwrap().is_empty());
-    assert_eq!(session.json(&["explain", "if ("])["mutates"], true, "what is no command mutates");
-    assert!(!session.base().join(".takeback").exists(), "explaining makes nothing");
+    assert_eq!(
+        session.json(&["explain", "if ("])["mutates"],
+        true,
+        "an invalid command counts as mutating"
+    );
+    assert!(!session.base().join(".takeback").exists(), "explaining creates nothing");
 }
 
 fn setting<'v>(config: &'v Value, key: &str) -> &'v Value {
@@ -270,7 +275,7 @@ fn errors_in_the_configuration_name_the_line() {
         session.takeback(&["config"]);
     }
     let output = session.output(&["checkpoint"]);
-    assert_eq!(output.status.code(), Some(1), "nothing goes on with a broken one");
+    assert_eq!(output.status.code(), Some(1), "a checkpoint needs a valid configuration");
     session.assert(
         "
 $ takeback config

@@ -19,7 +19,7 @@ fn with_history() -> Session {
 }
 
 /// Reports a call of Claude Code. Returns the exit code and the reason of a refusal.
-fn call(session: &Session, tool: &str, input: Value) -> (Option<i32>, String) {
+fn call(session: &Session, tool: &str, input: &Value) -> (Option<i32>, String) {
     let event = json!({
         "hook_event_name": "PreToolUse", "session_id": "c1", "cwd": session.project(),
         "tool_name": tool, "tool_use_id": "t1", "tool_input": input,
@@ -30,7 +30,7 @@ fn call(session: &Session, tool: &str, input: Value) -> (Option<i32>, String) {
 
 fn run(session: &Session, script: &str) -> (Option<i32>, String) {
     let script = script.replace("@", session.base().to_str().unwrap());
-    call(session, "Bash", json!({ "command": script }))
+    call(session, "Bash", &json!({ "command": script }))
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_call_that_removes_the_hooks_is_refused() {
         ),
     ];
     for (tool, input) in edits {
-        let (code, said) = call(&session, tool, input.clone());
+        let (code, said) = call(&session, tool, &input);
         assert_eq!(code, Some(2), "{input}: {said}");
     }
 }
@@ -151,7 +151,7 @@ fn other_calls_are_not_refused() {
         ("Read", json!({ "file_path": settings })),
     ];
     for (tool, input) in edits {
-        let (code, said) = call(&session, tool, input.clone());
+        let (code, said) = call(&session, tool, &input);
         assert_eq!((code, said.as_str()), (Some(0), ""), "{input}");
     }
 }

@@ -12,7 +12,7 @@ use crate::transcript;
 pub(crate) struct Session {
     directory: tempfile::TempDir,
     transcript: String,
-    /// Changes each line of the transcript.
+    /// A function that is applied to each line of the transcript.
     replace: fn(&str) -> String,
 }
 

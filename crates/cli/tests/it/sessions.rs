@@ -210,7 +210,7 @@ Done.
     assert_eq!(whole["system_prompt"], "Be careful.");
     let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // `--json` may stand before the command or after it.
+    // `--json` can stand before the command or after it.
     let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
     // Undone messages are not sent to a model.
@@ -221,7 +221,7 @@ Done.
 }
 
 #[test]
-fn a_text_is_not_json() {
+fn the_text_format_conflicts_with_json() {
     let mut session = with_examples();
     session.takeback(&["sessions", "show", "4f2a", "--json", "--format", "text"]);
     session.assert(
@@ -512,7 +512,7 @@ fn a_fork_appears_in_the_tree() {
     assert_eq!(tree["children"][0]["parent_kind"], "subagent");
     assert_eq!(tree["children"][1]["children"], json!([]));
 
-    // The fork of a fork is shown below it.
+    // A fork of a fork is shown below the first fork.
     let below = session.json(&["sessions", "fork", &id, "--at", "1"])["session"].clone();
     session.output(&["sessions", "title", below.as_str().unwrap(), "Deeper"]);
     let text = String::from_utf8(session.output(&["sessions", "tree", "77000000"]).stdout).unwrap();

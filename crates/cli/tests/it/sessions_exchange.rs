@@ -263,7 +263,7 @@ fn import_long_session(session: &Session) {
 }
 
 #[test]
-fn a_reader_may_close_the_pipe() {
+fn a_reader_can_close_the_pipe() {
     let session = Session::new();
     import_long_session(&session);
     for arguments in [&["show", "long"][..], &["show", "long", "--json"], &["export", "--all"]] {

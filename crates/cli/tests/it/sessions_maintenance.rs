@@ -259,7 +259,7 @@ fn pruning_spares_recent_sessions_that_never_ended() {
     let pruned = session.json(&["sessions", "prune", "--older-than", &soon, "--dry-run"]);
     assert_eq!(pruned["sessions"], json!(["mine:ended"]));
     assert_eq!(pruned["open"], json!(["mine:open"]));
-    // It is ended by hand, or inactive for a week.
+    // The open session is pruned once it is ended by hand, or inactive for a week.
     session.output(&["sessions", "end", "open"]);
     let pruned = session.json(&["sessions", "prune", "--older-than", &soon, "--dry-run"]);
     assert_eq!(pruned["sessions"].as_array().unwrap().len(), 2);
@@ -317,5 +317,5 @@ fn a_taken_title_gets_the_next_number_if_asked() {
     assert_eq!(title("s1", &["--next"])["title"], "Fix it");
     assert!(title("s2", &[])["error"]["message"].is_string());
     assert_eq!(title("s2", &["--next"])["title"], "Fix it #2");
-    assert_eq!(title("s1", &["--next"])["title"], "Fix it", "it has the title itself");
+    assert_eq!(title("s1", &["--next"])["title"], "Fix it", "the session already has this title");
 }

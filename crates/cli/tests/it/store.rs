@@ -68,7 +68,7 @@ fn damage_is_found_repaired_and_named() {
     assert_eq!(report["now"]["checkpoints"][0]["lost"], serde_json::json!(["dir/large"]));
     assert_eq!(report["now"]["packs"], serde_json::json!([]));
 
-    // What is lost does not keep the rest from being cleaned up.
+    // Lost objects do not keep the rest of the store from being cleaned up.
     assert_eq!(session.json(&["checkpoints", "gc"])["error"], serde_json::Value::Null);
     assert_eq!(session.json(&["checkpoints", "prune"])["error"], serde_json::Value::Null);
 

@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::agent::{Agent, eventually, rows};
 use crate::session::{Session, tell_skipped};
 
-/// Types an answer at a terminal that `script` makes; `None` if there is no such program.
+/// Types an answer at a terminal that the program `script` creates; `None` if it is not installed.
 fn typed(session: &Session, arguments: &str, answer: &str) -> Option<(String, Option<i32>)> {
     let program = env!("CARGO_BIN_EXE_takeback");
     let child = Command::new("script")
@@ -158,7 +158,7 @@ fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     assert_eq!((session.read("a"), session.read("new")), ("2".into(), "1".into()));
 }
 
-/// A terminal of a certain size and the variables that a program there sees.
+/// A terminal of a certain size, and the environment variables of the programs in it.
 struct Terminal<'t> {
     columns: usize,
     rows: usize,
@@ -166,7 +166,7 @@ struct Terminal<'t> {
 }
 
 impl Terminal<'_> {
-    /// Starts takeback there; `None` if there is no `script`.
+    /// Starts takeback in the terminal; `None` if there is no `script`.
     fn start(&self, session: &Session, arguments: &str) -> Option<Child> {
         let (columns, rows) = (self.columns, self.rows);
         let program = env!("CARGO_BIN_EXE_takeback");
@@ -316,7 +316,7 @@ fn only_output_longer_than_the_screen_goes_into_a_pager() {
 }
 
 #[test]
-fn without_the_pager_that_the_user_wants_everything_is_printed() {
+fn if_the_chosen_program_is_missing_or_no_pager_everything_is_printed() {
     let session = with_long_list();
     for pager in ["no-such-pager -x", "cat", ""] {
         let variables = [("PAGER", pager), ("NO_COLOR", "1")];
@@ -339,7 +339,7 @@ fn leaving_the_pager_early_is_no_error() {
 }
 
 #[test]
-fn ctrl_c_in_the_pager_leaves_it_whole() {
+fn ctrl_c_in_the_pager_loses_no_output() {
     let session = with_long_list();
     let script = "trap '' INT; touch \"$HOME/begun\"; sleep 1; exec cat > \"$HOME/paged\"";
     let pager = make_pager(&session, script);

@@ -19,7 +19,7 @@ fn a_late_call_belongs_to_its_turn_and_not_to_the_next() {
     let call = agent.call("Bash", json!({ "command": "make" }));
     assert!(agent.report(call.event("before_tool")).contains("in the background"));
     let failures = session.json(&["checkpoints"])["failures"].clone();
-    assert_eq!(failures[0]["count"], 1, "it may never be done");
+    assert_eq!(failures[0]["count"], 1, "the background work may never be done");
     agent.is_done();
     agent.hears("two");
     drop(lock);
@@ -52,7 +52,7 @@ fn without_the_ledger_turns_are_still_told_apart() {
 }
 
 #[test]
-fn our_own_numbers_of_turns_are_not_taken_for_the_agents() {
+fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -69,10 +69,10 @@ fn our_own_numbers_of_turns_are_not_taken_for_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Some agents restart their count in each process, and some continue from where a rollback went
-/// to.
+/// Some agents restart their count in each process, and some continue from the turn that a rollback
+/// returned to.
 #[test]
-fn a_turn_whose_name_comes_again_is_another_one() {
+fn a_turn_with_a_repeated_name_is_another_turn() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");

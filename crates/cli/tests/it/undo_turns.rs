@@ -1,4 +1,4 @@
-//! The turn that an undo takes back, and the files that it leaves.
+//! The turn that an undo takes back, and the files that it leaves unchanged.
 
 use std::fs;
 
@@ -19,9 +19,9 @@ fn an_undo_says_what_it_cannot_reverse() {
     assert_eq!((&undone["deleted"], &undone["effects"]), (&json!(["a"]), &json!([effect])));
 }
 
-/// The agent may wait minutes for a permission.
+/// The agent may wait minutes for the user's permission.
 #[test]
-fn what_the_user_edits_while_a_command_waits_stays() {
+fn edits_by_the_user_while_a_command_waits_stay() {
     let session = Session::new();
     session.write("a.txt", "1");
     session.write("b.txt", "1");
@@ -38,7 +38,7 @@ fn what_the_user_edits_while_a_command_waits_stays() {
 }
 
 #[test]
-fn what_a_rollback_has_taken_back_is_not_undone_again() {
+fn a_turn_that_a_rollback_took_back_is_not_undone_again() {
     let session = Session::new();
     session.write("a", "0\n");
     let mut agent = Agent::new(&session, "s1");
@@ -69,7 +69,7 @@ fn repeated_undos_go_further_back() {
 }
 
 #[test]
-fn a_file_that_cannot_be_taken_back_keeps_no_other_from_it() {
+fn a_file_that_cannot_be_taken_back_does_not_block_others() {
     let session = Session::new();
     session.write("d/x", "1");
     session.write("a", "0");
@@ -84,7 +84,7 @@ fn a_file_that_cannot_be_taken_back_keeps_no_other_from_it() {
 }
 
 #[test]
-fn directories_that_the_turn_made_go_with_it() {
+fn directories_that_the_turn_created_are_removed_with_it() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -98,7 +98,7 @@ fn directories_that_the_turn_made_go_with_it() {
 }
 
 #[test]
-fn a_file_that_the_turn_made_and_the_user_removed_is_no_obstacle() {
+fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -112,7 +112,7 @@ fn a_file_that_the_turn_made_and_the_user_removed_is_no_obstacle() {
 }
 
 #[test]
-fn another_undo_takes_the_turn_before() {
+fn a_second_undo_takes_back_the_turn_before() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for name in ["a", "b", "c"] {
@@ -127,7 +127,7 @@ fn another_undo_takes_the_turn_before() {
 }
 
 #[test]
-fn another_undo_does_not_stop_at_what_the_first_one_left() {
+fn a_second_undo_does_not_stop_at_files_that_the_first_one_left() {
     let session = Session::new();
     for name in ["a", "b", "c"] {
         session.write(name, "1\n");

@@ -49,7 +49,7 @@ fn protected_places(session: &Session) -> Vec<String> {
 }
 
 #[test]
-fn what_a_command_names_comes_back_whatever_the_rules_say() {
+fn paths_that_a_command_names_are_restored_regardless_of_the_rules() {
     let session = Session::new();
     session.write(".gitignore", "uploads/\n*.bin\n*.sqlite\n");
     session.write("uploads/photo", "mine");
@@ -66,7 +66,7 @@ fn what_a_command_names_comes_back_whatever_the_rules_say() {
 }
 
 #[test]
-fn a_small_directory_that_can_be_made_again_comes_back_if_it_is_named() {
+fn a_small_regenerable_directory_is_restored_if_it_is_named() {
     let session = Session::new();
     session.write("build/notes", "mine");
     let mut agent = Agent::new(&session, "s1");
@@ -93,7 +93,7 @@ fn repositories_below_a_named_directory_are_protected() {
 fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
     let session = Session::new();
     make_repository(&session.project());
-    // Names that built-in excludes match.
+    // These names match built-in excludes.
     run_git(&session.project(), &["branch", "build/one"]);
     let mut agent = Agent::new(&session, "s1");
     agent.hears("start again");
@@ -118,7 +118,7 @@ fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
     assert!(has_branch, "{trees}");
 }
 
-/// Makes a project with a repository that is too large for the budget, and an agent.
+/// Makes a project with a repository that is too large for the budget.
 fn with_large_repository() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 0\n");
@@ -158,7 +158,7 @@ fn in_strict_mode_an_unprotected_call_is_refused_every_time() {
 }
 
 #[test]
-fn the_agent_shows_what_is_not_protected() {
+fn the_agent_shows_unprotected_paths() {
     let session = with_large_repository();
     let payload = |command: &str| {
         json!({
@@ -182,7 +182,7 @@ fn the_agent_shows_what_is_not_protected() {
 }
 
 #[test]
-fn over_the_limit_of_files_what_calls_name_is_protected_and_that_is_said() {
+fn with_too_many_files_only_named_paths_are_protected_and_the_user_is_told() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 5\n");
     for number in 0..8 {
@@ -205,7 +205,7 @@ fn over_the_limit_of_files_what_calls_name_is_protected_and_that_is_said() {
 }
 
 #[test]
-fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
+fn files_that_a_sweep_deletes_are_restored_unless_they_can_be_regenerated() {
     let session = Session::new();
     make_repository(&session.project());
     session.write(".gitignore", "uploads/\n*.bin\nnode_modules/\n");
@@ -234,7 +234,7 @@ fn what_a_sweep_deletes_comes_back_except_what_can_be_made_again() {
 }
 
 #[test]
-fn what_a_sweep_deleted_goes_again_if_its_return_is_undone() {
+fn swept_files_are_deleted_again_when_their_restore_is_undone() {
     for way_back in [&["rollback", "1"][..], &["undo"]] {
         let session = Session::new();
         make_repository(&session.project());
@@ -263,7 +263,7 @@ fn what_a_sweep_deleted_goes_again_if_its_return_is_undone() {
 }
 
 #[test]
-fn what_a_sweep_spared_stays_when_its_return_is_undone() {
+fn files_that_a_sweep_spared_stay_when_the_restore_is_undone() {
     let session = Session::new();
     make_repository(&session.project());
     session.write(".gitignore", "*.bin\n");
@@ -282,7 +282,7 @@ fn what_a_sweep_spared_stays_when_its_return_is_undone() {
 }
 
 #[test]
-fn a_repository_that_a_sweep_deletes_comes_back() {
+fn a_repository_that_a_sweep_deletes_is_restored() {
     let session = Session::new();
     make_repository(&session.project());
     make_repository(&session.project().join("lib"));
@@ -322,7 +322,7 @@ fn files_over_the_budget_are_reported() {
 }
 
 #[test]
-fn more_files_than_a_call_may_name_are_said() {
+fn too_many_named_files_are_reported() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 5\n");
     session.write(".gitignore", "uploads/\n");
@@ -338,7 +338,7 @@ fn more_files_than_a_call_may_name_are_said() {
 }
 
 #[test]
-fn a_single_file_outside_that_is_too_large_is_said() {
+fn a_single_file_outside_that_is_too_large_is_reported() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
     session.write("a", "1");
@@ -354,7 +354,7 @@ fn a_single_file_outside_that_is_too_large_is_said() {
 }
 
 #[test]
-fn in_strict_mode_what_can_be_made_again_may_go() {
+fn strict_mode_lets_calls_delete_regenerable_files() {
     let session = Session::new();
     session.write(".gitignore", "node_modules/\n");
     session.write("Makefile", "");
@@ -417,7 +417,7 @@ fn files_of_one_directory_outside_are_protected_together() {
 }
 
 #[test]
-fn large_and_ignored_files_of_a_directory_that_is_named_outside_come_back() {
+fn large_and_ignored_files_of_a_named_directory_outside_are_restored() {
     let session = Session::new();
     let media = session.base().join("media");
     fs::create_dir_all(media.join("raw")).unwrap();
@@ -437,7 +437,7 @@ fn large_and_ignored_files_of_a_directory_that_is_named_outside_come_back() {
 }
 
 #[test]
-fn the_line_that_leads_from_a_submodule_to_its_repository_is_reported() {
+fn the_link_from_a_submodule_to_its_repository_is_reported() {
     let session = Session::new();
     make_repository(&session.project());
     session.write("sub/.git", "gitdir: ../.git/modules/sub\n");
@@ -462,7 +462,7 @@ fn repositories_beyond_the_limit_are_reported() {
 }
 
 #[test]
-fn the_history_of_a_deleted_repository_comes_back() {
+fn the_history_of_a_deleted_repository_is_restored() {
     let session = Session::new();
     let places = [session.project(), session.project().join("lib")];
     let log = |place: &Path| {
@@ -494,7 +494,7 @@ fn the_history_of_a_deleted_repository_comes_back() {
 }
 
 #[test]
-fn a_plan_names_the_directories_that_go_with_the_repositories_in_them() {
+fn a_plan_names_directories_that_are_deleted_with_their_repositories() {
     let session = Session::new();
     make_repository(&session.project().join("vendor/lib"));
     let mut agent = Agent::new(&session, "s1");
@@ -511,7 +511,7 @@ fn a_plan_names_the_directories_that_go_with_the_repositories_in_them() {
 }
 
 #[test]
-fn a_deleted_repository_comes_back_with_its_directory_alone() {
+fn a_deleted_repository_is_restored_with_its_directory_alone() {
     let session = Session::new();
     for place in ["lib", "other"] {
         make_repository(&session.project().join(place));
@@ -529,7 +529,7 @@ fn a_deleted_repository_comes_back_with_its_directory_alone() {
 }
 
 #[test]
-fn an_agent_over_rpc_hears_what_is_not_protected() {
+fn an_agent_over_rpc_is_told_about_unprotected_paths() {
     let session = Session::new();
     session.write("a", "1");
     let request = json!({

@@ -79,7 +79,7 @@ Steps:
 Changed by the turn (2 files, +4/−0):
   src/app.py  (added, +3/−0)
   src/cart.py  (added, +1/−0)
-No rollback reverses:
+Effects that no rollback reverses:
   database: psql shop -c 'drop table carts'
 Not covered:
   dist  (excluded)
@@ -126,7 +126,7 @@ $ takeback show 3
 }
 
 #[test]
-fn a_checkpoint_of_your_own_is_shown_in_full() {
+fn a_manual_checkpoint_is_shown_in_full() {
     let mut session = Session::new();
     session.write("a", "1\n");
     let arguments = ["checkpoint", "--name", "good", "--pin", "--reason", "all tests pass"];
@@ -246,9 +246,9 @@ $ takeback diff
     assert_eq!(view["to"], rows["checkpoints"][0]["id"]);
 }
 
-/// A word after the first checkpoint may be a second one or a path.
+/// A word after the first checkpoint can be a second checkpoint or a path.
 #[test]
-fn a_word_that_may_be_a_checkpoint_or_a_path_is_refused() {
+fn a_word_that_could_be_a_checkpoint_or_a_path_is_refused() {
     let mut session = Session::new();
     session.write("1", "1\n");
     session.write("facade/x", "1\n");

@@ -26,7 +26,7 @@ fn write_many(session: &Session, directory: &str) {
 }
 
 #[test]
-fn more_files_than_the_limit_block_no_way_back() {
+fn too_many_files_do_not_block_the_way_back() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 50\n");
     session.write("a", "1");
@@ -48,7 +48,7 @@ fn more_files_than_the_limit_block_no_way_back() {
 }
 
 #[test]
-fn an_ignore_rule_that_went_blocks_no_way_back() {
+fn a_removed_ignore_rule_does_not_block_the_way_back() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 50\n");
     session.write(".gitignore", "data/\n");
@@ -65,7 +65,7 @@ fn an_ignore_rule_that_went_blocks_no_way_back() {
 }
 
 #[test]
-fn a_named_directory_that_grew_blocks_no_way_back() {
+fn a_named_directory_that_grew_does_not_block_the_way_back() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_files = 50\n");
     session.write(".gitignore", "data/\n");
@@ -117,7 +117,7 @@ impl Drop for WritingProcess {
 }
 
 #[test]
-fn a_file_that_is_being_written_holds_up_only_itself() {
+fn a_file_that_is_being_written_blocks_only_itself() {
     let session = Session::new();
     session.write("a", "1");
     session.write("server", "1");
@@ -138,7 +138,7 @@ fn a_file_that_is_being_written_holds_up_only_itself() {
     assert_eq!(done["skipped"][0]["path"], "server");
     assert_eq!(done["skipped"][0]["writers"][0]["pid"], pid);
     assert_eq!(session.read("a"), "1");
-    // The reverse does not touch it either.
+    // Undoing the rollback does not touch it either.
     let undone = session.json(&["rollback", "undo"]);
     assert_eq!(undone["restored"], json!(["a"]));
     drop(writer);
@@ -159,7 +159,7 @@ fn with_an_obstacle() -> Session {
 }
 
 #[test]
-fn what_is_in_the_way_holds_up_only_itself() {
+fn an_obstacle_blocks_only_its_own_path() {
     let mut session = with_an_obstacle();
     session.takeback(&["rollback", "1"]);
     session.takeback(&["rollback", "1", "--skip-blocked"]);
@@ -204,7 +204,7 @@ Done. `takeback rollback undo` takes this back.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Returns `None` where the machine does not allow it.
+    /// Returns `None` if the machine does not allow mounting.
     fn make(path: PathBuf) -> Option<Mount> {
         let mut mount = Command::new("mount");
         let status = mount.args(["-t", "tmpfs", "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
@@ -219,7 +219,7 @@ impl Drop for Mount {
 }
 
 #[test]
-fn a_mount_in_the_place_of_a_file_holds_up_only_itself() {
+fn a_mount_in_place_of_a_file_blocks_only_its_own_path() {
     let session = Session::new();
     session.write("a", "1");
     session.write("thing", "1");
@@ -239,7 +239,7 @@ fn a_mount_in_the_place_of_a_file_holds_up_only_itself() {
 }
 
 #[test]
-fn a_wrong_configuration_blocks_no_way_back() {
+fn an_invalid_configuration_does_not_block_the_way_back() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s");
@@ -264,7 +264,7 @@ fn a_wrong_configuration_blocks_no_way_back() {
 }
 
 #[test]
-fn a_wrong_line_of_the_configuration_leaves_the_others_in_force() {
+fn an_invalid_line_of_the_configuration_leaves_the_others_in_force() {
     let session = Session::new();
     session.write("keep.tmp", "1");
     session.output(&["checkpoint"]);
@@ -318,7 +318,7 @@ fn a_repeated_rollback_that_changes_nothing_is_not_recorded() {
 }
 
 #[test]
-fn undoing_a_rollback_names_what_was_made_since() {
+fn undoing_a_rollback_names_files_that_were_changed_since() {
     let session = Session::new();
     session.write("a", "1");
     session.write("b", "1");

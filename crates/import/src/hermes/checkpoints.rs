@@ -91,7 +91,7 @@ pub fn import_checkpoints(
 pub struct ProjectSurvey {
     /// The projects that have checkpoints, sorted by directory.
     pub projects: Vec<ProjectHistories>,
-    /// The files and directories that look like a history and cannot be read.
+    /// The files and directories that look like a history but cannot be read.
     pub problems: Vec<ReadProblem>,
 }
 
@@ -290,7 +290,7 @@ pub struct HermesCheckpoint {
     pub time: i64,
     /// The commit message; may be empty.
     pub reason: String,
-    /// The index of its repository.
+    /// The index of the checkpoint's repository.
     repository: usize,
 }
 

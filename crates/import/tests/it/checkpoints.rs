@@ -1,4 +1,5 @@
-//! Hermes checkpoints. Git makes the repositories as Hermes does, and checks the result.
+//! Hermes checkpoints. The tests use git to make the repositories as Hermes does, and to check the
+//! result.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -289,7 +290,7 @@ fn projects_of_a_shared_store_are_imported_separately() {
 }
 
 #[test]
-fn checkpoints_that_hermes_wrote_anew_are_recognized() {
+fn checkpoints_that_hermes_rewrote_are_recognized() {
     let fixture = ImportFixture::new();
     let project = fixture.create_project("one");
     let commit = |content: &str, reason: &str| {
@@ -342,7 +343,7 @@ fn archives_come_before_newer_layouts() {
 }
 
 #[test]
-fn our_own_checkpoints_stay_the_newest() {
+fn takebacks_own_checkpoints_stay_the_newest() {
     let fixture = ImportFixture::new();
     let project = fixture.create_project("one");
     fixture.commit_shared(&project, "old");

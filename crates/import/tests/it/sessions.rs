@@ -55,7 +55,7 @@ fn changes_in_the_log_are_read_and_the_original_stays_unchanged() {
         )
         .unwrap();
     assert!(fs::metadata(home.path().join("state.db-wal")).unwrap().len() > 0);
-    // Only the database and its log may be needed.
+    // The copy must not need any file but the database and its log.
     fs::remove_file(home.path().join("state.db-shm")).unwrap();
     let before = home.list_files();
 
@@ -103,7 +103,7 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
 fn the_copy_is_private_and_is_removed() {
     let home = HermesHome::new();
     home.connect().execute_batch(TABLES).unwrap();
-    // The copy has its own mode, even if the original is readable for all users or read-only.
+    // The copy has its own mode, even if the original is readable by all users or read-only.
     for mode in [0o644, 0o444] {
         fs::set_permissions(home.file(), fs::Permissions::from_mode(mode)).unwrap();
         let database = home.open().unwrap();
@@ -255,7 +255,7 @@ fn the_kind_of_a_parent_is_determined() {
         |id: &str| transcripts.iter().find(|t| t.session.id == id).unwrap().session.parent_kind;
     use ParentKind::{Compaction, Fork, Subagent};
     assert_eq!(kind("open"), None);
-    assert_eq!(kind("01"), Some(Subagent), "this is what Hermes takes it for");
+    assert_eq!(kind("01"), Some(Subagent), "as Hermes treats it");
     assert_eq!(kind("02"), Some(Fork));
     assert_eq!(kind("03"), Some(Subagent));
     assert_eq!(kind("04"), Some(Compaction));
@@ -317,7 +317,7 @@ fn a_broken_index_hides_no_message() {
 }
 
 #[test]
-fn a_missing_table_of_sessions_or_versions_is_no_error() {
+fn a_missing_table_of_sessions_or_versions_is_not_an_error() {
     let transcripts = read_database(&format!(
         "{TABLES} DROP TABLE sessions;
          INSERT INTO messages (session_id, role, content) VALUES ('a', 'user', 'here');"

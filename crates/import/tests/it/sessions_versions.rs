@@ -15,8 +15,8 @@ type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'st
 /// Later releases added columns without a new version, so those are known from comparing releases:
 /// 0.13 has version 11, 0.15 has 13, 0.16 has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and
 /// 0.19 has 22. A column that came with a release is listed with the release's version, or with the
-/// version of the migration that fills it (18, 20); it may be a little older. Versions without an
-/// entry changed indexes, rows or other tables, as far as is known.
+/// version of the migration that fills it (18, 20); the column may be a little older than that.
+/// Versions without an entry changed indexes, rows or other tables, as far as is known.
 const COLUMNS: &[Column] = &[
     (1, "sessions", "id TEXT PRIMARY KEY", "'20261116_ab'", "id", r#""20261116_ab""#),
     (1, "sessions", "source TEXT NOT NULL", "'telegram'", "source", r#""telegram""#),

@@ -27,23 +27,23 @@ pub enum OpenError {
     /// The file is broken, or was never a database.
     #[error("the ledger {path} is damaged")]
     Damaged { path: PathBuf, source: rusqlite::Error },
-    /// The ledger was left in WAL mode on a file system that does not support it, and cannot be
-    /// converted.
+    /// The ledger is in WAL mode on a file system that does not support WAL. It cannot be
+    /// converted, because other processes use it.
     #[error("the ledger {path} is on a network file system, and other processes use it")]
     Network { path: PathBuf },
     /// A repair was interrupted.
     #[error("a repair of the ledger {path} was interrupted")]
     Unfinished { path: PathBuf },
-    /// Any other SQLite error, such as a lock of another process or a full disk.
+    /// Any other SQLite error, such as a lock held by another process or a full disk.
     #[error("cannot open the ledger {path}")]
     Sqlite { path: PathBuf, source: rusqlite::Error },
 }
 
-/// The way in which the database keeps writes atomic when a process dies.
+/// The mechanism that keeps writes atomic when a process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalMode {
-    /// A write-ahead log: readers and a writer work at the same time. Needs memory that is shared
-    /// between processes.
+    /// A write-ahead log: readers do not wait for a writer, nor a writer for readers. It needs
+    /// memory that processes share.
     Wal,
     /// A rollback journal: readers and writers wait for each other. For network file systems.
     Rollback,
@@ -60,7 +60,8 @@ impl JournalMode {
     }
 }
 
-/// True for file systems that several machines may share: their processes cannot share memory.
+/// True for file systems that several machines can share. Processes on different machines cannot
+/// share the memory that [`JournalMode::Wal`] needs.
 fn is_shared(kind: i64) -> bool {
     const NFS: i64 = 0x6969;
     const SMB: i64 = 0x517b;
@@ -105,8 +106,9 @@ pub(super) fn connect(
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let mut connection = Connection::open_with_flags(path, flags).map_err(explain)?;
-    // Closing does not sync; see `Drop`. If another file was put in place meanwhile, the log
-    // belongs to that file.
+    // By default, the last connection moves the log into the database when it closes. That costs a
+    // sync, and if a repair has replaced the file, the log at the path belongs to the new file.
+    // `Drop` moves the log when it is long.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(explain)?;
     let waiting = deadline.clone();
     connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
@@ -128,8 +130,8 @@ pub(super) fn connect(
     Ok((connection, found))
 }
 
-/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. This is the
-/// first read of the header and the schema.
+/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. A damaged
+/// header or schema is noticed here.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
     let explain = |source| open_error(path, source);
     // All reads must see the same state: another process may be creating the tables.
@@ -156,8 +158,8 @@ pub(super) fn read_version(connection: &Connection) -> rusqlite::Result<i32> {
 }
 
 fn configure(connection: &Connection, journal: JournalMode) -> rusqlite::Result<()> {
-    // A commit survives the end of the process at once. It survives a power cut only once the log
-    // has been moved into the database. Without the log, every commit has to be synced.
+    // In WAL mode, a commit survives a crash of the process, but a power cut only once the log has
+    // been moved into the database. Without a write-ahead log, every commit must be synced.
     connection.pragma_update(
         None,
         "synchronous",
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_known_in_either_sign() {
+    fn network_file_systems_are_recognised_with_either_sign() {
         assert!(is_shared(0x6969));
         assert!(is_shared(0xff53_4d42));
         assert!(is_shared(i64::from(0xff53_4d42_u32 as i32)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The deadline for all waiting for other processes. Clones share it.
+/// The moment at which an operation stops waiting for other processes. Clones share it.
 #[derive(Clone)]
 pub(super) struct Deadline {
     start: Instant,
@@ -19,7 +19,7 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Moves the deadline: from now on, an operation waits no longer than `wait`.
+    /// Sets the deadline to `wait` from now.
     pub(super) fn set(&self, wait: Duration) {
         let end = (self.start.elapsed() + wait).as_nanos();
         self.end.store(u64::try_from(end).unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! The open database: reading, writing, and waiting for other processes.
 //!
-//! In WAL mode readers never wait for writers. A write is `BEGIN IMMEDIATE`. While another process
-//! is writing, a process sleeps for short random times, so that waiting processes do not queue up
-//! behind each other. It gives up when the caller's time limit is reached.
+//! In WAL mode readers never wait for writers. A write begins with `BEGIN IMMEDIATE`. A process
+//! that has to wait for another one sleeps for short random times, so that waiting processes do not
+//! retry in step. It gives up at the caller's deadline.
 
 mod connect;
 mod deadline;
@@ -20,12 +20,12 @@ pub use self::connect::{JournalMode, OpenError};
 use self::deadline::Deadline;
 use crate::{LedgerError, schema};
 
-/// The length from which the log is moved into the database on closing. A compromise: a longer log
-/// costs the next process that opens the database, but moving the log costs a sync.
+/// The length above which closing moves the log into the database. A compromise: a long log slows
+/// down the next process that opens the database, but moving the log costs a sync.
 const LOG_KEPT: u64 = 1 << 20;
 
-/// The length from which a writer briefly blocks the others so that the log can start over. With
-/// many busy writers that would never happen by itself.
+/// The length above which a writer briefly blocks the others so that the log can start over.
+/// Otherwise, with many busy writers, the log would grow forever.
 const LOG_MOST: u64 = 16 << 20;
 
 /// The number of writes between two checks of the log's length.
@@ -33,19 +33,19 @@ const WRITES_PER_LOOK: u32 = 32;
 
 /// The open database.
 ///
-/// A database may stay open for as long as the process runs. Between operations it holds no
+/// A database can stay open as long as the process runs. Between operations it holds no
 /// transaction. Before each operation it checks that the open file is still the one at its path,
 /// because a repair replaces the file, and the user may delete the old one.
 pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     file: Option<FileId>,
-    /// The database that another process put in place of this one, opened by a reader. The next
-    /// writer drops the old connection and uses this database instead.
+    /// The database that another process put at the path, once a read has opened it. The next write
+    /// drops the old connection and uses this database.
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
-    /// The deadline for all waiting, even if `wait` is longer.
+    /// The moment at which all waiting ends, even if `wait` is longer.
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
@@ -137,7 +137,7 @@ impl Database {
         self.wait = wait;
     }
 
-    /// Limits the total time of all waiting from now on to the time that one write may wait.
+    /// Limits the total waiting time of all operations from now on to that of a single write.
     /// `false` lifts the limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
@@ -162,7 +162,7 @@ impl Database {
         if self.successor.get().is_none() {
             let _ = self.successor.set(Box::new(self.open_again()?));
         }
-        self.successor.get().expect("it was set above").reader()
+        self.successor.get().expect("the successor was set above").reader()
     }
 
     /// True if the file at the path is the one that is open.
@@ -178,8 +178,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Makes commits durable as soon as they return. With `false`, they become durable when the log
-    /// is moved.
+    /// Makes every commit durable before it returns. With `false`, commits become durable when the
+    /// log is moved into the database.
     pub(crate) fn sync_commits(&mut self, syncs: bool) -> Result<(), LedgerError> {
         self.take_care(Care { syncs, ..self.care })
     }
@@ -197,7 +197,7 @@ impl Database {
         Ok(())
     }
 
-    /// Writes all or nothing, and overwrites deleted data in the file.
+    /// Runs a write in one transaction, and overwrites deleted data in the file.
     pub(crate) fn erase<T>(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
@@ -219,7 +219,7 @@ impl Database {
         Ok(value)
     }
 
-    /// Writes all or nothing.
+    /// Runs a write in one transaction.
     pub(crate) fn write<T, E: From<LedgerError>>(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
@@ -232,8 +232,8 @@ impl Database {
         }
     }
 
-    /// Writes, or returns `None` if other processes are still writing after `wait`. For work that
-    /// can be left to the next process.
+    /// Runs a write in one transaction, or returns `None` if other processes are still writing
+    /// after `wait`. For work that can be left to the next process.
     pub(crate) fn try_write<T>(
         &mut self,
         wait: Duration,
@@ -287,8 +287,7 @@ impl Database {
         }
     }
 
-    /// Moves the log into the database. This only affects speed: if it fails now, the next writer
-    /// does it.
+    /// Moves the log into the database. A failure costs only speed: a later writer tries again.
     fn move_log(&self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         let _ = self.connection.query_row(&sql, [], |_| Ok(()));

@@ -26,10 +26,10 @@ pub(super) fn grow_message(
     }
 }
 
-/// Merges a later version of a message into the first one: takes every part that is longer in the
-/// later version. Returns `None` if no part is longer. Shorter parts do not count, because agents
-/// shorten messages to send their models less. A prompt never grows, because agents extend it for
-/// their models only.
+/// Merges a later version of a message into the first one: takes every part that is at least as
+/// long in the later version. Returns `None` if that changes nothing. Shorter parts do not count,
+/// because agents shorten messages to send their models less. A prompt never changes, because
+/// agents extend it only for their models.
 pub(super) fn merge_later(first: &MessageRecord, later: &MessageRecord) -> Option<MessageRecord> {
     if first.role == "user" || first.role != later.role {
         return None;

@@ -1,10 +1,11 @@
-//! Taking in agents' own logs of their conversations. Every entry is taken in once and in its
-//! place. A message that a hook has already reported is not added again.
+//! Taking in agents' own logs of their conversations. Every entry is taken in once and at its place
+//! in the conversation. A message that a hook has already reported is not added again.
 //!
-//! Two mechanisms ensure that. The bookmark of a log is moved in the same transaction that takes in
-//! the entries, and only if no other process has moved it. And each entry's origin, the agent's own
-//! id for it, is remembered, so that rereading a log from its beginning adds nothing. If an agent
-//! logs a message again with more content, the stored message grows.
+//! Two mechanisms keep entries from being taken in twice. The bookmark of a log is moved in the
+//! same transaction that takes in the entries, and only if no other process has moved it. And each
+//! entry's origin, the agent's own id for it, is remembered, so that rereading a log from its
+//! beginning adds nothing. If an agent logs a message again with more content, the stored message
+//! grows.
 
 mod growth;
 mod placement;
@@ -30,7 +31,7 @@ pub struct Bookmark {
     pub log: String,
     /// The agent that writes the log.
     pub agent: String,
-    /// The number of bytes that have been read.
+    /// The number of bytes that have been read; in a database, the number of messages.
     pub offset: u64,
     /// A fingerprint by which the reader recognises the log.
     pub identity: String,
@@ -173,7 +174,7 @@ fn take_in_page(
 }
 
 /// Collects everything that a page of a log says about a session. The first value of a field
-/// counts, as it would if the log was read in smaller pages.
+/// counts, as it would if the log were read in smaller pages.
 fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     let mut all = SessionRecord {
         id: id.to_owned(),

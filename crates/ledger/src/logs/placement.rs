@@ -25,7 +25,7 @@ struct TurnRow {
     undone: i64,
 }
 
-/// A rewind that was not reversed, and the times between which it took messages back.
+/// A rewind that was not reversed, and the span of time whose messages it took back.
 struct RewindSpan {
     number: i64,
     from: Time,
@@ -54,7 +54,7 @@ pub(super) fn place_messages(
     let incoming: Vec<IncomingMessage> = entries.iter().map(describe_incoming).collect();
     let woven = weave(&unconfirmed, &incoming);
 
-    // Messages after this one may get higher numbers.
+    // Messages after this one can get higher numbers.
     let base = if stored.is_empty() { head } else { find_base(transaction, key, &stored, fixed)? };
     let numbers = assign_numbers(&woven, &stored, base.last_seq);
     let mut conversation = Conversation {
@@ -255,7 +255,7 @@ fn find_base(
 }
 
 /// Assigns a number to each message. A stored message keeps its number, unless an earlier message
-/// now has it.
+/// has taken it.
 fn assign_numbers(woven: &[WovenMessage], stored: &[StoredMessage], base: i64) -> Vec<i64> {
     let mut next = base + 1;
     let number = |message: &WovenMessage| {

@@ -33,12 +33,12 @@ pub(super) enum WovenMessage {
 }
 
 /// The maximum difference in milliseconds between the times at which a hook and the log record the
-/// same prompt.
+/// same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The delay in milliseconds within which a prompt in the log, although its text differs, may be an
-/// expansion of the prompt that a hook reported. The log is later, except for the time that a hook
-/// takes to start, so an earlier entry is another prompt.
+/// The delays in milliseconds at which a prompt in the log can be the one that a hook reported,
+/// although the agent has expanded its text. An agent logs a prompt after it starts the hook, and
+/// the hook notes its time within a second of that, so a still earlier entry is another prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one order, with each message once.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_no_log_has_stays_where_it_was_said() {
+    fn a_prompt_that_no_log_has_keeps_its_place() {
         let hooks = stored_prompts(&[(10, "/rollback"), (20, "two")]);
         let places = weave(&hooks, &log_entries(&[(5, "before"), (20, ">two"), (25, "2nd")]));
         assert_eq!(places, [In(0), Here(0, None), Here(1, Some(1)), In(2)]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_no_hook_told_is_not_taken_for_the_next_one() {
+    fn a_prompt_that_no_hook_reported_is_not_mistaken_for_the_next_one() {
         let places = weave(&stored_prompts(&[(14, "two")]), &log_entries(&[(10, ">one")]));
         assert_eq!(places, [In(0), Here(0, None)]);
     }

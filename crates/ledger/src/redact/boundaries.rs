@@ -1,6 +1,6 @@
 //! Word boundaries and escapes around secrets.
 
-/// True if a token can start here: inside of no word and of no long piece of base64.
+/// True if a token can start at `at`: not within a word or a long piece of base64.
 pub(super) fn starts_word(text: &str, at: usize) -> bool {
     let before = &text.as_bytes()[..at];
     match before.last() {
@@ -11,7 +11,7 @@ pub(super) fn starts_word(text: &str, at: usize) -> bool {
     }
 }
 
-/// True if no word goes on here.
+/// True if no word continues at `at`.
 pub(super) fn ends_word(text: &str, at: usize) -> bool {
     text.as_bytes().get(at).is_none_or(|byte| !is_word(*byte))
 }
@@ -20,16 +20,16 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// True if the text ends in a long piece of base64, such as an image. Among so many characters some
-/// look like any token.
+/// True if the text ends in a long piece of base64, such as an image. Such a piece contains
+/// something that looks like a token by chance.
 fn ends_in_base64(before: &[u8]) -> bool {
     const LONG: usize = 200;
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     before.len() >= LONG && before.iter().rev().take(LONG).all(is_base64)
 }
 
-/// True if the text ends in an escape such as `\n`, `\u00e9` or `%3D`, whose last letter is no
-/// letter of a word.
+/// True if the text ends in an escape such as `\n`, `\u00e9` or `%3D`, whose last letter is not
+/// part of a word.
 fn ends_in_escape(before: &[u8]) -> bool {
     match before {
         [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -42,8 +42,8 @@ fn is_unicode_escape(six: &[u8]) -> bool {
     six.starts_with(b"\\u") && six[2..].iter().all(u8::is_ascii_hexdigit)
 }
 
-/// True if the text up to here ends in the middle of an escape. Cutting there would break the JSON
-/// that the text may be a part of.
+/// True if `at` is inside an escape. A mask that began there would break the JSON that the text may
+/// be part of.
 pub(super) fn splits_escape(text: &str, at: usize) -> bool {
     let bytes = text.as_bytes();
     let in_short = at > 0
@@ -55,7 +55,7 @@ pub(super) fn splits_escape(text: &str, at: usize) -> bool {
     in_short || in_unicode
 }
 
-/// The end of the run of characters that can be in a token or between the parts of one.
+/// Returns the end of the run of characters that can be in a token or between its parts.
 pub(super) fn run_end(text: &str, at: usize) -> usize {
     let in_run = |byte: &u8| is_word(*byte) || b"-./+=~%:".contains(byte);
     let rest = &text.as_bytes()[at..];

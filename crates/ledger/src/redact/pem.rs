@@ -1,7 +1,7 @@
-//! Private keys in armor: `-----BEGIN … PRIVATE KEY-----`, lines of base64, `-----END …`.
+//! Armored private keys: `-----BEGIN … PRIVATE KEY-----`, lines of base64, `-----END …`.
 //!
-//! Neither line breaks nor both ends are certain: keys occur in JSON (`\n`), in numbered listings,
-//! and cut off at either end.
+//! A key may lack real line breaks, as in JSON (`\n`), stand in a numbered listing, or be cut off
+//! at either end.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -10,27 +10,28 @@ use regex::Regex;
 
 const DASHES: &str = "-----";
 
-/// An expression for text that can stand between two lines, but not in them.
+/// An expression for text that separates two lines and never occurs within one.
 const BREAK: &str = r"(?:[ \t\r\n>|]|\\+[nrt]|[0-9]{1,6}(?:\t|→|:|\|))";
 
-/// The lines after the first marker. Short lines could be words, so they do not count.
+/// An expression for the lines after a `BEGIN` marker. Short lines could be words, so they do not
+/// count.
 static LINES_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     let header = r"[A-Z][A-Za-z-]{2,20}: [A-Za-z0-9,. ()/:-]{1,80}";
     let lines = format!(
         r"^(?:{BREAK}{{1,24}}{header}){{0,4}}(?:{BREAK}{{1,24}}[A-Za-z0-9+/]{{20,}}={{0,3}})+"
     );
-    Regex::new(&lines).expect("a test makes it")
+    Regex::new(&lines).expect("a test compiles this expression")
 });
 
-/// The lines before the last marker. The last of them may be short.
+/// An expression for the lines before an `END` marker. The last of them can be short.
 static LINES_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
     let lines = format!(
         r"[A-Za-z0-9+/]{{40,}}={{0,3}}(?:{BREAK}{{1,24}}[A-Za-z0-9+/]{{40,}})*(?:{BREAK}{{1,24}}[A-Za-z0-9+/]{{1,64}}={{0,3}})?(?:{BREAK}{{1,24}}=[A-Za-z0-9+/]{{4}})?{BREAK}{{1,24}}$"
     );
-    Regex::new(&lines).expect("a test makes it")
+    Regex::new(&lines).expect("a test compiles this expression")
 });
 
-/// Finds the block that a marker belongs to, if it has a body.
+/// Finds the block that a marker begins or ends. Returns `None` if the block has no lines.
 pub(super) fn find_block(text: &str, marker: Range<usize>) -> Option<Range<usize>> {
     if text[marker.clone()].starts_with("-----BEGIN") {
         find_whole(text, &marker).or_else(|| find_without_end(text, &marker))
@@ -40,7 +41,8 @@ pub(super) fn find_block(text: &str, marker: Range<usize>) -> Option<Range<usize
 }
 
 fn find_whole(text: &str, begin: &Range<usize>) -> Option<Range<usize>> {
-    // Only up to the next dashes of any kind, so that many markers take no more time than one.
+    // The body ends at the next dashes, whatever they belong to, so that many markers take no more
+    // time than one.
     let body_end = begin.end + text[begin.end..].find(DASHES)?;
     let end = text[body_end..].strip_prefix("-----END ")?;
     let closing = end.find(DASHES).filter(|at| *at < 60)?;
@@ -60,7 +62,7 @@ fn find_without_begin(text: &str, end: &Range<usize>) -> Option<Range<usize>> {
     Some(start + escape_length(text, start)..end.end)
 }
 
-/// The number of bytes that look like base64 but are the rest of an escape: the `n` in `\nMIIE…`.
+/// Counts the bytes that look like base64 but belong to an escape: the `n` in `\nMIIE…`.
 fn escape_length(text: &str, at: usize) -> usize {
     match (text[..at].ends_with('\\'), text[at..].starts_with('u')) {
         (false, _) => 0,
@@ -69,8 +71,8 @@ fn escape_length(text: &str, at: usize) -> usize {
     }
 }
 
-/// True if a text is base64, with characters that break and quote lines but no structure of its
-/// own.
+/// True if a text is base64 between characters that break or quote lines. False if it contains a
+/// key of a JSON object.
 fn is_body(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let is_around = |c: char| c.is_ascii_whitespace() || r#"\"'`,>|:;.()-→"#.contains(c);

@@ -3,9 +3,9 @@
 //! The order matters: if two rules find the same text, the mask names the earlier one. So exact
 //! formats come first and guesses last.
 //!
-//! Expressions are written without Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`) and with few
-//! repetitions of negated sets, which keeps them small. They need not check that a secret starts
-//! and ends where a word does: the search does.
+//! To stay small, expressions avoid Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`) and rarely
+//! repeat negated sets. They need not check that a secret starts and ends at a word boundary,
+//! because the search does.
 
 /// The expression between a name and its value: `=`, `: `, `:=`, `=>`, `": "`, `"] = `, `: &str = `,
 /// and `value: ` or `value=` as the next field, as in lists of environment variables.
@@ -15,16 +15,16 @@ macro_rules! gives {
     };
 }
 
-/// A word of a command line, in quotes or bare. A quote before `:`, `,`, `}` or `]` ends a string of
-/// JSON instead.
+/// A word of a command line, in quotes or bare. A quote before `:`, `,`, `}` or `]` does not begin
+/// a word: it ends a JSON string.
 macro_rules! word {
     () => {
         r#"(?:\\*["']([^ \t\r\n"'`\\:,}\]][^ \t\r\n"'`\\]{3,})|([^ \t\r\n"'`\\|;&<>()]{4,}))"#
     };
 }
 
-/// The options of a command up to the one that matters: printable ASCII without `&`, `;` and `|`,
-/// which end a command, as an escaped line break does.
+/// The options of a command before the one that matters: printable ASCII without `&`, `;`, `|` and
+/// escaped line breaks, which end a command.
 macro_rules! options {
     () => {
         r#"(?:(?:[ -%'-:<-\[\]-{}~]|\\+["'$/]){0,300}? )?"#
@@ -37,7 +37,7 @@ mod guesses;
 
 use std::sync::LazyLock;
 
-/// All rules, those that know most first.
+/// All rules, the most certain first.
 pub(super) static RULES: LazyLock<Vec<Rule>> =
     LazyLock::new(|| [formats::FORMATS, commands::COMMANDS, guesses::GUESSES].concat());
 
@@ -49,12 +49,12 @@ pub(super) struct Rule {
     /// A description for readers of this table.
     #[allow(dead_code)]
     pub(super) about: &'static str,
-    /// Keywords: every secret of this kind contains one of them, or has one next to it.
+    /// The keywords. Every secret of this kind contains one of them or has one next to it.
     pub(super) keywords: &'static [&'static str],
-    /// The expression around the keyword. The secret is its first group that matches, or the whole
-    /// match, or the value that follows.
+    /// The expression around the keyword. The secret is the first group that matches; without
+    /// groups, it is the whole match. For `Name` and `Option`, it is the value after the match.
     pub(super) regex: &'static str,
-    /// The smallest entropy of the secret in bits per character: `AAAA…` is no key.
+    /// The minimum entropy of the secret in bits per byte: `AAAA…` is not a key.
     pub(super) entropy: f32,
     pub(super) position: KeywordPosition,
     pub(super) test: SecretTest,
@@ -63,45 +63,45 @@ pub(super) struct Rule {
 /// The position of the keyword in the expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeywordPosition {
-    /// The secret starts with the keyword, in exactly this case.
+    /// The secret starts with the keyword. Upper and lower case are distinguished.
     Start,
-    /// The expression starts with the keyword, in any case; the secret comes later.
+    /// The expression starts with the keyword, in upper or lower case; the secret comes later.
     Before,
-    /// The keyword is the end of a name, in any case; the expression ends where the value starts.
+    /// The keyword is the end of a name, in upper or lower case; the expression ends where the
+    /// value starts.
     Name,
     /// The keyword is the end of an option of a command line, `--name value` or `-name value`; the
     /// expression ends where the value starts.
     Option,
-    /// The expression starts at most so many bytes before the keyword.
+    /// The expression starts at most this many bytes before the keyword.
     Around(usize),
     /// The keyword begins or ends a block of lines: see [`super::pem`].
     Block,
 }
 
-/// The test that a secret has to pass, beyond its expression and entropy.
+/// The test that a match has to pass in addition to the minimum entropy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretTest {
     /// None: the format is proof enough.
     Format,
     /// Letters and digits in no order that a human would choose.
     Random,
-    /// As random letters and digits, but no UUID: those are often called tokens without being
-    /// secret.
+    /// Like `Random`, but not a UUID: many UUIDs are called tokens and are not secret.
     Token,
-    /// Like a well chosen password.
+    /// A likely password.
     Password,
-    /// Like a password that stands out from any sentence: characters of all kinds, mixed.
+    /// A likely password that stands out in any sentence: different kinds of characters, mixed.
     Jumbled,
-    /// Like a password that stands out from most sentences: mixed characters, or a word with a
+    /// A likely password that stands out in most sentences: mixed characters, or a word with a
     /// number.
     Chosen,
-    /// Like a password in a URL, and unlike a port with a path.
+    /// A likely password in a URL: not a port with a path.
     InUrl,
     /// Anything but an obvious placeholder.
     Any,
 }
 
-/// Makes a rule for a token that is known by its first characters.
+/// Makes a rule for a token that starts with a keyword and needs no further test.
 const fn token(
     id: &'static str,
     about: &'static str,

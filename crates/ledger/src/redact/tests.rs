@@ -1,7 +1,8 @@
-//! Examples are made from templates, so that scanners do not take this file for a leak.
+//! The examples are templates, so that secret scanners do not report this file.
 //!
-//! In a template `{a36}` stands for 36 letters and digits, `{h64}` for 64 hexadecimal digits, and so
-//! on as in [`alphabet`]; `«…»` is the part that gets masked, by default everything.
+//! In a template, `{a36}` stands for 36 letters and digits, and `{h64}` for 64 hexadecimal digits;
+//! [`alphabet`] has the other kinds. `«…»` marks the part that gets masked. Without these marks,
+//! everything gets masked.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -226,7 +227,7 @@ fn alphabet(kind: char) -> &'static [u8] {
     }
 }
 
-/// Makes characters in no order, the same every time. A word can end in the last one.
+/// Makes pseudorandom text, the same for the same seed. Its last character is not punctuation.
 fn random_text(kind: char, length: usize, seed: usize) -> String {
     let alphabet = alphabet(kind);
     let mut state =
@@ -249,7 +250,7 @@ fn fill_template(template: &str) -> String {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
-        let (hole, after) = after.split_once('}').expect("a hole is closed");
+        let (hole, after) = after.split_once('}').expect("every placeholder is closed");
         match (hole, hole[1..].parse()) {
             ("P", _) => out.push_str("RSA "),
             (_, Ok(length)) => {
@@ -313,7 +314,7 @@ fn each_rule_masks_its_secret_and_nothing_around_it() {
 }
 
 #[test]
-fn each_rule_leaves_a_near_miss() {
+fn each_rule_leaves_a_near_miss_unmasked() {
     for (rule, _, near_miss) in EXAMPLES {
         let text = format!("see {} there", fill_template(near_miss));
         assert!(
@@ -324,7 +325,7 @@ fn each_rule_leaves_a_near_miss() {
     }
 }
 
-/// Secrets of a rule that have another shape than its example.
+/// Secrets whose shape differs from the example of their rule.
 const OTHER_SHAPES: &[&str] = &[
     "sb_secret_{a31}",
     "ATBB{a32}",
@@ -341,7 +342,7 @@ const OTHER_SHAPES: &[&str] = &[
 ];
 
 #[test]
-fn each_keyword_of_a_token_starts_one() {
+fn each_keyword_at_the_start_of_a_token_is_found() {
     for (rule, (_, template, _)) in RULES.iter().zip(EXAMPLES) {
         if rule.position != KeywordPosition::Start {
             continue;
@@ -524,7 +525,7 @@ fn private_keys_are_found_escaped_numbered_and_cut_off() {
         let whole = format!("a {begin}{joint}{body}{joint}{end} b");
         assert_eq!(mask_text(&whole), format!("a {mask} b"), "{whole}");
         if joint.contains('"') {
-            continue; // Cut-off keys are not followed through quotes.
+            continue; // A key that is cut off ends at a quote.
         }
         let cut = format!("a {begin}{joint}{body} b");
         assert_eq!(mask_text(&cut), format!("a {mask} b"), "{cut}");
@@ -549,7 +550,7 @@ fn a_masked_text_stays_as_it_is() {
         let once = mask_text(&make_example(rule, template).0);
         assert!(matches!(redactor().mask_text(&once), Cow::Borrowed(_)), "{rule}: {once}");
     }
-    // The name of a mask does not call what follows a password.
+    // The word `password` in a mask is not the name of the value that follows.
     assert_kept(&format!("[redacted:password]: \"{}\"", random_text('a', 20, 9)));
     assert_kept("[redacted:password]: [redacted:api-key]@x, \"token\": \"[redacted:token]\"");
 }
@@ -576,7 +577,7 @@ fn secrets_in_json_are_masked_and_keys_kept() {
 }
 
 #[test]
-fn json_is_not_cut_at_its_escapes() {
+fn a_mask_does_not_split_an_escape() {
     let pm = random_text('a', 36, 5);
     // A line break and `pm_…`, not a backslash and `npm_…`.
     assert_kept(&format!("\"x\\npm_{pm}\""));
@@ -627,12 +628,12 @@ fn hostile_text_takes_linear_time() {
         let text = piece.repeat(size / piece.len());
         let start = Instant::now();
         mask_text(&text);
-        // Quadratic would be minutes; a debug build on a busy machine is slow enough.
+        // Quadratic time would be minutes. The limit allows for a debug build on a busy machine.
         assert!(start.elapsed() < Duration::from_secs(8), "{piece}: {:?}", start.elapsed());
     }
 }
 
-/// Text of pieces that mean something here, and of any others.
+/// Generates text from pieces that matter to the rules and from arbitrary ones.
 fn any_pieces() -> impl Strategy<Value = String> {
     let example = (0..EXAMPLES.len()).prop_map(|at| make_example("", EXAMPLES[at].1).0);
     let keyword = (0..RULES.len(), any::<prop::sample::Index>())
@@ -686,7 +687,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn redacting_twice_is_redacting_once(text in any_pieces()) {
+    fn masking_again_changes_nothing(text in any_pieces()) {
         let once = mask_text(&text);
         prop_assert_eq!(mask_text(&once), once);
     }
@@ -749,7 +750,7 @@ fn a_short_text_is_masked_like_a_long_one() {
         for text in [make_example(rule, template).0, fill_template(near_miss)] {
             let long = format!("{text}{}", "\n".repeat(SHORT_TEXT));
             assert_eq!(mask_text(&long).trim_end(), fresh.mask_text(&text).trim_end(), "{rule}");
-            assert!(fresh.keywords.get().is_none(), "{rule}: the automaton was made");
+            assert!(fresh.keywords.get().is_none(), "{rule}: the automaton was built");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Telling secrets from placeholders, words and names.
+//! Tests that tell secrets from placeholders, words and names.
 
 use std::ops::Range;
 
 use super::MASK;
 use super::rules::{KeywordPosition, Rule, SecretTest};
 
-/// Words that mark a placeholder, in any case and anywhere in the value.
+/// Words that mark a placeholder, in upper or lower case and anywhere in the value.
 const PLACEHOLDER_WORDS: &[&str] = &[
     "example",
     "placeholder",
@@ -23,7 +23,7 @@ const PLACEHOLDER_WORDS: &[&str] = &[
     "my-secret",
 ];
 
-/// Characters that no key has in this order.
+/// Sequences of characters that occur in placeholders but not in real keys.
 const PLACEHOLDER_FILLERS: &[&str] = &["xxxx", "****", "....", "1234567", "abcdefg"];
 
 /// The beginnings of variables in templates and shells.
@@ -55,13 +55,14 @@ const COMMON_VALUES: &[&str] = &[
     "x-oauth-basic",
 ];
 
-/// Parts of names that end in `token` or `secret` but whose values are public.
+/// Parts of names such as `next_page_token`, whose values are public although the names end in
+/// `token` or `secret`.
 const PUBLIC_NAMES: &[&str] = &[
     "next_", "next-", "nextt", "nextp", "page", "continu", "cursor", "public", "publish", "cancel",
     "sync", "site", "idempot",
 ];
 
-/// True if the value of a field is a secret by this rule.
+/// True if, by this rule, the value of a field is a secret.
 pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
     rule.position == KeywordPosition::Name
         && !value.contains(char::is_whitespace)
@@ -77,12 +78,12 @@ pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
         && looks_secret(rule, value)
 }
 
-/// The smallest length of a secret of this rule. A shorter value is more likely a word.
+/// Returns the minimum length of a secret of this rule. A shorter value is more likely a word.
 pub(super) fn shortest_length(rule: &Rule) -> usize {
     if rule.test == SecretTest::Password { 8 } else { 16 }
 }
 
-/// The part of a name before a keyword: `DB_` of `DB_PASSWORD`.
+/// Returns the part of a name before a keyword: `DB_` of `DB_PASSWORD`.
 pub(super) fn name_before(text: &str, keyword: usize) -> &str {
     const LONGEST: usize = 40;
     let bytes = &text.as_bytes()[..keyword];
@@ -91,13 +92,13 @@ pub(super) fn name_before(text: &str, keyword: usize) -> &str {
     &text[keyword - length..keyword]
 }
 
-/// True if values of this name are public.
+/// True if a value with this name is public.
 pub(super) fn is_public_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     PUBLIC_NAMES.iter().any(|public| name.contains(public))
 }
 
-/// Finds the value that starts here: in quotes, in escaped quotes or bare.
+/// Finds the value at `start`: in quotes, in escaped quotes or bare.
 pub(super) fn find_value(text: &str, start: usize) -> Option<Range<usize>> {
     const LONGEST: usize = 1024;
     let start = start + literal_prefix_length(&text.as_bytes()[start..]);
@@ -120,14 +121,14 @@ pub(super) fn find_value(text: &str, start: usize) -> Option<Range<usize>> {
     ends.then_some(start + open..start + open + length)
 }
 
-/// The length of the letters before a literal, as in `b"…"` and `rb'…'`.
+/// Counts the letters before a string literal, as in `b"…"` and `rb'…'`.
 fn literal_prefix_length(rest: &[u8]) -> usize {
     let letters = rest.iter().take(2).take_while(|byte| b"bruf".contains(byte)).count();
     let is_literal = rest.get(letters).is_some_and(|byte| b"\"'".contains(byte));
     if is_literal { letters } else { 0 }
 }
 
-/// The length of a value without quotes.
+/// Returns the length of a value without quotes.
 fn bare_length(inside: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| {
         matches!(
@@ -156,8 +157,8 @@ fn bare_length(inside: &[u8]) -> Option<usize> {
     Some(inside.iter().position(is_end).unwrap_or(inside.len()))
 }
 
-/// The length of a value up to a double quote. An escape counts as a whole, so that the string around
-/// the value stays well formed when the value is cut out.
+/// Returns the length of a value that a double quote ends. An escaped quote does not end it, so
+/// that the string around the value stays well formed when the value is masked.
 fn quoted_length(inside: &[u8]) -> Option<usize> {
     let mut escaped = false;
     for (at, byte) in inside.iter().enumerate() {
@@ -170,7 +171,7 @@ fn quoted_length(inside: &[u8]) -> Option<usize> {
     None
 }
 
-/// The length of a value up to the first quote or backslash of any kind.
+/// Returns the length of a value that a backslash or any kind of quote ends.
 fn plain_length(inside: &[u8]) -> Option<usize> {
     let is_end =
         |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'' | b'`' | b'\\');
@@ -178,7 +179,7 @@ fn plain_length(inside: &[u8]) -> Option<usize> {
     (!inside[end].is_ascii_whitespace()).then_some(end)
 }
 
-/// True if a match is a secret by its entropy and its rule's test.
+/// True if a match has the entropy of a secret and passes its rule's test.
 pub(super) fn looks_secret(rule: &Rule, secret: &str) -> bool {
     entropy(secret) >= rule.entropy
         && !is_placeholder(secret)
@@ -196,7 +197,7 @@ pub(super) fn looks_secret(rule: &Rule, secret: &str) -> bool {
         }
 }
 
-/// The entropy of a text in bits per byte.
+/// Computes the entropy of a text in bits per byte.
 fn entropy(text: &str) -> f32 {
     let mut counts = [0u32; 256];
     for byte in text.bytes() {
@@ -209,14 +210,14 @@ fn entropy(text: &str) -> f32 {
 
 /// True if a text stands for a secret instead of being one.
 fn is_placeholder(text: &str) -> bool {
-    // In a long secret any short word turns up by chance.
+    // A long secret can contain any short word by chance.
     const LONG: usize = 200;
     if text.len() > LONG {
         return false;
     }
     let lower = text.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
-    // AWS ends the keys in its documents like this, and they are random otherwise.
+    // The keys in AWS's documentation end like this, and look random otherwise.
     let is_documented = text.ends_with("EXAMPLE") || text.ends_with("EXAMPLEKEY");
     is_documented
         || has(PLACEHOLDER_FILLERS)
@@ -224,7 +225,8 @@ fn is_placeholder(text: &str) -> bool {
         || has(PLACEHOLDER_WORDS) && !is_random_without_words(&lower, text)
 }
 
-/// True if enough of a text is random that a word of a placeholder may be in it by chance.
+/// True if a text looks random even without its placeholder words, so that they may be in it by
+/// chance.
 fn is_random_without_words(lower: &str, text: &str) -> bool {
     const ENOUGH: usize = 12;
     let mut rest = text.to_owned();
@@ -261,8 +263,8 @@ fn is_password(text: &str) -> bool {
         && !(is_compound(text) && is_made_of_words(text))
 }
 
-/// True for a password that a person made of a word, a number and perhaps a sign, as in
-/// `Dragon1703!`. A name with a number, as in `argon2id` and `base64`, is none.
+/// True for a password that consists of a word, a number and perhaps punctuation, such as
+/// `Dragon1703!`. False for a name with a number, such as `argon2id` and `base64`.
 fn is_chosen_password(text: &str) -> bool {
     let word = text.bytes().take_while(u8::is_ascii_alphabetic).count();
     let number = text[word..].bytes().take_while(u8::is_ascii_digit).count();
@@ -274,7 +276,7 @@ fn is_chosen_password(text: &str) -> bool {
         && (number >= 3 || number > 0 && has_sign)
 }
 
-/// True for a password in a URL. A slash may also belong to a path behind a port.
+/// True for a password in a URL. False for a port and the path that follows it.
 fn is_password_in_url(text: &str) -> bool {
     match text.split_once(['/', '?', '#']) {
         Some((port, _)) => port.parse::<u16>().is_err() && is_password(text),
@@ -282,7 +284,7 @@ fn is_password_in_url(text: &str) -> bool {
     }
 }
 
-/// True for letters in no order that a name could have, without digits.
+/// True for a long text in mixed case that is hardly pronounceable.
 fn is_gibberish(text: &str) -> bool {
     const ENOUGH: usize = 12;
     let has_both_cases = text.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -290,7 +292,8 @@ fn is_gibberish(text: &str) -> bool {
     text.len() >= ENOUGH && has_both_cases && spoken_percent(text) < 40
 }
 
-/// True if characters of different kinds follow each other more often than in names and words.
+/// True if the kind of character (lower case, upper case, digit, other) changes more often than in
+/// names and words.
 fn is_jumbled(text: &str) -> bool {
     const ENOUGH: usize = 10;
     let kind_of = |byte: u8| match byte {
@@ -314,7 +317,7 @@ fn has_letter(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// True for bytes that names, paths and versions consist of.
+/// True for bytes that occur in names, paths and versions.
 fn is_in_names(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-./:@?!*#".contains(&byte)
 }
@@ -325,7 +328,7 @@ fn is_value(text: &str) -> bool {
         "sha1-", "sha256", "sha384", "sha512", "md5", "h1:", "arn:", "op://", "data:", "urn:",
         "pass:", "env:", "file:",
     ];
-    // Text after a closing quote in JSON is no value.
+    // A value does not start with these characters. Some of them follow the end of a JSON string.
     let starts_oddly = text.starts_with([
         '$', '%', '<', '{', '[', '(', '&', '/', ':', ',', '}', ']', '.', '@', '*', '~',
     ]);
@@ -347,7 +350,7 @@ fn is_call(text: &str) -> bool {
     })
 }
 
-/// True for numbers such as `0xC000006B_u32`. Longer ones are keys.
+/// True for numbers such as `0xC000006B_u32`. A longer one is a key.
 fn is_hex_number(text: &str) -> bool {
     text.starts_with("0x") && text.len() <= 24
 }
@@ -358,8 +361,8 @@ fn is_constant(text: &str) -> bool {
     text.contains('_') && text.bytes().all(is_part)
 }
 
-/// True for names joined by dots, such as `self.token2` and `process.env.KEY_1`, but not for a token
-/// with long parts.
+/// True for short names joined by dots, such as `self.token2` and `process.env.KEY_1`. False for a
+/// token whose parts are long.
 fn is_member(text: &str) -> bool {
     let is_name = |part: &str| {
         part.len() <= 24
@@ -377,7 +380,7 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// True if there is a joint between two words, as in `a_b`, `a-b` and `aB`.
+/// True if a text joins several words, as `a_b`, `a-b` and `aB` do.
 fn is_compound(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
@@ -388,12 +391,13 @@ fn is_compound(text: &str) -> bool {
         })
 }
 
-/// True if most of the text can be spoken, as in `total_tokens_v2` and `fetchUserProfile1`.
+/// True if most of a text is pronounceable, as in `total_tokens_v2` and `fetchUserProfile1`.
 fn is_made_of_words(text: &str) -> bool {
     spoken_percent(text) >= 70 && !is_jumbled(text)
 }
 
-/// The share of a text that can be spoken, without the joints of its words.
+/// Returns the percentage of a text that is pronounceable, not counting the characters that join
+/// words.
 fn spoken_percent(text: &str) -> usize {
     let spoken: usize = split_words(text).filter(|word| is_word(word)).map(str::len).sum();
     let joints = text.bytes().filter(|byte| is_joint(*byte)).count();
@@ -407,7 +411,7 @@ fn is_joint(byte: u8) -> bool {
     matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')
 }
 
-/// Splits a text into runs of letters, also where a capital follows a small letter.
+/// Splits a text into runs of letters, and each run where a capital follows a small letter.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphabetic()).flat_map(|run| {
         let cuts: Vec<usize> = (1..run.len())

@@ -7,9 +7,9 @@ use crate::{EffectRecord, MessageRecord, SessionRecord, Time, Transcript};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The number of lines above which a result is folded.
+/// The number of lines above which a result is collapsed.
 const LONG_LINES: usize = 20;
-/// The number of bytes above which a result is folded.
+/// The number of bytes above which a result is collapsed.
 const LONG_BYTES: usize = 2_000;
 
 /// The content security policy. Even text that evaded the escaping could not run or load anything.
@@ -135,7 +135,7 @@ fn tool_label(what: &str, name: &str) -> String {
     }
 }
 
-/// Writes text that the reader can unfold. `label` is HTML.
+/// Writes collapsed text, which the reader can expand. `label` is HTML.
 fn write_folded(page: &mut String, label: &str, text: &str) -> fmt::Result {
     let text = escape_preformatted(text);
     writeln!(
@@ -194,7 +194,7 @@ fn encode_id(id: &str) -> String {
     name
 }
 
-/// Escapes text for a `pre` element. Browsers drop its first line break, so one is added.
+/// Escapes text for a `pre` element. Browsers drop a line break at its start, so one is added.
 fn escape_preformatted(text: &str) -> String {
     format!("\n{}", escape(&view::make_visible(text)))
 }

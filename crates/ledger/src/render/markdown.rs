@@ -1,5 +1,5 @@
-//! Rendering a session as Markdown. All text from the session is in fences, so headings, HTML or
-//! fences in it do not change the structure of the page.
+//! Rendering a session as Markdown. Text from the session is fenced or escaped, so headings, HTML
+//! or fences in it do not change the structure of the page.
 
 use std::fmt::{self, Write};
 

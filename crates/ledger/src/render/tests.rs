@@ -132,7 +132,7 @@ fn several_sessions_have_a_table_of_contents() {
 }
 
 #[test]
-fn long_results_are_folded_and_short_ones_are_not() {
+fn long_results_are_collapsed_and_short_ones_are_not() {
     let result = |content: String| {
         let message = MessageRecord {
             role: "tool".into(),
@@ -158,7 +158,7 @@ fn control_characters_are_shown_as_escapes() {
 }
 
 #[test]
-fn images_are_named_but_not_spelled_out() {
+fn images_are_named_without_their_data() {
     let data = "QUJD".repeat(1_000);
     let mut transcript = transcript_with(&[]);
     transcript.messages = vec![MessageRecord {
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// Counts the occurrences of a character in a line without a backslash before it.
+/// Counts the occurrences of a character in a line that do not follow a backslash.
 fn count_bare(line: &str, wanted: char) -> usize {
     let mut is_escaped = false;
     let mut count = 0;

@@ -53,8 +53,8 @@ pub enum RepairError {
     Ledger(#[from] LedgerError),
 }
 
-/// Repairs a ledger. `progress` is called with the number of rows recovered so far, and with 0
-/// because the total number of rows is not known.
+/// Repairs a ledger. `progress` is called with the number of rows recovered so far, and with 0 in
+/// place of the total, which is not known.
 ///
 /// This process must not have the ledger open, because the locks work only between processes.
 pub fn repair_ledger(

@@ -40,7 +40,7 @@ impl Default for Writer {
 
 impl Writer {
     /// Adds system text. The API has a place for it only before the conversation. Later text
-    /// becomes user text, because its meaning would change if it was moved to the front.
+    /// becomes user text, because its meaning would change if it were moved to the front.
     fn add_system(&mut self, role: &str, parts: Vec<Part>) {
         if !self.messages.is_empty() {
             if !parts.is_empty() {
@@ -125,7 +125,7 @@ fn write_message((role, blocks): (Role, Vec<Value>)) -> Value {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    // A single text is written as a string, as agents do.
+    // A single text is written as a string, as agents write it.
     let content = match blocks.as_slice() {
         [block] if block["type"] == "text" => block["text"].clone(),
         _ => Value::Array(blocks),

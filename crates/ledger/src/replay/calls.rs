@@ -35,7 +35,7 @@ pub(super) struct ToolResult {
 }
 
 impl Call {
-    /// Reads an element of OpenAI's `tool_calls`, or a similar value. It must have a name.
+    /// Reads an element of OpenAI's `tool_calls`, or a similar value. The value must have a name.
     pub(super) fn from_openai(value: &Value) -> Option<Call> {
         let call = value.as_object()?;
         let inner = ["function", "custom"].iter().find_map(|key| call.get(*key)?.as_object());

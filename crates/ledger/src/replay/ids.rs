@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// An assigner of unique call ids, which keeps stored ids where possible.
+/// A source of unique call ids. It keeps stored ids where possible.
 pub(super) struct CallIds {
     max_length: usize,
     /// True if only letters, digits, `_` and `-` are allowed.
@@ -13,12 +13,12 @@ pub(super) struct CallIds {
 }
 
 impl CallIds {
-    /// Returns an assigner of ids that OpenAI accepts: short, with any characters.
+    /// Returns a source of ids that OpenAI accepts: short, with any characters.
     pub(super) fn openai() -> CallIds {
         CallIds::new(40, false)
     }
 
-    /// Returns an assigner of ids that Anthropic accepts: longer, with few kinds of characters.
+    /// Returns a source of ids that Anthropic accepts: longer, with few kinds of characters.
     pub(super) fn anthropic() -> CallIds {
         CallIds::new(64, true)
     }
@@ -52,8 +52,8 @@ impl CallIds {
     }
 }
 
-/// Converts a tool name to one that both APIs accept. They allow the same characters, and OpenAI
-/// has the lower limit.
+/// Converts a tool name to one that both APIs accept. Both allow the same characters; the length
+/// limit is OpenAI's, which is lower.
 pub(super) fn tool_name(name: &str) -> String {
     cut_text(&replace_special(name), 64).to_owned()
 }

@@ -66,7 +66,7 @@ impl Writer {
             self.messages.push(Value::Object(message));
             return;
         }
-        // A result refers to the message right before it, so ids may be reused later.
+        // A result refers to the message right before it, so ids can be reused later.
         self.ids.forget_all();
         let calls: Vec<(String, Call)> =
             calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();

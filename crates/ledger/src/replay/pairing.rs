@@ -22,8 +22,8 @@ pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
 #[derive(Default)]
 struct Pairing {
     messages: Vec<ReplayMessage>,
-    /// For each call id, the index of the last message with such a call. Agents reuse ids; a result
-    /// then belongs to the nearest call.
+    /// For each call id, the index of the last message that has a call with this id. Agents reuse
+    /// ids; a result then belongs to the nearest call.
     by_id: HashMap<String, usize>,
     /// The index of the last message with calls.
     last: Option<usize>,

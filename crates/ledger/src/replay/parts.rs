@@ -21,7 +21,7 @@ pub(super) enum Part {
     },
     /// An Anthropic reasoning block that has a signature, or whose content is encrypted.
     Thinking(Value),
-    /// A block that only one of the APIs may know.
+    /// A block that perhaps only one of the APIs knows.
     Other(Value),
 }
 

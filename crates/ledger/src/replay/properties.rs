@@ -1,4 +1,4 @@
-//! Both APIs accept a replay of any stored messages, and the replay has every text.
+//! Both APIs accept a replay of any stored messages, and the replay contains every text.
 
 use std::collections::HashSet;
 
@@ -281,7 +281,7 @@ fn any_tool() -> impl Strategy<Value = String> {
     select(&["run", "read", "fs.read", "名前", "run it"][..]).prop_map(str::to_owned)
 }
 
-/// The keys of generated objects. `name` is left out, because a replay may change names.
+/// The keys of generated objects. `name` is left out, because a replay can change names.
 const KEYS: &[&str] =
     &["type", "text", "id", "function", "input", "source", "content", "image_url"];
 

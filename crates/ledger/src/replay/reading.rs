@@ -51,7 +51,7 @@ pub(super) fn read_items(session: &SessionRecord, messages: &[MessageRecord]) ->
         }));
     }
     let mut messages = messages.iter().peekable();
-    // Some agents store the prompt with the session and as the first message.
+    // Some agents store the prompt both with the session and as the first message.
     if prompt.is_some() {
         messages.next_if(|message| is_prompt(message, prompt.as_ref()));
     }

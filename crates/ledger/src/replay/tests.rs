@@ -124,7 +124,7 @@ fn a_call_without_a_result_gets_a_note() {
 }
 
 #[test]
-fn a_result_behind_text_of_the_user_is_moved_to_its_call() {
+fn a_result_after_user_text_is_moved_to_its_call() {
     let stored = json!([
         { "role": "assistant", "tool_calls": [call("c1", "run", "")] },
         { "role": "user", "content": "hurry" },
@@ -221,7 +221,7 @@ fn repeated_and_odd_ids_become_valid() {
 }
 
 #[test]
-fn blocks_of_anthropic_become_valid_for_openai() {
+fn anthropic_blocks_become_valid_for_openai() {
     let stored = json!([
         { "role": "user", "content": [
             text("Look"),
@@ -261,7 +261,7 @@ fn blocks_of_anthropic_become_valid_for_openai() {
 }
 
 #[test]
-fn images_of_openai_become_valid_for_anthropic() {
+fn openai_images_become_valid_for_anthropic() {
     let stored = json!([{ "role": "user", "content": [
         { "type": "image_url", "image_url": { "url": "data:image/jpg;base64,aGk=", "detail": "low" } },
         { "type": "image_url", "image_url": { "url": "http://example.org/a.png" } },
@@ -300,7 +300,7 @@ fn reasoning_is_passed_on_where_the_api_accepts_it() {
         ])
     );
     let written = to_openai(stored.clone());
-    assert_eq!(written.as_array().unwrap().len(), 3, "the reasoning alone is no message");
+    assert_eq!(written.as_array().unwrap().len(), 3, "reasoning alone is not a message");
     assert_eq!(written[1]["content"], "hello");
     for field in ["reasoning_content", "reasoning_details", "codex_reasoning_items"] {
         assert_eq!(written[1][field], stored[1][field]);

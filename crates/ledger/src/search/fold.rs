@@ -22,7 +22,7 @@ pub(crate) fn fold_mapped(text: &str) -> (String, Vec<usize>) {
         starts: Some(Vec::with_capacity(text.len())),
     };
     folder.fold_text(text);
-    let mut starts = folder.starts.expect("it was asked for");
+    let mut starts = folder.starts.expect("set above");
     starts.push(text.len());
     (folder.out, starts)
 }
@@ -90,7 +90,7 @@ impl Folder {
 /// single spaces between them. The last letter before other text is left out, because a mark that
 /// belongs to it may follow.
 fn plain_length(bytes: &[u8]) -> usize {
-    /// Large enough for the compiler to compare many bytes at once.
+    /// The number of bytes per step: enough for the compiler to compare many at once.
     const CHUNK: usize = 32;
     let is_plain = |byte: u8, before: u8| {
         matches!(byte, 0..=8 | 14..=127) & !((byte == b' ') & (before == b' '))
@@ -125,7 +125,7 @@ fn self_folding_length(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the end of the character at `start` and the marks that may combine with it.
+/// Returns the end of a cluster: the character at `start` and the marks that may combine with it.
 fn cluster_end(text: &str, start: usize) -> usize {
     let mut characters = text[start..].char_indices();
     characters.next();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_other_scripts_stay_apart() {
+    fn letters_of_other_scripts_stay_distinct() {
         assert_ne!(fold("が"), fold("か"));
         assert_ne!(fold("ก่า"), fold("กา"), "Thai tone marks");
         assert_ne!(fold("कि"), fold("क"), "Devanagari vowels");
@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn plain_bytes_are_counted_as_one_by_one(text in "[a-z \n]{0,80}|[a-z ]{60,80}|[a-z]{30,70} ?é?.{0,9}") {
+        fn plain_bytes_are_counted_correctly_in_chunks(text in "[a-z \n]{0,80}|[a-z ]{60,80}|[a-z]{30,70} ?é?.{0,9}") {
             let mut was_space = true;
             let is_plain = |byte: &u8| {
                 let is_double = *byte == b' ' && was_space;

@@ -2,7 +2,7 @@
 //!
 //! An append only writes its message. The messages after `search_state.indexed` are the tail, which
 //! a search reads message by message. A process that appends or searches and finds a long tail
-//! moves a slice of it into the index, for a few milliseconds, in a separate transaction.
+//! moves a slice of it into the index in a separate transaction, which takes a few milliseconds.
 
 use std::time::{Duration, Instant};
 
@@ -30,15 +30,15 @@ const LONG_TAIL: i64 = 128;
 /// searches usually follow.
 const SEARCHED_TAIL: i64 = 16;
 
-/// The length of the tail, in messages, from which an append waits for other writers in order to
-/// index.
+/// The length of the tail, in messages, from which an append waits for other writers so that it can
+/// index a slice.
 const VERY_LONG_TAIL: i64 = 512;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The maximum number of bytes of text that a process leaves in the tail.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
-/// The time that a slice takes. Other writers wait meanwhile.
+/// The time that indexing a slice may take. Other writers wait meanwhile.
 const SLICE_TIME: Duration = Duration::from_millis(5);
 
 /// The state of the index.
@@ -72,8 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes slices of the tail after many messages were added, until as many messages are
-    /// indexed, or the whole tail.
+    /// Indexes slices of the tail after `added` messages were added, until that many messages or
+    /// the whole tail is indexed.
     pub(crate) fn index_after_bulk(&mut self, added: usize) {
         let mut indexed = 0;
         while indexed < added.max(1) {
@@ -100,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// Indexes a slice of the tail. This only affects speed, so a failure is not an error: the next
+    /// Indexes a slice of the tail. A failure costs only speed, so it is not an error: the next
     /// writer tries again. Does not wait for other writers unless the tail is very long.
     fn index_slice(&mut self) -> Option<SliceReport> {
         let wait = match self.database.reader().and_then(tail_length) {
@@ -119,7 +119,7 @@ impl Ledger {
     }
 
     /// Indexes everything, compacts the index while other processes can still write, and returns
-    /// free space to the disk. `progress` is called with the number of messages so far.
+    /// free space to the disk. `progress` is called with the number of messages indexed so far.
     pub fn optimize(&mut self, progress: &dyn Fn(usize)) -> Result<(), LedgerError> {
         let mut indexed = 0;
         loop {
@@ -131,7 +131,8 @@ impl Ledger {
                 break;
             }
         }
-        // The first command may merge across levels; later commands continue that merge.
+        // The negative number lets the first command merge across levels; later commands continue
+        // that merge.
         let mut pages = -200;
         while self.database.write(|transaction| merge_pages(transaction, pages))? {
             pages = 200;

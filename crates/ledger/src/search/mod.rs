@@ -1,4 +1,4 @@
-//! Search: one definition of a match, and an index that makes it fast.
+//! Search: one definition of a match, and an index that finds matches quickly.
 //!
 //! The definition is [`matches()`]; everything else is about speed. The index proposes messages,
 //! newest first, and each proposal is checked against the definition. Messages that are not indexed
@@ -24,8 +24,8 @@ pub(crate) use self::tokens::index_entry;
 use crate::messages::read_searchable;
 use crate::{Ledger, LedgerError, Time};
 
-/// The maximum number of matches that are ranked, unless more are to be shown. The newest matches
-/// are ranked.
+/// The maximum number of matches that are ranked, unless the caller asks for more results. Only the
+/// newest matches are ranked.
 const MAX_RANKED: usize = 200;
 
 /// The number of bytes of text after which a search stops as soon as it has enough matches to show.
@@ -103,7 +103,7 @@ pub struct SearchHit {
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
 /// boundaries. A character of a script without spaces has a boundary on either side, and so does
-/// any punctuation. `x*` needs no boundary after it, `*x*` needs none at all. All terms must match,
+/// any punctuation. `x*` needs no boundary after it; `*x*` needs none at all. All terms must match,
 /// `OR` separates alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is
 /// one term. Standalone punctuation, and brackets, quotes and sentence punctuation around a word,
 /// are ignored if the query contains any word.
@@ -123,8 +123,8 @@ impl Ledger {
         self.search_until(query, options, &|| false)
     }
 
-    /// Searches the messages, newest first, until `is_over` returns true, which is asked after each
-    /// message. The results are those found so far.
+    /// Searches the messages, newest first. Calls `is_over` after each message, and stops when it
+    /// returns true, with the results found so far.
     pub fn search_until(
         &mut self,
         query: &str,
@@ -326,7 +326,7 @@ const FILTER: &str = "
     AND s.source NOT IN (SELECT value FROM json_each(:exclude))";
 
 fn count_occurrences(term: &query::Term, text: &str) -> usize {
-    /// Further occurrences do not affect the rank.
+    /// The maximum number of occurrences that count for the rank.
     const MOST: usize = 16;
     let mut from = 0;
     let mut count = 0;
@@ -339,8 +339,8 @@ fn count_occurrences(term: &query::Term, text: &str) -> usize {
     count
 }
 
-/// Ranks the candidates by Okapi BM25 among themselves, equally good ones newest first. Returns the
-/// best.
+/// Ranks the candidates by Okapi BM25, with statistics of the candidates alone. Of equally good
+/// candidates, the newest comes first. Returns the best `limit` candidates.
 fn rank_candidates(candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
     const K1: f64 = 1.2;
     const B: f64 = 0.75;

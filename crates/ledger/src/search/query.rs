@@ -1,10 +1,10 @@
-//! Parsing a query. Any text is a query: there are no errors, only terms.
+//! Parsing a query. Any text is a valid query.
 
 use crate::search::fold::fold;
 use crate::search::tokens::{Piece, cut_word, is_word, pairs, pieces};
 use crate::search::typed::{TypedPart, split_query, trim_stray};
 
-/// A query. Without a root it matches nothing, because nothing was typed.
+/// A query. If nothing was typed, it has no root and matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query {
     root: Option<Node>,
@@ -51,7 +51,7 @@ impl Query {
         self.root.as_ref().is_some_and(|root| root.matches(text))
     }
 
-    /// Returns the terms that a match may contain.
+    /// Returns the terms that a match can contain.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
         let mut terms = Vec::new();
         if let Some(root) = &self.root {
@@ -105,8 +105,8 @@ impl Node {
 
 /// Makes the index query for nodes that must all match. Returns `None` if the index cannot help.
 fn require_all(nodes: &[Node]) -> Option<String> {
-    /// The maximum number of tokens, and of groups, in the index query. The longest tokens are the
-    /// rarest, and each message is checked anyway.
+    /// The maximum number of tokens, and of groups, in the index query. The longest tokens are
+    /// kept, because they are the rarest. Each message is checked anyway.
     const MOST: usize = 12;
     let terms = nodes.iter().filter_map(|node| match node {
         Node::Term(term) => Some(term),

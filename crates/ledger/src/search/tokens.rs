@@ -20,7 +20,7 @@ pub(crate) enum Piece<'t> {
     Word(&'t str),
     /// Adjacent characters of scripts without spaces.
     Run(&'t str),
-    /// A single character of any other kind that is not ASCII.
+    /// A single non-ASCII character of any other kind.
     Symbol(&'t str),
 }
 
@@ -78,8 +78,8 @@ fn is_spaceless(c: char) -> bool {
     )
 }
 
-/// Splits a folded text into pieces, each with its offset. Only ASCII punctuation and spaces are
-/// between pieces.
+/// Splits a folded text into pieces, each with its offset. The text between pieces is only ASCII
+/// punctuation and spaces.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     let mut characters = text.char_indices().peekable();
     std::iter::from_fn(move || {

@@ -30,8 +30,8 @@ pub enum SessionState {
 }
 
 impl Ledger {
-    /// Deletes a session with its messages, and the sessions of its subagents. Keeps forks and
-    /// continuations, without a parent. Returns the ids of the deleted sessions.
+    /// Deletes a session with its messages, and the sessions of its subagents. Keeps its forks and
+    /// continuations, which then have no parent. Returns the ids of the deleted sessions.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
         self.database.erase(|transaction| {
             head(transaction, id)?;

@@ -148,7 +148,7 @@ impl Ledger {
         found.ok_or_else(|| LedgerError::NoSuchSession(id.to_owned()))
     }
 
-    /// Finds the session that the user means. The user may type an id, a title, or an unambiguous
+    /// Finds the session that the user means. The user can type an id, a title, or an unambiguous
     /// beginning of an id, with or without the agent's name before it.
     pub fn resolve(&self, typed: &str) -> Result<String, LedgerError> {
         let connection = self.database.reader()?;

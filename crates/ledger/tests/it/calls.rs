@@ -47,7 +47,7 @@ fn tool_calls_are_completed_as_more_is_known() {
 }
 
 #[test]
-fn a_call_that_was_never_recorded_is_placed_although_the_clock_was_set_back_since() {
+fn a_call_that_was_never_recorded_is_placed_even_if_the_clock_was_set_back_since() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     for (prompt, start) in [("one", 86_400), ("two", 10)] {

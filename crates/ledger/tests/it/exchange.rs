@@ -10,7 +10,7 @@ use crate::support::{
     Fixture, at, export_line, import_lines, message, random_below, record_event, session,
 };
 
-/// Makes a session that has something of every kind.
+/// Makes a session with records of every kind.
 fn make_rich_session(fixture: &mut Fixture) {
     let record = SessionRecord {
         user_id: Some("u".into()),
@@ -120,7 +120,7 @@ fn a_longer_version_adds_its_new_messages() {
 }
 
 #[test]
-fn another_message_under_the_same_number_is_refused() {
+fn a_different_message_under_the_same_number_is_refused() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.say("s", "user", "one");
@@ -133,7 +133,7 @@ fn another_message_under_the_same_number_is_refused() {
 }
 
 #[test]
-fn a_bad_line_is_reported_and_the_others_go_in() {
+fn a_bad_line_is_reported_and_the_others_are_imported() {
     let lines = [
         r#"{"id": "a", "source": "x", "messages": [{"role": "user", "content": "hello"}]}"#,
         r#"{"id": "b", "source": "x", "messages": [{"role": "user", "content": "#,
@@ -158,7 +158,10 @@ fn a_bad_line_is_reported_and_the_others_go_in() {
     let f = fixture.ledger.transcript("f").unwrap();
     assert_eq!(f.session.started_at.unwrap().0, 1_731_715_200_000);
     assert_eq!(f.messages[0].timestamp.unwrap().0, 1_731_715_201_500);
-    assert_eq!(f.messages[1].timestamp, f.messages[0].timestamp, "right after the one before it");
+    assert_eq!(
+        f.messages[1].timestamp, f.messages[0].timestamp,
+        "the time of the message before it"
+    );
     assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole);
 }
 
@@ -215,7 +218,7 @@ fn an_older_copy_takes_no_message_back() {
 }
 
 #[test]
-fn other_tool_calls_are_another_message() {
+fn a_message_with_other_tool_calls_is_a_different_message() {
     let calling = |name: &str| Transcript {
         session: session("s"),
         messages: vec![MessageRecord {
@@ -232,7 +235,7 @@ fn other_tool_calls_are_another_message() {
 }
 
 #[test]
-fn numbers_from_outside_do_no_harm() {
+fn huge_numbers_do_no_harm() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let far = Transcript {

@@ -1,4 +1,4 @@
-//! Agents' own logs: every entry is taken in once and in its place, however often it is read.
+//! Agents' own logs: every entry is taken in once and at its place, however often it is read.
 
 use std::process::Stdio;
 
@@ -100,7 +100,7 @@ const TALK: [(i64, &str); 6] =
     [(10, ">one"), (11, "first"), (12, "$5"), (20, ">two"), (21, "second"), (22, "$7")];
 
 #[test]
-fn a_log_comes_in_once_and_begins_turns() {
+fn a_log_is_taken_in_once_and_begins_turns() {
     let mut fixture = Fixture::new();
     let taken = read_on(&mut fixture.ledger, &TALK, 6);
     assert_eq!((taken.messages, taken.new_sessions.len()), (4, 1));
@@ -149,7 +149,7 @@ fn a_process_that_was_overtaken_takes_nothing_in() {
 }
 
 #[test]
-fn a_prompt_that_a_hook_reported_comes_in_once() {
+fn a_prompt_that_a_hook_reported_is_taken_in_once() {
     let mut fixture = Fixture::new();
     report_prompt(&mut fixture.ledger, 10, "one");
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 3).messages, 1);
@@ -222,7 +222,7 @@ fn a_call_that_a_hook_reported_gets_its_outcome() {
 }
 
 #[test]
-fn messages_taken_back_do_not_come_back_by_reading_on() {
+fn reading_on_does_not_bring_back_messages_that_were_taken_back() {
     let mut fixture = Fixture::new();
     report_prompt(&mut fixture.ledger, 10, "one");
     read_on(&mut fixture.ledger, &TALK, 3);
@@ -296,7 +296,7 @@ fn children_are_sessions_of_their_own() {
 }
 
 #[test]
-fn a_deleted_session_does_not_get_its_messages_back_by_reading_on() {
+fn reading_on_does_not_bring_back_the_messages_of_a_deleted_session() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 5);
     fixture.ledger.delete_session("s").unwrap();
@@ -418,7 +418,7 @@ fn a_masked_secret_does_not_come_back() {
 }
 
 #[test]
-fn facts_that_come_late_come_in_but_do_not_bring_a_session_back() {
+fn late_facts_are_taken_in_but_do_not_recreate_a_session() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let title = |title: &str| {
@@ -440,8 +440,8 @@ fn make_long_log() -> Vec<(i64, &'static str)> {
 }
 
 #[test]
-fn readers_that_work_at_once_or_die_lose_and_repeat_nothing() {
-    const TEST: &str = "logs::readers_that_work_at_once_or_die_lose_and_repeat_nothing";
+fn concurrent_and_dying_readers_lose_and_repeat_nothing() {
+    const TEST: &str = "logs::concurrent_and_dying_readers_lose_and_repeat_nothing";
     let log = make_long_log();
     if let Some((path, seed)) = child_arguments() {
         let mut ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();

@@ -29,7 +29,8 @@ fn open_without_shared_memory(directory: &TempDir) -> Ledger {
     ledger
 }
 
-/// Starts a process that repairs the ledger. The calling test does the work in the child.
+/// Starts a process that repairs the ledger. The process runs the calling test again, which must
+/// call [`repair_as_child`].
 fn start_repair(test: &str, path: &Path) -> Child {
     run_again(&format!("long_lived::{test}"), path, "").stdout(Stdio::null()).spawn().unwrap()
 }

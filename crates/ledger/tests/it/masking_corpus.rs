@@ -14,10 +14,10 @@ const HELD_OUT: &str = include_str!("../fixtures/secrets/held_out.txt");
 const SECRETS: &str = include_str!("../fixtures/secrets/secrets.txt");
 const HARMLESS: &str = include_str!("../fixtures/secrets/harmless.txt");
 
-/// The number of times that each template is filled, each time with other characters.
+/// The number of times that each template is filled, each time with different characters.
 const FILLS: u64 = 5;
 
-/// The number of characters of a secret that may remain: so few of them are no use to a reader.
+/// The maximum number of characters of a secret that may remain. So few are useless to a reader.
 const REMAINDER: usize = 7;
 
 #[test]
@@ -107,7 +107,7 @@ fn find_masks(text: &str) -> Vec<String> {
     masked.lines().filter(|line| !known.contains(line)).map(str::to_owned).collect()
 }
 
-/// Lists the texts of the workspace, without those that are about secrets.
+/// Lists the files of the project, without hidden and generated ones and those about secrets.
 fn files_of_the_project() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let mut files = Vec::new();
@@ -131,7 +131,7 @@ fn files_of_the_project() -> Vec<PathBuf> {
     files
 }
 
-/// Fills the placeholders of a template. Returns the text, and what must not remain of it.
+/// Fills the placeholders of a template. Returns the text and the secrets in it.
 fn fill_template(template: &str, seed: u64) -> (String, Vec<String>) {
     let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (mut text, mut secrets) = (String::new(), Vec::new());
@@ -198,7 +198,7 @@ impl Random {
         let alphabet = alphabet.as_bytes();
         let mut text = String::new();
         for at in 0..length {
-            // A password that begins or ends in a sign is rare, and a token cannot.
+            // A password rarely begins or ends with punctuation, and a token never does.
             let is_edge = at == 0 || at + 1 == length;
             let letter = loop {
                 let byte = alphabet[self.below(alphabet.len())];

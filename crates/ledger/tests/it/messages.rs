@@ -32,7 +32,7 @@ fn everything_in_a_message_comes_back() {
     let stored = fixture.open_another().messages("s", MessageFilter::All).unwrap();
     assert_eq!(stored[0], MessageRecord { seq: 1, ..full });
     assert_eq!(stored[1].content, None);
-    assert_eq!(stored[1].timestamp, Some(at(1)), "without a time of its own, now");
+    assert_eq!(stored[1].timestamp, Some(at(1)), "a message without a time gets the current one");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_summary_replaces_the_messages_that_it_sums_up() {
         "earlier summaries are summarised too"
     );
 
-    // Undoing the turn in which the summary was made makes the summarised messages current again.
+    // Rewinding the turn in which the summary was made makes the summarised messages current again.
     fixture.ledger.rewind_turns("s", 1, at(12)).unwrap();
     assert_eq!(fixture.current_texts("s"), ["summary", "ask3", "answer3"]);
     fixture.ledger.unrewind("s", at(13)).unwrap();

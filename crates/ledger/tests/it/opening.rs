@@ -50,7 +50,7 @@ fn another_programs_database_is_refused_and_not_touched() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_and_not_touched() {
+fn a_file_that_is_not_a_database_is_refused_and_not_touched() {
     let scratch = TempDir::new().unwrap();
     let path = scratch.path().join("state.db");
     fs::write(&path, "my notes ".repeat(1_000)).unwrap();
@@ -60,7 +60,7 @@ fn a_file_that_is_no_database_is_refused_and_not_touched() {
 }
 
 #[test]
-fn a_directory_in_its_place_is_an_error() {
+fn a_directory_at_the_path_is_an_error() {
     let scratch = TempDir::new().unwrap();
     let path = scratch.path().join("state.db");
     fs::create_dir(&path).unwrap();
@@ -125,7 +125,7 @@ fn many_processes_can_create_a_ledger_at_once() {
     for round in 0..rounds {
         let home = directory.path().join(format!("{round}"));
         fs::create_dir(&home).unwrap();
-        // Once the database exists, all children have passed this directory.
+        // The next round begins once a child has created the database.
         while !home.join("state.db-wal").exists() {
             std::thread::yield_now();
         }

@@ -176,7 +176,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(case_count()))]
 
     #[test]
-    fn the_index_answers_what_a_scan_answers(
+    fn the_index_finds_what_a_scan_finds(
         messages in proptest::collection::vec(any_message(), 1..40),
         split in 0..40_usize,
         queries in proptest::collection::vec(any_query(), 1..40),

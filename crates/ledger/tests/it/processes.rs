@@ -132,7 +132,7 @@ fn readers_do_not_wait_for_a_writer() {
 }
 
 #[test]
-fn a_write_that_does_not_get_its_turn_fails() {
+fn a_write_that_waits_too_long_fails() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let other = open_raw(&fixture.path());
@@ -146,7 +146,7 @@ fn a_write_that_does_not_get_its_turn_fails() {
 }
 
 #[test]
-fn a_write_waits_for_its_turn() {
+fn a_write_waits_until_another_is_done() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let path = fixture.path();
@@ -164,7 +164,7 @@ fn a_write_waits_for_its_turn() {
 }
 
 #[test]
-fn optimizing_does_not_hold_up_writers_because_of_a_reader() {
+fn a_reader_does_not_make_optimizing_hold_up_writers() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let reader = open_raw(&fixture.path());

@@ -17,7 +17,8 @@ use crate::support::{Fixture, at, child_arguments, message, open_raw, random_bel
 
 const PAGE: u64 = 4096;
 
-/// Makes three sessions with texts of all lengths, all in the database file itself.
+/// Makes three sessions with texts of all lengths, all of them in the database file and none in its
+/// log.
 fn make_sessions() -> (Fixture, BTreeMap<String, Transcript>) {
     let mut fixture = Fixture::new();
     for id in ["a", "b", "c"] {
@@ -121,14 +122,14 @@ fn a_message_that_the_index_lacks_is_noticed() {
 }
 
 #[test]
-fn every_page_may_be_lost() {
+fn the_loss_of_any_page_is_survived() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
     let pages = whole.len() as u64 / PAGE;
     let mut least = usize::MAX;
-    // All pages would take minutes, so each run tests a different subset, and always the first
-    // pages.
+    // Testing all pages would take minutes, so each run tests a different subset, which always
+    // includes the first pages.
     let step = 1 + random_below(9) as usize;
     for page in (0..pages).filter(|page| *page < 4 || *page % 9 == step as u64 % 9) {
         let scratch = tempfile::TempDir::new().unwrap();
@@ -148,7 +149,7 @@ fn every_page_may_be_lost() {
 }
 
 #[test]
-fn a_truncated_database_gives_back_its_rows() {
+fn rows_of_a_truncated_database_are_recovered() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let path = fixture.directory.path().join("state.db");
@@ -160,7 +161,7 @@ fn a_truncated_database_gives_back_its_rows() {
 }
 
 #[test]
-fn random_damage_never_invents_anything() {
+fn a_repair_after_random_damage_invents_nothing() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
@@ -168,7 +169,8 @@ fn random_damage_never_invents_anything() {
         let scratch = tempfile::TempDir::new().unwrap();
         let path = scratch.path().join("state.db");
         let mut bytes = whole.clone();
-        // Only headers of b-tree pages, because SQLite does not protect the content of texts.
+        // Damages only headers of b-tree pages, because SQLite does not protect the content of
+        // texts.
         let heads: Vec<usize> = (0..whole.len() / PAGE as usize)
             .map(|page| page * PAGE as usize + if page == 0 { 100 } else { 0 })
             .filter(|at| [2, 5, 10, 13].contains(&whole[*at]))

@@ -68,7 +68,7 @@ fn a_repair_that_was_cut_off_is_finished() {
 }
 
 #[test]
-fn opening_while_it_is_repaired_waits_for_the_new_one() {
+fn opening_a_ledger_during_a_repair_waits_for_the_new_one() {
     if let Some((path, _)) = child_arguments() {
         // Opening may also be refused while the new database is being put in place.
         let mut ledger = loop {
@@ -95,10 +95,11 @@ fn opening_while_it_is_repaired_waits_for_the_new_one() {
     let child: RefCell<Option<Child>> = RefCell::default();
     repair_ledger(&path, at(99), &|saved, _| {
         if saved == 100 {
-            let test = "repair_interrupted::opening_while_it_is_repaired_waits_for_the_new_one";
+            let test = "repair_interrupted::opening_a_ledger_during_a_repair_waits_for_the_new_one";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // Gives the child time to reach the lock. Without it the test is weaker, but not wrong.
+            // Gives the child time to reach the lock. Without this pause, the test is weaker but
+            // not wrong.
             std::thread::sleep(Duration::from_millis(300));
         }
     })
@@ -137,8 +138,8 @@ fn a_second_repair_leaves_the_repaired_ledger_alone() {
             let test = "repair_interrupted::a_second_repair_leaves_the_repaired_ledger_alone";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // Gives the child time to wait for the lock. Without it the test is weaker, but not
-            // wrong.
+            // Gives the child time to wait for the lock. Without this pause, the test is weaker but
+            // not wrong.
             std::thread::sleep(Duration::from_millis(500));
         }
     })

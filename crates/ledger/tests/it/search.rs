@@ -129,7 +129,7 @@ fn the_unindexed_tail_stays_short() {
     fixture.ledger.append("s", &many, at(2)).unwrap();
     assert!(tail_length(&fixture.path()) <= 140, "{}", tail_length(&fixture.path()));
     fixture.say("s", "user", &"large ".repeat(10_000));
-    assert_eq!(tail_length(&fixture.path()), 0, "a large message is not left to every search");
+    assert_eq!(tail_length(&fixture.path()), 0, "a large message is indexed at once");
 }
 
 #[test]

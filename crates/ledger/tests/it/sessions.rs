@@ -54,7 +54,7 @@ fn unknown_sessions_are_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_session_made_with_a_title_has_it() {
+fn a_session_can_be_created_with_a_title() {
     let mut fixture = Fixture::new();
     let titled = SessionRecord { title: Some("T".into()), ..session("s") };
     fixture.ledger.create_session(&titled, at(0)).unwrap();
@@ -105,7 +105,7 @@ fn a_title_means_the_newest_of_its_series() {
 }
 
 #[test]
-fn prefixes_are_enough_if_they_fit_one() {
+fn a_prefix_of_an_id_is_enough_if_it_is_unambiguous() {
     let mut fixture = Fixture::new();
     for id in ["claude:abc1", "claude:abd2", "codex:x%_"] {
         fixture.create_session(id);
@@ -124,7 +124,7 @@ fn prefixes_are_enough_if_they_fit_one() {
 }
 
 #[test]
-fn lists_have_previews_and_the_latest_first() {
+fn lists_have_previews_and_begin_with_the_latest() {
     let mut fixture = Fixture::new();
     for (id, source, workspace) in [("a", "x", "/w"), ("b", "y", "/w"), ("c", "x", "/v")] {
         let session = SessionRecord {
@@ -202,7 +202,7 @@ fn relatives_are_found() {
 }
 
 #[test]
-fn relatives_in_a_circle_do_no_harm() {
+fn cyclic_relatives_do_no_harm() {
     let mut fixture = Fixture::new();
     for (id, parent) in [("a", "b"), ("b", "a"), ("me", "me"), ("lost", "unknown")] {
         let record = SessionRecord {
@@ -220,7 +220,7 @@ fn relatives_in_a_circle_do_no_harm() {
 }
 
 #[test]
-fn deleting_takes_subagents_along_and_leaves_forks() {
+fn deleting_a_session_deletes_its_subagents_and_keeps_its_forks() {
     let mut fixture = Fixture::new();
     make_family(&mut fixture);
     fixture.ledger.optimize(&|_| {}).unwrap();
@@ -265,7 +265,7 @@ fn clearing_keeps_the_session_and_its_cost() {
     assert_eq!(fixture.counts("s"), (0, 0));
     assert!(fixture.find("ask1").is_empty());
     assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 5);
-    assert_eq!(fixture.say("s", "user", "again"), 7, "numbers are not given out twice");
+    assert_eq!(fixture.say("s", "user", "again"), 7, "numbers are not reused");
     assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole);
 }
 
@@ -292,7 +292,7 @@ fn pruning_deletes_old_sessions_ended_or_not() {
 }
 
 #[test]
-fn pruning_spares_a_session_whose_subagent_is_at_work() {
+fn pruning_spares_a_session_whose_subagent_is_active() {
     let mut fixture = Fixture::new();
     fixture.ledger.create_session(&session("old"), at(0)).unwrap();
     let subagent = SessionRecord {

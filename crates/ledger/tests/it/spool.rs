@@ -44,7 +44,7 @@ fn spool_numbers(fixture: &Fixture, numbers: std::ops::Range<usize>) {
 }
 
 #[test]
-fn events_are_written_at_once_if_that_is_possible() {
+fn events_are_written_at_once_if_possible() {
     let mut fixture = Fixture::new();
     let events = [
         Event::Session { record: session("s").into() },
@@ -134,12 +134,12 @@ fn a_file_whose_events_are_in_the_ledger_is_not_taken_in_again() {
 }
 
 #[test]
-fn processes_that_die_while_taking_in_neither_lose_nor_repeat() {
+fn processes_that_die_while_taking_in_events_lose_and_repeat_none() {
     if let Some((path, _)) = child_arguments() {
         drop(Ledger::open(&path, &LedgerOptions::default()).unwrap());
         return;
     }
-    const TEST: &str = "spool::processes_that_die_while_taking_in_neither_lose_nor_repeat";
+    const TEST: &str = "spool::processes_that_die_while_taking_in_events_lose_and_repeat_none";
     let fixture = Fixture::new();
     spool_numbers(&fixture, 0..120);
     let mut left = 120;
@@ -158,7 +158,7 @@ fn processes_that_die_while_taking_in_neither_lose_nor_repeat() {
 }
 
 #[test]
-fn a_broken_file_is_set_aside_and_the_others_go_in() {
+fn a_broken_file_is_set_aside_and_the_others_are_taken_in() {
     let mut fixture = Fixture::new();
     spool_numbers(&fixture, 0..3);
     let second = spool_directory(&fixture.path()).join(format!("{:020}.json", 2));
@@ -235,7 +235,7 @@ fn an_unreadable_spool_does_not_lose_later_events() {
 }
 
 #[test]
-fn reading_does_not_wait_for_a_writer_because_of_the_spool() {
+fn waiting_events_do_not_make_a_reader_wait_for_a_writer() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let writer = open_raw(&fixture.path());

@@ -136,20 +136,20 @@ pub(crate) fn import_lines(ledger: &mut Ledger, lines: &str) -> ImportReport {
     ledger.import_lines(&mut lines.as_bytes(), at(100), &|_| {}).unwrap()
 }
 
-/// Options for a process that does not wait.
+/// Returns options for a process that does not wait.
 pub(crate) fn impatient() -> LedgerOptions {
     LedgerOptions { wait: Duration::ZERO, ..LedgerOptions::default() }
 }
 
-/// Options that mask secrets.
+/// Returns options that mask secrets.
 pub(crate) fn masking() -> LedgerOptions {
     LedgerOptions { redact: true, ..LedgerOptions::default() }
 }
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(3_600);
 
-/// Returns the time `seconds` after the beginning of the test.
+/// Returns the time `seconds` after a fixed moment.
 pub(crate) fn at(seconds: i64) -> Time {
     Time((1_700_000_000 + seconds) * 1_000)
 }

@@ -49,7 +49,7 @@ fn usage_adds_up() {
 }
 
 #[test]
-fn costs_come_back_to_the_last_digit() {
+fn costs_are_stored_to_the_last_digit() {
     let mut cost = 0.1_f64;
     for number in 0..2_000 {
         cost = (cost * 1.618_033 + 0.377_1).fract() * 10_f64.powi(number % 20 - 10) + 1e-12;

@@ -10,7 +10,7 @@ fn write_be(bytes: &mut [u8], at: usize, width: usize, number: usize) {
     bytes[at..at + width].copy_from_slice(&number.to_be_bytes()[8 - width..]);
 }
 
-/// Makes a table with a single leaf, page 2, and with these values in its only column.
+/// Creates a table whose only leaf is page 2 and whose only column has these values.
 fn leaf_with(values: &[&str]) -> Sample {
     let sample = Sample::new("PRAGMA page_size = 1024");
     sample.run_sql("CREATE TABLE a (b)");
@@ -35,7 +35,7 @@ fn salvage_rowids(bytes: &[u8]) -> Vec<i64> {
 }
 
 #[test]
-fn a_pointer_out_of_the_page_costs_one_row() {
+fn an_invalid_cell_pointer_costs_one_row() {
     let sample = leaf_with(&["'one'", "'two'", "'three'"]);
     for wrong in [0, 7, 1023, 1024, 65_535] {
         let mut bytes = sample.bytes();
@@ -65,7 +65,7 @@ fn a_repeated_pointer_gives_one_row() {
 }
 
 #[test]
-fn of_overlapping_cells_none_is_believed() {
+fn overlapping_cells_are_all_dropped() {
     // The second value contains a cell with rowid 3: five bytes that form a record with the value
     // 42.
     let sample = leaf_with(&["'one'", "x'00000503030201002a0000'", "'three'", "'four'"]);
@@ -84,7 +84,11 @@ fn a_deleted_cell_stays_deleted() {
     sample.run_sql("DELETE FROM a WHERE rowid = 4");
     let mut bytes = sample.bytes();
     let deleted = cell_offset(&before, 3);
-    assert_eq!(before[deleted..deleted + 8], bytes[deleted..deleted + 8], "it is still there");
+    assert_eq!(
+        before[deleted..deleted + 8],
+        bytes[deleted..deleted + 8],
+        "the deleted cell is still in the page"
+    );
     write_be(&mut bytes, pointer_offset(2), 2, deleted - 1024);
     assert_eq!(salvage_rowids(&bytes), [1, 2]);
 }
@@ -97,7 +101,7 @@ fn a_wrong_rowid_costs_one_row() {
     assert_eq!(salvage_rowids(&bytes), [1, 3, 4]);
 }
 
-/// Makes rows with chains of several pages. Returns the offset of each row's link to its chain.
+/// Creates rows with chains of several pages. Returns the offset of each row's link to its chain.
 fn with_chains() -> (Sample, Vec<usize>) {
     // Only a small part of the payload stays in the leaf.
     let long = "replace(hex(zeroblob(1607)), '00', 'xy')";
@@ -135,7 +139,7 @@ fn a_chain_must_be_as_long_as_its_payload() {
 }
 
 #[test]
-fn of_two_rows_with_one_chain_none_is_believed() {
+fn two_rows_that_share_a_chain_are_both_dropped() {
     let (sample, links) = with_chains();
     let mut bytes = sample.bytes();
     bytes.copy_within(links[0]..links[0] + 4, links[1]);
@@ -143,14 +147,14 @@ fn of_two_rows_with_one_chain_none_is_believed() {
 }
 
 #[test]
-fn a_child_must_have_the_keys_that_its_parent_says() {
+fn a_child_whose_keys_contradict_its_parent_is_not_entered() {
     let sample = leaf_with(&[]);
     sample.insert_rows("a", 500, "'row ' || i");
     let mut bytes = sample.bytes();
     let count = read_be(&bytes, 1024 + 3, 2);
     let child = |bytes: &[u8], index: usize| 1024 + read_be(bytes, 1024 + 12 + 2 * index, 2);
     assert!(bytes[1024] == 0x05 && count > 3);
-    // The first link now points to the third child, which stays the third; the first child is
+    // The first link now points to the third child, so two links lead there, and the first child is
     // orphaned.
     let (first, third) = (child(&bytes, 0), child(&bytes, 2));
     let orphan = read_be(&bytes, first, 4);
@@ -167,7 +171,7 @@ fn a_child_must_have_the_keys_that_its_parent_says() {
 }
 
 #[test]
-fn a_tree_of_two_tables_is_of_none() {
+fn a_tree_that_two_tables_claim_belongs_to_neither() {
     let sample = leaf_with(&[]);
     sample.run_sql("CREATE TABLE c (d); CREATE TABLE e (f)");
     for table in ["a", "c", "e"] {

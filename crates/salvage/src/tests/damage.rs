@@ -45,7 +45,7 @@ fn a_wiped_header_costs_nothing() {
 }
 
 #[test]
-fn a_header_that_contradicts_the_pages_is_not_believed() {
+fn a_header_that_contradicts_the_pages_is_not_trusted() {
     let sample = Sample::with_usual_tables("PRAGMA page_size = 1024", 2000);
     let wrong: [(usize, &[u8]); 5] = [
         (16, &[0x20, 0]),
@@ -62,7 +62,7 @@ fn a_header_that_contradicts_the_pages_is_not_believed() {
 }
 
 #[test]
-fn pages_behind_the_end_are_not_read() {
+fn pages_beyond_the_end_are_not_read() {
     let sample = Sample::with_usual_tables("PRAGMA page_size = 1024", 2000);
     let mut bytes = sample.bytes();
     let leaf = bytes.chunks(1024).skip(1).find(|page| page[0] == 0x0d).unwrap().to_vec();
@@ -71,7 +71,7 @@ fn pages_behind_the_end_are_not_read() {
 }
 
 #[test]
-fn without_the_first_page_nothing_has_a_table_and_nothing_deleted_comes_back() {
+fn without_the_first_page_rows_lose_their_table_and_deleted_rows_stay_deleted() {
     // Here the whole schema is in the first page.
     let sample = Sample::with_usual_tables("PRAGMA page_size = 4096", 9000);
     assert!(sample.query_number("PRAGMA freelist_count") > 3);
@@ -116,7 +116,7 @@ fn a_lost_root_orphans_its_own_rows() {
 }
 
 #[test]
-fn a_truncated_file_costs_what_is_cut_off() {
+fn a_truncated_file_loses_only_the_rows_that_were_cut_off() {
     let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 5000);
     let (rows, residence) = (sample.rows(), Residence::of_rows(&sample));
     let bytes = sample.bytes();
@@ -134,6 +134,6 @@ fn a_truncated_file_costs_what_is_cut_off() {
         let rows = salvaged.rows.iter().filter(once);
         let rows: Vec<Content> = rows.map(|row| row_content(row.rowid, &row.values)).collect();
         let different: BTreeSet<_> = rows.iter().collect();
-        assert_eq!(different.len(), rows.len(), "{kept}: nothing twice");
+        assert_eq!(different.len(), rows.len(), "{kept}: no row appears twice");
     }
 }

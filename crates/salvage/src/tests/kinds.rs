@@ -13,7 +13,7 @@ fn assert_same(sample: &Sample, what: &str) {
 }
 
 #[test]
-fn an_intact_database_gives_what_select_gives() {
+fn an_intact_database_yields_the_rows_that_select_returns() {
     for page_size in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] {
         let sample = Sample::with_usual_tables(&format!("PRAGMA page_size = {page_size}"), 3000);
         assert_eq!(sample.page_size(), page_size);
@@ -40,7 +40,7 @@ fn the_schema_names_the_tables() {
 }
 
 #[test]
-fn pointer_maps_are_no_tree_pages() {
+fn pointer_maps_are_not_mistaken_for_tree_pages() {
     for mode in ["FULL", "INCREMENTAL"] {
         let pragmas = format!("PRAGMA page_size = 512; PRAGMA auto_vacuum = {mode}");
         let sample = Sample::with_usual_tables(&pragmas, 3000);
@@ -54,7 +54,7 @@ fn pointer_maps_are_no_tree_pages() {
 }
 
 #[test]
-fn reserved_bytes_are_left_alone() {
+fn databases_with_reserved_bytes_are_read() {
     for reserved in [1, 8, 32] {
         let sample = with_reserved_bytes(reserved);
         assert_same(&sample, "with header");
@@ -65,7 +65,7 @@ fn reserved_bytes_are_left_alone() {
     }
 }
 
-/// Makes a database with reserved bytes. SQL cannot set them, so an empty database is edited.
+/// Creates a database with reserved bytes. SQL cannot set them, so an empty database is edited.
 fn with_reserved_bytes(reserved: u8) -> Sample {
     let Sample { dir, connection } = Sample::new("PRAGMA page_size = 1024; VACUUM");
     drop(connection);
@@ -84,7 +84,7 @@ fn with_reserved_bytes(reserved: u8) -> Sample {
 
 #[test]
 fn the_lock_byte_page_is_never_read() {
-    // With this page size the lock byte is on page 16385; the pages before it are a hole.
+    // With this page size, the lock byte is on page 16385; the pages before it are a hole.
     let page_size = 65_536;
     let sample = Sample::with_usual_tables("PRAGMA page_size = 65536", 1000);
     let bytes = sample.bytes();
@@ -125,7 +125,7 @@ fn other_encodings_are_refused() {
 }
 
 #[test]
-fn a_wrong_encoding_in_the_header_is_not_believed() {
+fn a_wrong_encoding_in_the_header_is_not_trusted() {
     let sample = Sample::with_usual_tables("PRAGMA page_size = 512", 500);
     let mut bytes = sample.bytes();
     bytes[59] = 3;
@@ -134,7 +134,7 @@ fn a_wrong_encoding_in_the_header_is_not_believed() {
 }
 
 #[test]
-fn text_that_is_not_utf8_comes_back_as_far_as_it_is() {
+fn invalid_utf8_comes_back_with_replacement_characters() {
     let sample = Sample::new("");
     sample.run_sql("CREATE TABLE a (b); INSERT INTO a VALUES (CAST(x'61ff62' AS TEXT))");
     let salvaged = Salvaged::from_file(&sample.path());
@@ -154,7 +154,7 @@ fn columns_added_later_are_missing_in_old_rows() {
 }
 
 #[test]
-fn a_record_header_may_overflow() {
+fn a_record_header_can_overflow() {
     let sample = Sample::new("PRAGMA page_size = 512");
     let columns: Vec<String> = (0..900).map(|i| format!("c{i}")).collect();
     sample.run_sql(&format!("CREATE TABLE a ({})", columns.join(",")));

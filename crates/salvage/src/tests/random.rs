@@ -1,4 +1,4 @@
-//! Random damage: nothing panics, nothing hangs, and a little damage costs little.
+//! Random damage: salvage never panics, never hangs, and loses little if the damage is small.
 
 use std::sync::OnceLock;
 
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn one_wrong_byte_costs_rows_of_its_page_only(at in any::<prop::sample::Index>(), flip in 1..=255u8) {
+    fn one_wrong_byte_costs_only_rows_of_its_page(at in any::<prop::sample::Index>(), flip in 1..=255u8) {
         let known = known_database();
         let mut bytes = known.bytes.clone();
         let at = at.index(bytes.len());
@@ -72,17 +72,17 @@ proptest! {
         let salvaged = Salvaged::from_bytes(&bytes);
         let found = salvaged.sorted_contents();
         let on_page = known.residence.rows_on(page);
-        // An overflow chain may now run into another one, and then neither can be trusted.
+        // An overflow chain may now run into another one, in which case neither can be trusted.
         let elsewhere = all_but(&known.rows, &on_page);
         let missing = elsewhere.iter().filter(|row| found.binary_search(row).is_err()).count();
         prop_assert!(missing <= 1, "{missing} rows of other pages are missing, page {page}");
         let all: BTreeSet<Content> = known.rows.values().flatten().cloned().collect();
         let new = found.iter().filter(|row| !all.contains(*row)).count();
         if !known.trunks.contains(&page) {
-            prop_assert!(new <= on_page.len(), "{new} rows that never were, page {page}");
+            prop_assert!(new <= on_page.len(), "{new} rows that never existed, page {page}");
         }
         let different: BTreeSet<_> = found.iter().collect();
-        prop_assert!(different.len() == found.len() || !on_page.is_empty(), "a row came twice");
+        prop_assert!(different.len() == found.len() || !on_page.is_empty(), "a row appears twice");
     }
 
     #[test]

@@ -61,17 +61,17 @@ impl Logged {
 }
 
 #[test]
-fn what_was_committed_counts() {
+fn committed_frames_are_read() {
     let logged = Logged::new();
     let log = logged.log_bytes();
     assert_eq!(logged.commits[0].0, 0);
     for (commit, (length, _)) in logged.commits.iter().enumerate() {
-        logged.assert_state(&log[..*length], commit, "as long as then");
+        logged.assert_state(&log[..*length], commit, "log cut after the commit");
     }
 }
 
 #[test]
-fn torn_frames_take_back_to_the_commit_before() {
+fn after_a_torn_frame_only_the_commits_before_it_are_read() {
     let logged = Logged::new();
     let log = logged.log_bytes();
     for commit in 1..logged.commits.len() {
@@ -86,7 +86,7 @@ fn torn_frames_take_back_to_the_commit_before() {
 }
 
 #[test]
-fn a_log_with_a_damaged_header_counts_for_nothing() {
+fn a_log_with_a_damaged_header_is_ignored() {
     let logged = Logged::new();
     for at in 0..32 {
         let mut log = logged.log_bytes();
@@ -96,23 +96,23 @@ fn a_log_with_a_damaged_header_counts_for_nothing() {
 }
 
 #[test]
-fn what_was_not_committed_does_not_count() {
+fn uncommitted_frames_are_ignored() {
     let logged = Logged::new();
     let before = logged.log_bytes().len();
     logged.sample.run_sql("PRAGMA cache_size = 5; BEGIN; DELETE FROM a WHERE rowid < 100");
     logged.sample.insert_rows("b", 3000, "'never ' || i");
     let log = logged.log_bytes();
-    assert!(log.len() > before + 20 * FRAME, "the cache is too small for all of it");
+    assert!(log.len() > before + 20 * FRAME, "the cache is too small for the transaction");
     logged.assert_state(&log, 3, "uncommitted");
 }
 
 #[test]
-fn frames_of_an_older_log_do_not_count() {
+fn frames_of_an_older_log_are_ignored() {
     let mut logged = Logged::new();
     let old = logged.log_bytes();
     logged.sample.run_sql("PRAGMA wal_checkpoint(RESTART); DELETE FROM a WHERE rowid = 1");
     let log = logged.log_bytes();
-    assert_eq!(log.len(), old.len(), "overwritten from its beginning");
+    assert_eq!(log.len(), old.len(), "the log is overwritten from its beginning");
     let frames = (0..).take_while(|i| log[32 + i * FRAME + 8..][..8] == log[16..24]).count();
     assert!(frames > 0 && 32 + frames * FRAME < log.len());
     logged.commits = vec![(32 + frames * FRAME, logged.sample.rows())];
@@ -120,7 +120,7 @@ fn frames_of_an_older_log_do_not_count() {
 }
 
 #[test]
-fn the_log_heals_what_it_holds() {
+fn pages_in_the_log_replace_damaged_pages_in_the_file() {
     let logged = Logged::new();
     let log = logged.log_bytes();
     let pages: BTreeSet<usize> = log[32..]
@@ -138,7 +138,7 @@ fn the_log_heals_what_it_holds() {
 }
 
 #[test]
-fn the_log_alone_is_a_database() {
+fn a_database_can_be_read_from_its_log_alone() {
     let sample = Sample::new("PRAGMA page_size = 2048; PRAGMA journal_mode = WAL");
     sample.run_sql("PRAGMA wal_autocheckpoint = 0; CREATE TABLE a (name)");
     sample.insert_rows("a", 500, "'row ' || i");

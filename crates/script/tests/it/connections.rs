@@ -36,7 +36,7 @@ fn other_requests_are_answered_and_logged() {
 }
 
 #[test]
-fn a_body_may_come_in_chunks() {
+fn a_body_can_come_in_chunks() {
     let server = Server::start(|request| Reply::text(request.last_text())).unwrap();
     let body =
         json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] }).to_string();

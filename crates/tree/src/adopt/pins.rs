@@ -17,10 +17,11 @@ use crate::pins::{Pin, PinName, WorkspaceId};
 use crate::store::{Store, StoreError};
 use crate::workspace::WorkspaceInfo;
 
-/// The maximum number of refs that are written and synced together. Each is an open file meanwhile.
+/// The maximum number of refs that are written and synced together. Each of them needs an open
+/// file.
 const REFS_AT_ONCE: usize = 64;
 
-/// The right to pin the adopted states.
+/// A locked workspace in which the adopted states can be pinned.
 pub struct AdoptLock<'s> {
     store: &'s Store,
     path: PathBuf,
@@ -51,8 +52,9 @@ impl<'s> AdoptLock<'s> {
         Ok(names.iter().filter_map(|name| self.store.pin(name).ok().flatten()).collect())
     }
 
-    /// Pins the adopted states, each directly after its pin [`OlderPin::after`]. Existing pins get
-    /// higher numbers where needed to stay in order. `older` must be in the order of the new pins.
+    /// Pins the adopted states, each directly after the pin with the number [`OlderPin::after`].
+    /// Existing pins get higher numbers where needed to stay in order. `older` must be sorted in
+    /// the order in which the new pins are to appear.
     ///
     /// `message` returns the message of a pin, given its index in `older` and its number.
     pub fn finish(
@@ -75,10 +77,10 @@ impl<'s> AdoptLock<'s> {
         }
         let failed = write_error(self.store);
         self.write_commits(&pins).map_err(&failed)?;
-        // The path of the workspace must be known before it has pins.
+        // The path of the workspace must be recorded before it has pins.
         self.write_info(to_milliseconds(now)).map_err(&failed)?;
-        // This comes before any number changes: the next pin must come after all of these, even if
-        // this process is killed in between.
+        // This comes before any existing number changes: later pins must get numbers above all of
+        // these, even if this process is killed in between.
         self.reserve_numbers(numbers.last() + 1).map_err(&failed)?;
         self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;
         self.create_refs(&pins).map_err(&failed)?;
@@ -109,7 +111,7 @@ impl<'s> AdoptLock<'s> {
         Ok(())
     }
 
-    /// Notes durably that all numbers below this one are taken.
+    /// Durably records that all numbers below this one are taken.
     fn reserve_numbers(&self, next: u64) -> io::Result<()> {
         let path = self.directory.join("seq");
         fault::point("seq")?;
@@ -145,7 +147,7 @@ impl<'s> AdoptLock<'s> {
             last_seen: now,
             single_file: false,
         };
-        let text = serde_json::to_vec(&info).expect("plain data becomes JSON");
+        let text = serde_json::to_vec(&info).expect("plain data serializes to JSON");
         durable::replace_file_through(&self.store.temporary(), &path, &text, Durability::Synced)
     }
 }

@@ -234,7 +234,7 @@ fn packs_deltas_packed_refs_and_alternates_are_read() {
     let mut adoption = bench.store.adopt().unwrap();
     trees.iter().for_each(|tree| drop(adoption.take_tree(&foreign, *tree).unwrap()));
     drop(adoption.lock(Path::new("/gone/project")).unwrap());
-    assert_eq!(bench.listing(), packs, "what is here is not written again");
+    assert_eq!(bench.listing(), packs, "known objects are not written again");
 }
 
 /// Returns the name of the only pack of a repository.
@@ -245,7 +245,7 @@ fn pack(repository: &Repository) -> String {
 }
 
 #[test]
-fn a_missing_or_damaged_object_costs_only_what_needs_it() {
+fn a_missing_or_damaged_object_affects_only_the_states_that_need_it() {
     let bench = Bench::new();
     let repository = Repository::new(&bench);
     let mut trees = Vec::new();
@@ -398,7 +398,7 @@ fn existing_numbers_change_only_where_they_must() {
     check(&[5], &[0, 0], &[1, 2], &[5]);
 }
 
-/// Adopts the missing states, as an import does. It recognises states by their messages.
+/// Adopts the missing states, as an import does. States are recognized by their messages.
 fn adopt_missing_states(store: &Store) {
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let mut trees = Vec::new();

@@ -14,9 +14,9 @@ use crate::path::split;
 /// time, because each is held in memory as a whole.
 const MAX_PARALLEL: u64 = 32 << 20;
 
-/// A file that is captured if it fits into the budget.
+/// A file that is captured if it fits within the budget.
 pub(super) struct BudgetedFile {
-    /// The listing that has the file, and its position there.
+    /// The listing that contains the file; `position` is the index of the file in it.
     directory: ContentSource,
     position: usize,
     path: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct BudgetedFile {
 }
 
 impl Scanner<'_> {
-    /// Leaves a file for [`Scanner::read_budgeted_files`].
+    /// Defers a file to [`Scanner::read_budgeted_files`].
     pub(super) fn defer_file(
         &self,
         directory: ContentSource,
@@ -41,7 +41,7 @@ impl Scanner<'_> {
         self.budgeted.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     }
 
-    /// Reads the files that fit into the budget. Named files come before swept ones, and small
+    /// Reads the files that fit within the budget. Named files come before swept ones, and small
     /// files come before large ones, so that as many files as possible are captured.
     pub(crate) fn read_budgeted_files(&self) {
         let mut files =

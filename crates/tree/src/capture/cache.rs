@@ -22,8 +22,8 @@ use format::{
 
 /// The maximum number of bytes that are read at a time.
 const PIECE: usize = 4096 * RECORD;
-/// The maximum size of the log, or an eighth of the cache if that is more. Beyond it, writing a new
-/// cache is cheaper.
+/// The maximum size of the log in bytes. For a large cache, the limit is an eighth of the cache.
+/// Beyond the limit, writing a new cache is cheaper.
 const MAX_LOG: usize = 64 << 10;
 
 /// The kind of an entry.
@@ -88,10 +88,10 @@ pub(crate) struct CachedEntry {
     pub(crate) class: FileClass,
     pub(crate) reach: Reach,
     pub(crate) cause: Cause,
-    /// The offset and the length of its name in the table of names.
+    /// The offset and the length of the name in the table of names.
     pub(crate) name: (u32, u16),
     pub(crate) stat: Stat,
-    /// The id of its content, link target or tree. For an unreadable entry, the error number.
+    /// The id of the content, link target or tree. For an unreadable entry, the error number.
     pub(crate) oid: Oid,
     /// The index of a directory's first entry, and the number of its entries.
     pub(crate) children: (u32, u32),
@@ -111,12 +111,12 @@ impl CachedEntry {
         }
     }
 
-    /// Returns the mode of its entry in a tree, or `None` if it is not captured.
+    /// Returns the mode of the entry in a tree, or `None` if the entry is not captured.
     pub(crate) fn mode(&self) -> Option<Mode> {
         (self.kind != EntryKind::Uncovered).then(|| self.stat.entry_mode()).flatten()
     }
 
-    /// True if a change to it shows in its own `lstat` rather than in that of its directory.
+    /// True if a change to the entry shows in its own `lstat`, not in that of its directory.
     pub(crate) fn needs_stat(&self) -> bool {
         match self.kind {
             EntryKind::File | EntryKind::Symlink => true,
@@ -127,7 +127,7 @@ impl CachedEntry {
         }
     }
 
-    /// True if it may be out of date even if its `lstat` is unchanged.
+    /// True if the entry may be out of date even if its `lstat` is unchanged.
     pub(crate) fn is_doubtful(&self) -> bool {
         matches!(self.cause, Cause::Unreadable | Cause::Changing)
     }
@@ -147,7 +147,7 @@ impl Cutoff {
     /// The tick of file systems that store times in units of one or two seconds.
     const COARSE_TICK: i64 = 2_000_000_000;
 
-    /// True if a file with this stat may have changed since without changing its stat.
+    /// True if the file is so new that another write might not change this stat.
     pub(crate) fn is_racy(self, stat: &Stat) -> bool {
         let is_recent = |time: i64| {
             let is_coarse = time % 1_000_000_000 == 0;
@@ -159,7 +159,7 @@ impl Cutoff {
     }
 }
 
-/// Everything that the cache as a whole depends on.
+/// The facts on which the validity of the whole cache depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheHead {
     /// The fingerprint of the rules.
@@ -254,8 +254,8 @@ impl StatCache {
         if length != (HEAD + count as usize * RECORD + names as usize + 4) as u64 {
             return None;
         }
-        // Reading piece by piece touches less new memory, which would cost more than the reading
-        // itself.
+        // All pieces are read into one small buffer. Touching new memory would cost more than the
+        // reading itself.
         let mut entries = Vec::with_capacity(count as usize);
         let mut piece = vec![0; PIECE.min(count as usize * RECORD)];
         while entries.len() < count as usize {
@@ -316,8 +316,8 @@ impl StatCache {
         let path = directory.join("state");
         durable::ignore_missing(fs::remove_file(&path))?;
         durable::replace_file_through(temporary, &path, &bytes, Durability::Cached)?;
-        // The log belongs to the previous cache. If it cannot be removed, its checksum reveals
-        // that.
+        // The log belongs to the previous cache. If it is left over, the checksum in it does not
+        // match the new cache.
         durable::ignore_missing(fs::remove_file(directory.join("state.log")))
     }
 

@@ -87,7 +87,7 @@ impl PathSet {
 pub(crate) enum Decision {
     /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If the rules exclude it, the cause is the reason.
+    /// A directory is entered. If the rules exclude it, the cause says why.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
@@ -104,7 +104,8 @@ impl Coverage {
         context: &CaptureContext<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
-        // A call that names the whole workspace does not say which files it changes.
+        // A call that names the whole workspace does not say which files it changes, so the root
+        // does not count.
         let named: Vec<RelPath> =
             options.named.iter().filter(|path| !path.is_root()).cloned().collect();
         Coverage {
@@ -222,8 +223,8 @@ impl Coverage {
     fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict, stat: &Stat) -> Decision {
         let is_left_out = matches!(verdict, Verdict::Ignore | Verdict::Exclude);
         let is_tracked = || self.tracked().contains(path);
-        // A directory that is entered only for some paths may be named itself, but can be
-        // regenerated, so the files in it are not captured.
+        // A requested directory has partial reach only if it can be regenerated. Then only the
+        // files in it that are requested themselves count.
         let is_requested = match reach {
             Reach::Partial => self.is_asked_for_itself(path),
             _ => self.has_requests() && self.request(path).is_some(),
@@ -246,7 +247,7 @@ impl Coverage {
             Some(class) if stat.is_symlink() || stat.size <= self.size_limit(class, path) => {
                 Decision::Capture(class)
             }
-            // The scan then finds that the file is too large and that git tracks it.
+            // The scan then treats a large plain file as tracked, which raises its limit.
             Some(class) if is_tracked() => Decision::Capture(class),
             _ if is_requested => Decision::Capture(FileClass::Named),
             _ if reach == Reach::Partial => Decision::Pass,

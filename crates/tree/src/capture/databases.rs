@@ -1,5 +1,5 @@
-//! SQLite databases: a database and the files beside it (`-wal`, `-journal`) are captured as they
-//! were at one moment, because otherwise they are useless.
+//! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of one
+//! moment, because they are useless otherwise.
 //!
 //! All of these files are read, the write-ahead log last. They are consistent if neither the
 //! database nor its journal changed meanwhile and the log only grew: SQLite ignores an incomplete
@@ -23,12 +23,12 @@ use crate::path::{RelPath, join, split};
 
 /// The first bytes of a database.
 const HEADER: &[u8] = b"SQLite format 3\0";
-/// The length of the header of a write-ahead log, which changes when the log starts over.
+/// The length of the header of a write-ahead log. The header changes when the log starts over.
 const WAL_HEADER: usize = 32;
 /// The maximum number of times that the files of a database are read to get a consistent state.
 const MAX_ATTEMPTS: usize = 20;
-/// The number of bytes after which the files of a database are not read again, once they were read
-/// twice.
+/// The number of bytes after which the files of a database are not read again, provided that they
+/// were read at least twice.
 const ENOUGH_BYTES: usize = 256 << 20;
 
 /// A change time that makes the next capture reread the file.
@@ -57,8 +57,8 @@ impl Collected {
         self.database.content.len() + beside
     }
 
-    /// True if these files belong to one moment, because rereading them gave the same content and a
-    /// log that only grew.
+    /// True if these files are consistent: a second read returned the same content, and the log
+    /// only grew.
     fn is_confirmed_by(&self, again: &Collected) -> bool {
         let content = |read: &Option<ReadOnce>| read.as_ref().map(|read| read.content.clone());
         let wal = |read: &Collected| read.wal.as_ref().map(|wal| header_of(&wal.content).to_vec());
@@ -75,7 +75,7 @@ fn header_of(wal: &[u8]) -> &[u8] {
 }
 
 impl Scanner<'_> {
-    /// Notes that a file was read, if it is a database or belongs to one.
+    /// Notes a database for [`Scanner::settle_databases`] if this file is one or belongs to one.
     pub(super) fn note_database(&self, path: &[u8], content: &[u8]) {
         let base = if content.starts_with(HEADER) { Some(path) } else { database_of(path) };
         if let Some(base) = base {
@@ -84,7 +84,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes that a file changed each time it was read, if it is a database or belongs to one.
+    /// Notes a database for [`Scanner::settle_databases`] if this file, which changed each time it
+    /// was read, is one or belongs to one.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);
@@ -139,8 +140,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// True if no file of a database changed since it was read, so that all of them belong to one
-    /// moment.
+    /// True if no file of a database changed since it was read, so that the files are consistent.
     fn is_quiet(&self, fd: BorrowedFd<'_>, listing: &DirectoryListing, name: &[u8]) -> bool {
         let is_same = |suffix: &[u8]| {
             let name = [name, suffix].concat();
@@ -180,7 +180,7 @@ impl Scanner<'_> {
             is_settled = is_one_moment;
             if !is_settled && let Some(last) = &last {
                 is_settled = last.is_confirmed_by(&collected);
-                // The log in `last` was read between two equal states of the database.
+                // `last` is consistent: its log was read between two equal states of the database.
                 if is_settled {
                     break;
                 }
@@ -207,7 +207,7 @@ impl Scanner<'_> {
         is_settled
     }
 
-    /// Reads the files of a database once. Also returns true if they belong to one moment.
+    /// Reads the files of a database once. The flag is true if they are consistent.
     fn collect(
         &self,
         fd: BorrowedFd<'_>,
@@ -257,7 +257,7 @@ impl Scanner<'_> {
         let oid = Oid::of(ObjectKind::Blob, &content);
         self.sink.add_known_object(oid, ObjectKind::Blob, &content);
         if !is_settled {
-            // The next capture must reread it.
+            // The next capture must reread the file.
             stat.ctime = UNRELIABLE;
         }
         let entry = CachedEntry { oid, class, ..CachedEntry::new(EntryKind::File, stat) };

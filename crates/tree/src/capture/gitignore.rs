@@ -16,7 +16,7 @@ use crate::rules::Scope;
 
 const MAX_GITIGNORE: u64 = 16 << 20;
 
-/// The patterns in force in a directory, and the id of its own `.gitignore`.
+/// The patterns that apply in a directory, and the id of its own `.gitignore`.
 pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
 
 /// The `.gitignore` files that a scan has applied, by directory path.
@@ -24,7 +24,7 @@ pub(super) type AppliedRules = (Arc<Scope>, Option<Oid>);
 pub(super) struct AppliedGitignores {
     applied: Mutex<HashMap<Vec<u8>, AppliedRules>>,
     has_unsettled: AtomicBool,
-    /// The files that are not applied because they have too many patterns.
+    /// The `.gitignore` files that are not applied because they have too many patterns.
     over_limit: Mutex<Vec<RelPath>>,
 }
 
@@ -33,7 +33,7 @@ impl AppliedGitignores {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a file changed between being applied and being captured.
+    /// True if a `.gitignore` changed between being applied and being captured.
     pub(super) fn has_unsettled(&self) -> bool {
         self.has_unsettled.load(Ordering::Relaxed)
     }
@@ -48,7 +48,8 @@ impl AppliedGitignores {
         over_limit.push(path.expect("a directory that was opened has a path"));
     }
 
-    /// Takes the list of files that were not applied because they have too many patterns.
+    /// Takes the list of `.gitignore` files that were not applied because they have too many
+    /// patterns.
     pub(super) fn take_over_limit(&self) -> Vec<RelPath> {
         std::mem::take(&mut *self.over_limit.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -73,8 +74,8 @@ impl AppliedGitignores {
         })
     }
 
-    /// Applies all files on the way to a known directory. In the directories in `new_rules`, every
-    /// path is decided again.
+    /// Applies the `.gitignore` files of a known directory and of all directories above it. In the
+    /// directories in `new_rules`, the scan decides about every path again.
     pub(super) fn apply_up_to(
         &self,
         root: &Root,
@@ -97,8 +98,8 @@ impl AppliedGitignores {
             let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
-            // The other directories were decided by the known file, so the applied one must be
-            // equal.
+            // In the other directories, the known `.gitignore` decided about every path, so the
+            // applied one must be equal to it.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
@@ -108,7 +109,7 @@ impl AppliedGitignores {
         }
     }
 
-    /// Notes a file as unsettled if the captured one differs from the applied one.
+    /// Notes a `.gitignore` as unsettled if the captured content differs from the applied content.
     pub(super) fn check_captured(&self, captured: Option<&CachedEntry>, applied: Option<Oid>) {
         if captured_id(captured).is_some_and(|id| id != applied) {
             self.note_unsettled();
@@ -116,8 +117,8 @@ impl AppliedGitignores {
     }
 }
 
-/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if there was
-/// none that applies, `None` if that is unknown.
+/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if no
+/// `.gitignore` applied, `None` if that is unknown.
 fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     match gitignore {
         Some(entry) if entry.kind == EntryKind::Uncovered => None,

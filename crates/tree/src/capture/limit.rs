@@ -30,7 +30,7 @@ struct LimitNote {
 struct Glance {
     /// The fingerprint of the rules.
     rules: u64,
-    /// The maximum number of files at that time.
+    /// The maximum number of files under those rules.
     max_files: u64,
     /// The modification time, change time and size of the topmost `.gitignore`.
     gitignore: Option<(i64, i64, u64)>,
@@ -62,7 +62,7 @@ pub(crate) fn is_known(
     let is_recent = (noted.time..noted.time.saturating_add(RETRY_AFTER)).contains(&now);
     is_recent
         && Glance::take(context, options).is_some_and(|glance| {
-            // A name that disappeared may have been the directory with too many files.
+            // An entry that disappeared may have been the directory with too many files.
             glance.names >= noted.glance.names
                 && Glance { names: noted.glance.names, ..glance } == noted.glance
         })
@@ -72,7 +72,7 @@ pub(crate) fn is_known(
 pub(crate) fn note(directory: &Path, context: &CaptureContext<'_>, options: &CaptureOptions<'_>) {
     let Some(glance) = Glance::take(context, options) else { return };
     let noted = LimitNote { time: to_nanoseconds(options.now), glance };
-    let text = serde_json::to_vec(&noted).expect("plain data becomes JSON");
+    let text = serde_json::to_vec(&noted).expect("plain data serializes to JSON");
     // Without the note, the next capture is only slower.
     let (temporary, path) = (context.store.temporary(), directory.join(NAME));
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);

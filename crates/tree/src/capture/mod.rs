@@ -1,10 +1,11 @@
 //! Capture: workspace → tree.
 //!
 //! 1. Check everything that the last capture saw: one `lstat` per file (`check`).
-//! 2. List directories and read files that changed, in parallel, straight into one pack (`scan`).
+//! 2. List the changed directories and read the changed files, in parallel and straight into one
+//!    pack (`scan`).
 //! 3. Make new trees along the changed paths (`state`).
 //!
-//! Paths that could not be captured are part of the result.
+//! The result also lists the paths that were not captured.
 
 mod budget;
 pub(crate) mod cache;
@@ -53,8 +54,8 @@ pub struct CaptureOptions<'a> {
     /// Directories whose ignored files are also captured, except directories that can be
     /// regenerated according to the built-in excludes.
     pub swept: &'a [RelPath],
-    /// The time, taken before the capture begins. The next capture rereads all files that are as
-    /// new as this.
+    /// The time, taken before the capture begins. The next capture rereads all files that changed
+    /// shortly before this time or later.
     pub now: SystemTime,
 }
 
@@ -71,9 +72,9 @@ pub struct Capture {
     /// the tree may be inconsistent with each other. Sorted.
     pub unsettled: Vec<RelPath>,
     /// The files that are setuid or setgid for another user or group. The tree omits these bits,
-    /// because a restored file would belong to this user. Sorted.
+    /// because a restored file would belong to the current user. Sorted.
     pub unprivileged: Vec<RelPath>,
-    /// The `.gitignore` files that this capture read and did not apply, because together with those
+    /// The `.gitignore` files that this capture read but did not apply, because together with those
     /// above them they have more than [`crate::MAX_PATTERNS`] patterns. Sorted.
     pub unapplied: Vec<RelPath>,
     /// The packs that were found to be lost or damaged. All objects in them that this state needs
@@ -99,7 +100,7 @@ pub struct Uncovered {
 pub enum UncoveredReason {
     /// The file is larger than the limit for its class.
     TooLarge { size: u64 },
-    /// It is named or swept, but exceeds the budget for such paths.
+    /// It was named or swept, but exceeds the budget for such paths.
     OverBudget { size: u64 },
     /// A configured or built-in rule excludes it.
     Excluded,
@@ -117,7 +118,7 @@ pub enum UncoveredReason {
     Nested,
 }
 
-/// The reason why a capture did not happen. Nothing was changed.
+/// The reason why a capture failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum CaptureError {
@@ -140,7 +141,7 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) path: &'a Path,
     /// Takeback's own directory, if it is inside the workspace.
     pub(crate) own: Option<RelPath>,
-    /// The name of the single file, if the workspace is one.
+    /// The name of the single file, if the workspace is a single file.
     pub(crate) only: Option<&'a [u8]>,
     /// The paths that a restore will replace; `None` if the capture is not for a restore. These
     /// paths are exempt from all configured limits, and the whole capture is exempt from the limit
@@ -228,7 +229,7 @@ pub(crate) fn capture_workspace(
     capture.unsettled.sort();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
-    // Two threads may read the same file.
+    // Two threads may read the same file, and then list it twice.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
@@ -244,7 +245,7 @@ pub(crate) fn capture_workspace(
     Ok((capture, state))
 }
 
-/// Makes the first state of a workspace, without a known state.
+/// Makes the state of a workspace that has no known state.
 fn make_first_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -275,7 +276,7 @@ fn update_state(
         if rebuild_trees && known_head.generation == head.generation {
             context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
         }
-        // The list of packs is saved along with the state.
+        // The list of packs has to be saved again, along with the state.
         unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff);
@@ -333,7 +334,7 @@ fn scan_changes(
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
     // If a `.gitignore` changed while it was applied, the next capture must decide about every path
-    // again. Different rules in the head make it do so.
+    // again. A wrong fingerprint of the rules makes it do so.
     if scanner.has_unsettled_rules() {
         head.rules = !head.rules;
     }
@@ -344,8 +345,8 @@ fn list_all_directories(known: &KnownState) -> Vec<DirectoryTask> {
     (0..known.directories.len() as u32).map(|number| DirectoryTask::list(number, false)).collect()
 }
 
-/// Finds the directories with entries whose decision may have changed, because other paths are now
-/// tracked or named.
+/// Finds the directories with entries about which the decision may have changed, because different
+/// paths are now tracked or named.
 fn find_redecided_directories(
     known: &KnownState,
     coverage: &Coverage,
@@ -388,7 +389,7 @@ fn find_redecided_directories(
 
 /// Hashes everything that coverage depends on, except the files of the workspace.
 fn fingerprint(rules: &CaptureRules, own: Option<&RelPath>) -> u64 {
-    let text = serde_json::to_vec(&(rules, own)).expect("plain data becomes JSON");
+    let text = serde_json::to_vec(&(rules, own)).expect("plain data serializes to JSON");
     let hash = Oid::of(crate::object::ObjectKind::Blob, &text);
     u64::from_le_bytes(hash.0[..8].try_into().expect("eight bytes"))
 }

@@ -127,7 +127,7 @@ fn fill_buffer(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
             Ok(read) => {
                 filled += read;
                 // The buffer has one byte more than the expected size. A short read of a regular
-                // file means its end, so no further call is needed.
+                // file means that it ended, so no further call is needed.
                 if filled == buffer.len() || filled + 1 == buffer.len() {
                     return Ok(filled);
                 }

@@ -91,9 +91,9 @@ pub(crate) struct Scanner<'a> {
     pub(super) coverage: &'a Coverage,
     pub(super) sink: &'a ObjectSink<'a>,
     known: Option<&'a KnownState>,
-    /// The cutoff of the known state: a known entry that is newer is not trusted.
+    /// The cutoff of the known state: a known entry newer than this is not trusted.
     known_cutoff: Cutoff,
-    /// The cutoff of this scan: a file that is newer may be in the middle of a write.
+    /// The cutoff of this scan: a file newer than this may be in the middle of a write.
     pub(super) present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
     gitignores: AppliedGitignores,
@@ -101,7 +101,7 @@ pub(crate) struct Scanner<'a> {
     new_files: AtomicU64,
     /// The files that are captured only because the caller asks for them.
     pub(super) budgeted: Mutex<Vec<BudgetedFile>>,
-    /// The databases that had at least one file read.
+    /// The databases of which at least one file was read.
     pub(super) databases: Mutex<BTreeSet<Vec<u8>>>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Scanner<'a> {
         self.gitignores.take_over_limit()
     }
 
-    /// True if there are more files than may be captured.
+    /// True if there are more files than the limit allows.
     pub(crate) fn has_too_many_files(&self) -> bool {
         self.new_files.load(Ordering::Relaxed) > self.coverage.max_files
     }
@@ -189,7 +189,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn known(&self) -> &KnownState {
-        self.known.expect("only a scan that knows a state finds known entries")
+        self.known.expect("only a scan with a known state finds known entries")
     }
 
     pub(super) fn lock_results(&self) -> MutexGuard<'_, ScanResults> {
@@ -233,8 +233,8 @@ impl<'a> Scanner<'a> {
         self.lock_results().known.insert(task.number, scanned);
     }
 
-    /// Rereads the files of a known directory that changed. Returns `None` if the directory has to
-    /// be listed, because the decision about a file may have changed.
+    /// Rereads the changed files of a known directory. Returns `None` if the directory has to be
+    /// listed, because the decision about a file may have changed.
     fn refresh_files(
         &self,
         path: &[u8],
@@ -353,8 +353,8 @@ impl<'a> Scanner<'a> {
         self.read_children(fd, path, &mut children, &to_read);
         let gitignore = children.binary_search_by(|child| child.name[..].cmp(b".gitignore"));
         self.gitignores.check_captured(gitignore.ok().map(|at| &children[at].entry), applied);
-        // If names appeared or disappeared meanwhile, the listing does not show a single moment,
-        // and the next capture lists the directory again.
+        // If names appeared or disappeared meanwhile, the listing does not show the state at one
+        // moment, so the next capture must list the directory again.
         let stat = match stat_directory(fd) {
             Ok(after) if after == stat => stat,
             _ => Stat { ctime: i64::MIN, ..stat },
@@ -365,7 +365,7 @@ impl<'a> Scanner<'a> {
 
     /// Decides about a name in a listing. Returns its entry, and true if the file still has to be
     /// read. Returns `None` if the name is left out without a report.
-    #[allow(clippy::too_many_arguments, reason = "all of it is about one name")]
+    #[allow(clippy::too_many_arguments, reason = "all arguments describe one name")]
     fn decide_child<'s>(
         &'s self,
         scope: &rayon::Scope<'s>,
@@ -411,8 +411,8 @@ impl<'a> Scanner<'a> {
         Some((ListedChild { name, entry, source }, is_unread))
     }
 
-    /// Returns the entry of a name that cannot be statted, or `None` if it no longer exists or
-    /// would be left out without a report anyway.
+    /// Returns the entry of a name whose `lstat` fails, or `None` if it no longer exists or would
+    /// be left out without a report anyway.
     fn unseen_child(
         &self,
         reach: Reach,
@@ -586,7 +586,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Returns the entry of a name that cannot even be statted.
+/// Returns the entry of a name whose `lstat` fails.
 pub(super) fn unknown_entry(error: &io::Error) -> CachedEntry {
     let entry = CachedEntry::new(EntryKind::Uncovered, Stat::default());
     mark_unreadable(CachedEntry { cause: Cause::Unreadable, ..entry }, error)

@@ -10,7 +10,7 @@ use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
 
-/// Collects the objects of a capture, from many threads.
+/// The collector of the objects of a capture, shared by many threads.
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
     writer: &'a PackWriter,
@@ -52,7 +52,7 @@ impl<'a> ObjectSink<'a> {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the first error that occurred when an object was added.
+    /// Fails with the first error that occurred while objects were added.
     pub(crate) fn check_written(&self, context: &CaptureContext<'_>) -> Result<(), CaptureError> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {

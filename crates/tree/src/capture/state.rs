@@ -31,7 +31,8 @@ pub(crate) struct AssembledState {
     pub(crate) unsaved: Unsaved,
 }
 
-/// Adds tasks to list these directories and all directories below a changed `.gitignore`.
+/// Adds tasks to list these directories and all directories to which a changed `.gitignore`
+/// applies.
 pub(crate) fn add_listings(known: &KnownState, tasks: &mut Vec<DirectoryTask>, numbers: &[u32]) {
     if numbers.is_empty() && !tasks.iter().any(|task| task.rules_changed) {
         return;
@@ -250,7 +251,7 @@ pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) 
                     entries.push(index);
                 }
             }
-            // The tree above a directory holds its mode.
+            // The tree of the parent contains the mode and the tree of this directory.
             changed[parent as usize] = true;
         }
         end = start;

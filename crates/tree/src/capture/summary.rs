@@ -9,7 +9,7 @@ use crate::owner;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 
-/// Summarises a state for the caller. Also returns the number of files that are captured only
+/// Summarizes a state for the caller. Also returns the number of files that are captured only
 /// because the caller asked for them.
 pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u64) {
     let mut extra = 0;
@@ -29,7 +29,7 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
         for child in cache.children(entry) {
             let path = || {
                 let path = crate::path::join(&directory.path, cache.name(child));
-                RelPath::new(path).expect("names from the kernel make a path")
+                RelPath::new(path).expect("names from the kernel form a valid path")
             };
             match child.kind {
                 EntryKind::File | EntryKind::Symlink => {
@@ -61,11 +61,11 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
 }
 
 /// The maximum number of paths over the budget that are reported. If there are more, only their
-/// topmost directories are.
+/// topmost directories are reported.
 const MAX_REPORTED: usize = 1000;
 
-/// Replaces paths over the budget by their topmost directories, where nothing in a directory is
-/// captured. If too many paths remain, replaces them even where some files are captured.
+/// Replaces the paths over the budget in a directory by the directory itself if nothing in it is
+/// captured. If too many paths remain, does so even where some files are captured.
 fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });
     if !uncovered.iter().any(is_over) {

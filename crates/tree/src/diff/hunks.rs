@@ -15,11 +15,11 @@ pub(super) struct Hunk {
     pub(super) after: Range<usize>,
 }
 
-/// The maximum total number of lines on both sides for which the best algorithm takes milliseconds
-/// at worst.
+/// The total number of lines on both sides up to which the best algorithm takes at most
+/// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The minimum number of occurrences of a frequent line, in contents that are not small.
+/// The number of occurrences from which a line counts as frequent, in contents that are not small.
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.
@@ -76,7 +76,7 @@ fn common_unique_lines(before: &[&[u8]], after: &[&[u8]]) -> Vec<(usize, usize)>
         .filter_map(|(number, line)| Some((number, (*unique_after.get(line)?)?)))
         .collect();
 
-    // Finds the longest increasing subsequence of the line numbers in `after`, by patience sorting.
+    // Find the longest increasing subsequence of the line numbers in `after`, by patience sorting.
     let mut piles: Vec<usize> = Vec::new();
     let mut previous: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (index, pair) in pairs.iter().enumerate() {
@@ -116,8 +116,8 @@ fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<H
     let algorithm = if old.len() + new.len() <= small {
         Algorithm::Histogram
     } else if has_frequent_lines(&before[old.clone()]) || has_frequent_lines(&after[new.clone()]) {
-        // The time would grow with the square of the number of frequent lines, and the result would
-        // mean little.
+        // The comparison would take time quadratic in the number of frequent lines, and its result
+        // would mean little.
         return vec![Hunk { before: old, after: new }];
     } else {
         Algorithm::Myers
@@ -166,7 +166,7 @@ mod tests {
         (hunks, are_valid)
     }
 
-    /// Each of these would take a minute or more without cuts and bounds.
+    /// Each of these comparisons would take a minute or more without cuts and bounds.
     #[test]
     fn large_contents_are_compared_in_bounded_time() {
         let alternating = |mark: &str| -> String {
@@ -182,7 +182,8 @@ mod tests {
         let (hunks, are_valid) = hunks_of(&repetitive(3), &repetitive(5));
         assert!(are_valid && !hunks.is_empty());
 
-        // Each line occurs three times, and some moved: no cuts, but no frequent lines either.
+        // Each line occurs three times, and some moved, so there are neither cuts nor frequent
+        // lines.
         let thrice = |turn: usize| -> String {
             let mut numbers: Vec<usize> = (0..30_000).map(|number| number % 10_000).collect();
             numbers[5_000..25_000].rotate_left(turn);

@@ -55,7 +55,7 @@ pub enum DiffError {
 }
 
 impl Lock<'_> {
-    /// Captures the workspace and returns the differences from a tree to it.
+    /// Captures the workspace and returns the differences between a tree and the present state.
     pub fn diff_to_present(
         &mut self,
         from: &Oid,
@@ -70,17 +70,17 @@ impl Lock<'_> {
 /// The differences between two trees.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Diff {
-    /// The tree before.
+    /// The old tree.
     pub from: Oid,
-    /// The tree after.
+    /// The new tree.
     pub to: Oid,
     /// The changes, sorted by path. Each path has at most one change.
     pub changes: Vec<TreeChange>,
 }
 
-/// The change of one path.
+/// The change to one path.
 ///
-/// A directory that only one tree has is a change of its own only if it is empty. Otherwise its
+/// A directory that exists in only one tree counts as a change only if it is empty. Otherwise its
 /// content has changes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -89,16 +89,16 @@ pub struct TreeChange {
     pub path: RelPath,
     #[serde(flatten)]
     pub kind: ChangeKind,
-    /// The file, symlink or directory before.
+    /// The file, symlink or directory in the old tree.
     pub from: Option<ChangeSide>,
-    /// The file, symlink or directory after.
+    /// The file, symlink or directory in the new tree.
     pub to: Option<ChangeSide>,
     /// The number of lines that differ. `None` if there are no lines to count (a directory, a
     /// binary or private file) or if the options do not ask for counts.
     pub lines: Option<LineCounts>,
     /// True if a side is not text, or too large to be compared by lines.
     pub binary: bool,
-    /// True if the content is never shown.
+    /// True if the file is private, so that its content is never shown.
     pub private: bool,
 }
 
@@ -125,7 +125,7 @@ pub enum ChangeKind {
 /// One side of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ChangeSide {
-    /// The kind and permission bits. JSON has them as git writes them (`"100644"`).
+    /// The kind and permission bits. In JSON, they are written as in git (`"100644"`).
     #[serde(serialize_with = "serialize_octal")]
     pub mode: Mode,
     /// The id of the content, the link target or the tree.
@@ -141,9 +141,9 @@ fn serialize_octal<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S
 /// The numbers of lines that differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineCounts {
-    /// The number of lines that only the tree after has.
+    /// The number of lines that only the new tree has.
     pub insertions: u64,
-    /// The number of lines that only the tree before has.
+    /// The number of lines that only the old tree has.
     pub deletions: u64,
 }
 
@@ -230,7 +230,7 @@ fn find_changes(
     Ok(changes)
 }
 
-/// A file, symlink or directory before and after.
+/// A file, symlink or directory in the old and in the new tree.
 type Sides = (Option<ChangeSide>, Option<ChangeSide>);
 
 /// Finds the names whose entries differ between two trees.

@@ -9,7 +9,7 @@ use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::store::{ObjectError, Store};
 
-/// The maximum number of pairs. If there are more, contents are not compared.
+/// The maximum number of possible pairs. If there are more, contents are not compared.
 const MAX_PAIRS: usize = 10_000;
 
 /// The maximum size in bytes of a file whose content is compared.
@@ -18,7 +18,7 @@ const MAX_SIZE: usize = 1 << 20;
 /// The total number of bytes after which no more files are compared.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Joins each deletion and addition that together are a rename into one change: first those with
+/// Joins each deletion and addition that together form a rename into one change: first those with
 /// equal content, then those whose common lines make up at least half of the larger file.
 ///
 /// Private files are joined only if their content is equal.
@@ -55,7 +55,7 @@ pub(super) fn join_renames(
     Ok(joined)
 }
 
-/// Pairs changes with equal content. If `with_name` is true, their last names must also be equal.
+/// Pairs changes with equal content. If `with_name` is true, their file names must also be equal.
 /// Returns pairs of indexes.
 fn pair_same_content(
     deleted: &[Option<TreeChange>],
@@ -66,7 +66,7 @@ fn pair_same_content(
     let key = |change: &TreeChange, side: Option<ChangeSide>| {
         let side = side?;
         let name = with_name.then(|| change.path.name().to_vec());
-        // All empty files have equal content, so without the name this means nothing.
+        // All empty files have equal content, so they are paired only by name.
         (with_name || side.oid != empty).then(|| (side.oid, side.mode.is_symlink(), name))
     };
     let mut sources: HashMap<_, VecDeque<usize>> = HashMap::new();

@@ -9,7 +9,8 @@ use crate::store::{ObjectError, Store};
 /// The number of equal lines that are shown around lines that differ.
 const CONTEXT: usize = 3;
 
-/// The number of bytes at the start of content that are checked for a NUL, which makes it binary.
+/// The number of bytes at the start of the content that are checked for a NUL. A NUL makes the
+/// content binary.
 const SNIFFED: usize = 8000;
 
 /// The maximum size in bytes of content that is compared by lines.
@@ -59,7 +60,7 @@ impl Diff {
 /// A unified diff under construction.
 struct Page {
     unified: UnifiedDiff,
-    /// The number of lines that may still be written.
+    /// The number of lines that can still be written.
     room: usize,
 }
 
@@ -167,7 +168,7 @@ impl Page {
         self.write_line(&[b"+++ ", new_name, tab_after(new_name)]);
     }
 
-    /// Writes hunks that are close enough to each other to share one head.
+    /// Writes hunks that are close enough to each other to share one header.
     fn write_hunks(&mut self, group: &[Hunk], old: &[&[u8]], new: &[&[u8]]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let before = first.before.start.min(CONTEXT);
@@ -191,8 +192,8 @@ impl Page {
     }
 }
 
-/// Formats a range of lines for the head of a hunk. Lines count from 1. An empty range is given by
-/// the line before it.
+/// Formats a range of lines for the header of a hunk. Lines count from 1. An empty range is given
+/// by the line before it.
 fn format_range(start: usize, end: usize) -> String {
     match end - start {
         0 => format!("{start},0"),

@@ -44,7 +44,7 @@ fn gc_keeps_what_pins_need_and_frees_the_rest() {
     assert_eq!((outcome.packs_before, outcome.packs_after), (17, 1));
     assert_eq!((outcome.bytes_before, outcome.bytes_after), (before, bench.bytes()));
     assert_eq!(outcome.objects_dropped, 0);
-    assert_eq!(bench.store.generation(), generation, "nothing went");
+    assert_eq!(bench.store.generation(), generation, "no object was deleted");
     assert!(bench.bytes() < before / 4 * 3, "{} of {before}", bench.bytes());
 
     let big = Files::from([(b"big".to_vec(), file(text(99, 300_000)))]);
@@ -133,7 +133,7 @@ fn histories_become_deltas_of_limited_depth() {
 const MAX_DEPTH: u32 = 50;
 
 #[test]
-fn refs_that_git_made_count() {
+fn refs_that_git_made_keep_their_objects_alive() {
     let bench = Bench::new();
     let pins = bench.edited(1, 3);
     let ids: Vec<String> =
@@ -235,7 +235,7 @@ fn merging_leaves_few_packs() {
 }
 
 #[test]
-fn merging_keeps_what_is_not_pinned() {
+fn merging_keeps_unpinned_objects() {
     let bench = Bench::new();
     let pins = bench.edited(1, 12);
     let first = pins.keys().next().unwrap();
@@ -526,7 +526,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_histories_read_back(actions in prop::collection::vec(any_action(), 1..40)) {
+    fn random_histories_can_be_read_back(actions in prop::collection::vec(any_action(), 1..40)) {
         let bench = Bench::new();
         let mut states: [Files; 3] = Default::default();
         let mut pins: BTreeMap<PinName, Files> = BTreeMap::new();

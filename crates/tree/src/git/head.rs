@@ -29,7 +29,8 @@ impl GitDirectory {
         }
     }
 
-    /// Finds the commit of a ref, which is a file in this or the common directory, or packed.
+    /// Finds the commit of a ref, which is a file in this directory or in the common one, or a line
+    /// in `packed-refs`.
     fn resolve_ref(&self, name: &str) -> Option<String> {
         let leaves_directory = name.split('/').any(|part| part == ".." || part.is_empty());
         if leaves_directory {
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn head_is_where_git_says_it_is() {
+    fn head_has_the_commit_and_branch_that_git_reports() {
         let scratch = GitScratch::new();
         let head = |commit: &Option<String>, branch: Option<&str>| Head {
             commit: commit.clone(),

@@ -1,4 +1,5 @@
-//! The index of a work tree: the paths that git tracks, and a copy from which it can be restored.
+//! The index of a work tree: the paths that git tracks, and a copy from which the index can be
+//! restored.
 
 use std::fs;
 use std::ops::Range;
@@ -73,7 +74,7 @@ fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
     let bytes = read_regular_file(index, MAX_LARGE_FILE)?;
     let entries = parse_entries(&bytes)?;
     let mut paths = entries.paths(&bytes)?;
-    // A split index shares most of its entries with another file. Entries that were removed since
+    // A split index keeps most of its entries in another file. Entries that were removed since then
     // still count as tracked, so a capture may cover more, but never less.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
@@ -103,12 +104,12 @@ struct IndexEntries {
 
 /// The position of an entry in an index.
 struct IndexEntry {
-    /// The offset at which it begins. The times of its file come first.
+    /// The offset at which the entry begins. The times of its file come first.
     start: usize,
     /// The number of bytes to remove from the end of the previous path before `name` is appended.
     /// `None` in versions that write paths in full.
     strip: Option<u64>,
-    /// The range of its path, or of the part after the shared beginning.
+    /// The range of its path, or of the part that differs from the previous path.
     name: Range<usize>,
 }
 
@@ -140,8 +141,8 @@ fn parse_entries(bytes: &[u8]) -> Option<IndexEntries> {
 }
 
 impl IndexEntries {
-    /// Assembles the paths of all entries. Returns `None` if they are larger than git would make
-    /// them: entries can share the previous path, so an index of megabytes could expand to paths of
+    /// Assembles the paths of all entries. Returns `None` if they are far larger than the index: an
+    /// entry can repeat the previous path, so an index of megabytes could expand to paths of
     /// gigabytes.
     fn paths(&self, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let mut room = MAX_EXPANSION * bytes.len();
@@ -222,15 +223,15 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
 fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     let end = index.len().checked_sub(CHECKSUM_LENGTH)?;
     let (content, checksum) = index.split_at(end);
-    // `index.skipHash` leaves zeros.
+    // With `index.skipHash`, git writes zeros instead of a checksum.
     if checksum != Sha1::digest(content).as_slice() && checksum != [0; CHECKSUM_LENGTH] {
         return None;
     }
     let entries = parse_entries(content)?;
     let mut copy = content.get(..entries.end)?.to_vec();
     for entry in &entries.entries {
-        // These are the times, device and inode, then the owner, group and size. The mode is in
-        // between.
+        // The first range has the times, device and inode; the second one has the owner, group and
+        // size. The mode is in between.
         copy[entry.start..entry.start + 24].fill(0);
         copy[entry.start + 28..entry.start + 40].fill(0);
     }
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_staged_state_is_the_same_copy() {
+    fn equal_staged_states_have_equal_copies() {
         for version in ["2", "3", "4"] {
             let scratch = GitScratch::new();
             scratch.write("a", "a");

@@ -29,15 +29,15 @@ const MAX_SMALL_FILE: u64 = 64 << 10;
 /// The maximum size of an index or of packed refs.
 pub(crate) const MAX_LARGE_FILE: u64 = 1 << 30;
 
-/// The directory that git keeps about one work tree: `.git`, or the directory that a `.git` file in
-/// a linked work tree or a submodule refers to.
+/// The directory in which git keeps its data about one work tree: `.git`, or the directory that a
+/// `.git` file in a linked work tree or a submodule refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GitDirectory {
     path: PathBuf,
 }
 
 impl GitDirectory {
-    /// Finds the directory of the work tree whose root is `root`.
+    /// Finds the git directory of the work tree whose root is `root`.
     pub fn find(root: &Path) -> Option<GitDirectory> {
         let git = root.join(".git");
         let kind = fs::symlink_metadata(&git).ok()?.file_type();
@@ -64,18 +64,18 @@ impl GitDirectory {
     }
 }
 
-/// The directory that git keeps about a workspace, open for writing its index.
+/// The git directory of a workspace, open for writing its index.
 #[derive(Debug)]
 pub struct OpenGitDirectory {
-    /// The directory, held open: replacing its path with a link has no effect.
+    /// The directory, held open, so that replacing its path with a link has no effect.
     pub fd: OwnedFd,
     /// The path, for messages.
     pub path: PathBuf,
 }
 
 impl Workspace<'_> {
-    /// Opens the directory that git keeps about this workspace. Follows no link inside the
-    /// workspace. Returns `None` if there is no such directory.
+    /// Opens the git directory of this workspace. Follows no link inside the workspace. Returns
+    /// `None` if there is no git directory.
     pub fn open_git_directory(&self) -> io::Result<Option<OpenGitDirectory>> {
         let path = self.path().join(".git");
         match self.root().open_directory(b".git") {
@@ -86,8 +86,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Opens the directory elsewhere that the `.git` file of a linked work tree or a submodule refers
-    /// to.
+    /// Opens the git directory that the `.git` file of a linked work tree or a submodule refers to.
     fn open_linked(&self) -> io::Result<Option<OpenGitDirectory>> {
         let file = beneath::open_file(self.root(), b".git")?;
         if !beneath::stat_fd(&file)?.is_file() {
@@ -122,7 +121,7 @@ pub(crate) mod testing {
 
     use super::GitDirectory;
 
-    /// A repository that git itself made.
+    /// A repository created by git itself.
     pub(crate) struct GitScratch(pub(crate) tempfile::TempDir);
 
     impl GitScratch {
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_git_has_none() {
+    fn a_directory_without_a_repository_has_no_git_directory() {
         let scratch = tempfile::tempdir().unwrap();
         assert_eq!(GitDirectory::find(scratch.path()), None);
         fs::write(scratch.path().join(".git"), "no reference").unwrap();
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_git_directory_is_opened_from_the_root_also_if_it_is_elsewhere() {
+    fn the_git_directory_is_opened_even_if_it_is_elsewhere() {
         let scratch = GitScratch::new();
         scratch.git(&["commit", "-q", "--allow-empty", "-m", "x"]);
         scratch.git(&["worktree", "add", "-q", "linked"]);

@@ -48,10 +48,16 @@ pub enum ForeignError {
     #[error("{} is not a git repository", .0.display())]
     NotRepository(PathBuf),
     /// The repository names its objects by a hash other than SHA-1.
-    #[error("the repository {} names its objects by {format}; only sha1 can be read", path.display())]
+    #[error(
+        "the repository {} uses {format} for object ids; only sha1 can be read",
+        path.display()
+    )]
     ObjectFormat { path: PathBuf, format: String },
     /// The repository does not keep its refs as files.
-    #[error("the repository {} keeps its refs as {format}; only files can be read", path.display())]
+    #[error(
+        "the repository {} stores its refs as {format}; only files can be read",
+        path.display()
+    )]
     RefFormat { path: PathBuf, format: String },
     #[error(transparent)]
     Read(#[from] StoreError),
@@ -89,9 +95,9 @@ pub struct ForeignRef {
 /// A commit of a foreign repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForeignCommit {
-    /// The state that it records.
+    /// The state that the commit records.
     pub tree: Oid,
-    /// The commits before it.
+    /// The commits that directly precede it.
     pub parents: Vec<Oid>,
     /// The author's time, in seconds since 1970.
     pub time: i64,
@@ -102,13 +108,13 @@ pub struct ForeignCommit {
 }
 
 impl ForeignRepository {
-    /// True if a directory looks like a git directory, by the same signs that git itself checks.
+    /// True if a directory looks like a git directory: it contains `HEAD` and `objects`.
     pub fn is_at(directory: &Path) -> bool {
         directory.join("HEAD").symlink_metadata().is_ok() && directory.join("objects").is_dir()
     }
 
-    /// Opens the repository at a path, which is its git directory or the work tree with `.git` in
-    /// it.
+    /// Opens the repository at a path: the path of its git directory, or of the work tree that
+    /// contains `.git`.
     pub fn open(path: &Path) -> Result<ForeignRepository, ForeignError> {
         let inside = path.join(".git");
         let directory = if ForeignRepository::is_at(path) {
@@ -145,7 +151,7 @@ impl ForeignRepository {
     /// Reads all refs, sorted by name.
     pub fn refs(&self) -> Result<Vec<ForeignRef>, ForeignError> {
         let refs = read_all_refs(&self.directory)?.into_iter();
-        // A git process that was killed leaves its lock files.
+        // A git process that was killed leaves its lock files behind.
         let refs = refs.filter(|reference| !reference.name.ends_with(".lock"));
         let mut refs: Vec<ForeignRef> = refs
             .map(|reference| ForeignRef { name: reference.name, id: reference.id.ok() })
@@ -287,22 +293,22 @@ fn read_loose(path: &Path) -> ObjectCopy {
     let mut stream = ZlibDecoder::new(foreign::open_regular(path)?);
     let mut head = Vec::new();
     (&mut stream).take(32).read_to_end(&mut head)?;
-    let nul = head.find_byte(0).ok_or_else(|| corrupt("an object without a head"))?;
+    let nul = head.find_byte(0).ok_or_else(|| corrupt("the object has no header"))?;
     let mut content = head.split_off(nul + 1);
     let (kind, size) = head[..nul]
         .to_str()
         .ok()
         .and_then(|head| head.split_once(' '))
         .and_then(|(kind, size)| Some((ObjectKind::from_name(kind)?, size.parse::<u64>().ok()?)))
-        .ok_or_else(|| corrupt("an object with an unknown head"))?;
+        .ok_or_else(|| corrupt("the object has an unknown header"))?;
     if size > MAX_OBJECT {
         return Err(CopyError::TooLarge(size));
     }
-    // Reading one byte more than the size detects an object that is longer.
+    // Reading one byte more than the size reveals an object that is too long.
     let rest = (size + 1).saturating_sub(content.len() as u64);
     stream.take(rest).read_to_end(&mut content)?;
     if content.len() as u64 != size {
-        return Err(corrupt("an object whose size is not the one in its head").into());
+        return Err(corrupt("the size of the object does not match its header").into());
     }
     Ok((kind, content))
 }

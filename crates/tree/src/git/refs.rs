@@ -27,14 +27,14 @@ impl Ref {
         Ref { name, id }
     }
 
-    /// Returns the directory, the number and the last part of the name. The refs of a directory are
-    /// one history, in the order of their numbers.
+    /// Returns the directory, the number and the last part of the name. The refs of a directory
+    /// form one history, in the order of their numbers.
     fn sort_key(&self) -> (&str, u64, &str) {
         let (directory, name) = self.name.rsplit_once('/').unwrap_or(("", &self.name));
         (directory, name.parse().unwrap_or(0), name)
     }
 
-    /// Returns the directory that the ref is in. The refs of a directory are one history.
+    /// Returns the directory that the ref is in. The refs of a directory form one history.
     pub(crate) fn directory(&self) -> &str {
         self.sort_key().0
     }
@@ -61,7 +61,7 @@ pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
             if entry.file_type().map_err(failed())?.is_dir() {
                 directories.push(name);
             } else if let Some(text) = read_if_exists(&entry.path())? {
-                // A symbolic ref keeps nothing alive that its target does not.
+                // A symbolic ref keeps alive only what its target keeps alive anyway.
                 if !text.starts_with(b"ref: ") {
                     refs.push(Ref::new(name, &text));
                 }

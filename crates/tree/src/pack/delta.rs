@@ -2,7 +2,7 @@
 
 /// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
-/// The maximum length of a copy instruction that all versions of the format allow.
+/// The maximum length of a copy that all versions of the format allow in one instruction.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -208,8 +208,8 @@ impl BlockTable {
         ((hash ^ hash >> 32).wrapping_mul(FACTOR) as u128 >> (64 - bits)) as usize
     }
 
-    /// Finds the block of the base from which the most bytes equal the start of `target`. Returns
-    /// its offset and the number of equal bytes.
+    /// Finds the longest match for the start of `target` that begins at a block of the base.
+    /// Returns the offset of the match in the base, and its length.
     fn find_longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
         let some = |number: u32| (number != BlockTable::NONE).then_some(number);
         let first = some(self.first[self.slot(hash)]);
@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_delta_makes_its_target(
+        fn a_delta_turns_its_base_into_its_target(
             base in prop::collection::vec(0u8..4, 0..3000),
             edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, prop::collection::vec(any::<u8>(), 0..200)), 0..6),
         ) {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_edit_is_a_small_delta() {
+    fn a_small_edit_makes_a_small_delta() {
         let base: Vec<u8> =
             (0..20_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
         let mut target = base.clone();

@@ -14,8 +14,8 @@ const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const OIDS_AT: u64 = FANOUT_AT + 1024;
 
-/// The maximum size of an index that is read as a whole. Of a larger one, only the needed parts are
-/// read: a capture usually looks up few objects, and touching new memory is expensive.
+/// The maximum size of an index that is read as a whole. Of a larger index, only the needed parts
+/// are read: a capture usually looks up few objects, and touching new memory is expensive.
 const MAX_READ_AT_ONCE: u64 = 64 << 10;
 
 /// An index file, in memory or read in parts.

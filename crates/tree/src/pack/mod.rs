@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_another_size_is_refused() {
+    fn a_stream_of_the_wrong_size_is_refused() {
         let mut stream = Vec::new();
         deflate(b"hello hello hello", &mut stream);
         assert_eq!(inflate(&stream, 17).as_deref(), Some(&b"hello hello hello"[..]));

@@ -53,7 +53,7 @@ impl Pack {
 /// The kind and the content of an object.
 pub(crate) type ObjectContent = (ObjectKind, Arc<Vec<u8>>);
 
-/// Finds the bases of deltas when a pack is read.
+/// A source of bases for the deltas of a pack.
 pub(crate) trait DeltaBases {
     /// Finds the offset of an object in the same pack.
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>>;
@@ -86,9 +86,9 @@ pub(crate) struct PackEntry {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Stored {
     Whole(ObjectKind),
-    /// A delta from the entry at this offset.
+    /// A delta whose base is the entry at this offset.
     DeltaAt(u64),
-    /// A delta from an object of the same pack.
+    /// A delta whose base is this object of the same pack.
     DeltaFrom(Oid),
 }
 
@@ -138,8 +138,8 @@ pub(crate) struct PackFile {
     end: u64,
 }
 
-/// The maximum length of a chain of deltas. Takeback writes no longer chains, so a longer one is
-/// damage.
+/// The maximum length of a chain of deltas. Takeback never writes a longer chain, so a longer one
+/// is a sign of damage.
 const MAX_CHAIN: usize = 4096;
 
 impl PackFile {
@@ -220,7 +220,8 @@ impl PackFile {
         let mut bytes = self.read_start(offset, 512)?;
         let head = parse_head(&bytes, offset)?;
         let room = self.end - offset;
-        // Deflate never makes content more than 1,032 times smaller, so a larger size is damage.
+        // Deflate never shrinks content to less than 1/1032 of its size, so a larger size is a sign
+        // of damage.
         if head.size > MAX_OBJECT.min(room.saturating_mul(1032)) {
             return Err(corrupt("an impossible size"));
         }
@@ -238,8 +239,8 @@ impl PackFile {
     }
 }
 
-/// An open file. Only some packs keep their files open, because there may be more packs than a
-/// process may have open files.
+/// An open file. Only some packs keep their files open, because there can be more packs than a
+/// process can open files.
 struct OpenFile(File);
 
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
@@ -258,8 +259,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// Objects that were read recently, by the number of their pack and their offset. They avoid
-/// resolving a chain of deltas from its start each time.
+/// Objects that were read recently, by the number of their pack and their offset. With them, a
+/// chain of deltas need not be resolved from its start each time.
 pub(crate) struct RecentObjects {
     objects: HashMap<(u32, u64), ObjectContent>,
     order: VecDeque<(u32, u64)>,
@@ -268,7 +269,7 @@ pub(crate) struct RecentObjects {
 }
 
 impl RecentObjects {
-    /// Makes a collection that keeps at most `max_bytes`.
+    /// Returns an empty collection that keeps at most `max_bytes`.
     pub(crate) fn new(max_bytes: usize) -> RecentObjects {
         RecentObjects { objects: HashMap::new(), order: VecDeque::new(), bytes: 0, max_bytes }
     }
@@ -288,7 +289,7 @@ impl RecentObjects {
         self.order.push_back(place);
         while self.bytes > self.max_bytes {
             let oldest = self.order.pop_front().expect("every object is in the queue");
-            let removed = self.objects.remove(&oldest).expect("the queue names only objects");
+            let removed = self.objects.remove(&oldest).expect("the queue names only kept objects");
             self.bytes -= cost(&removed);
         }
     }

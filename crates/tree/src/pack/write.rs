@@ -31,7 +31,7 @@ pub(crate) struct PackWriter {
 }
 
 struct UnsealedPack {
-    /// The end of the pack that is not in the file yet.
+    /// The end of the pack, which is not yet in the file.
     tail: Vec<u8>,
     /// The number of bytes that are in the file.
     spilled: u64,

@@ -130,7 +130,7 @@ fn captures_restore_lost_objects_that_are_still_in_the_workspace() {
 }
 
 #[test]
-fn a_gc_goes_on_without_what_is_lost_once_that_is_accepted() {
+fn a_gc_succeeds_once_the_losses_are_accepted() {
     for extension in ["pack", "idx"] {
         let mut bench = Bench::new();
         let mut files = Files::from([(b"d/old".to_vec(), file(text(1, 800)))]);
@@ -152,7 +152,7 @@ fn a_gc_goes_on_without_what_is_lost_once_that_is_accepted() {
         assert!(matches!(&left[0].state, PinState::Partly { lost, .. } if lost.len() == 1));
         let aside = fs::read_to_string(bench.store.directory().join("quarantine/refs")).unwrap();
         assert!(aside.ends_with(&format!(" {first}\n")), "{aside}");
-        // What is lost in one state may be captured again, in the same state.
+        // Another capture of the same state stores the lost objects again.
         let again = bench.capture(1, &files);
         bench.reopen();
         assert_eq!(bench.state(&again), PinState::Whole);
@@ -241,7 +241,8 @@ impl Harm {
     }
 }
 
-/// Finds the only objects that may be lost: those whose entries were hit, and their deltas.
+/// Finds the only objects that may be lost: those whose entries were hit, and those whose deltas
+/// depend on them.
 fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();
@@ -262,7 +263,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn damage_is_reported_and_no_more_is_lost(
+    fn damage_is_reported_and_only_damaged_objects_are_lost(
         harms in prop::collection::vec((any::<prop::sample::Index>(), prop::bool::weighted(0.3), any_harm()), 1..4)
     ) {
         let (mut bench, pins) = half_packed_store();

@@ -71,7 +71,7 @@ pub(super) fn apply_plan(
         Err(failure) => failure,
     };
     let reverted = (|| {
-        // From now on, a process that finds the journal also reverts.
+        // From now on, any process that finds the journal reverts the restore.
         Journal::start_reverting(&directory).map_err(failed())?;
         let left = restore.settle(Direction::Back)?;
         if let Some(record) = record {
@@ -168,7 +168,8 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
 impl Restore<'_> {
     /// Writes all new files durably under temporary names. Nothing else is touched.
     fn stage_files(&self) -> Result<(), RestoreError> {
-        // A step that needs a directory that is still not writable fails with its own path.
+        // If a directory cannot be made writable, the steps that need it fail, each with its own
+        // path.
         let _ = self.loosen_directories(&self.journal.steps);
         let mut failures = Vec::new();
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
@@ -295,7 +296,7 @@ impl Restore<'_> {
         Ok(outcome)
     }
 
-    /// Performs one step. `seen` is the stat of the file that is expected at its path. Returns
+    /// Performs one step. `seen` is the stat that the file at its path is expected to have. Returns
     /// false for a directory that stays because it is no longer empty.
     pub(super) fn perform_step(
         &self,
@@ -315,7 +316,7 @@ impl Restore<'_> {
         let (place, aside) = ((directory.as_fd(), &name[..]), (stage.as_fd(), &temporary[..]));
         let done = match step.action() {
             Action::MakeDirectory => make_directory(place).and_then(|made| {
-                let above = step.path.parent().expect("no step is about the root");
+                let above = step.path.parent().expect("no step changes the root");
                 let heir = owners::find_heir(self.root, &above, &above);
                 heir.map_or(Ok(()), |heir| owners::give(place.0, place.1, heir))?;
                 Ok(made)
@@ -324,7 +325,7 @@ impl Restore<'_> {
             Action::Replace => exchange(place, aside, &self.old_name(number), seen),
             Action::ChangeMode if is_directory(step.to) => Ok(true),
             Action::ChangeMode => {
-                let mode = step.to.expect("a mode is changed to something").mode;
+                let mode = step.to.expect("a step that changes a mode has a new mode").mode;
                 looks_same(beneath::stat_at(place.0, place.1), seen).and_then(|same| {
                     if same {
                         change_mode(place.0, place.1, mode).map(|()| true)
@@ -385,8 +386,8 @@ impl Restore<'_> {
         Ok(stage.join(&name))
     }
 
-    /// Opens the directory of a path. Returns it and the name in it, or `None` if the directory
-    /// does not exist.
+    /// Opens the directory of a path. Returns the directory and the last name of the path, or
+    /// `None` if the directory does not exist.
     pub(super) fn open_parent(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
         let (parent, name) = split(path.as_bytes());
         match self.root.open_directory(parent) {
@@ -433,7 +434,7 @@ impl Restore<'_> {
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
     }
 
-    /// Makes the directories in which names change writable, from the top down.
+    /// Makes all directories writable in which the restore changes names, from the top down.
     pub(super) fn loosen_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let listed = self.journal.loosened.iter().map(|(path, _)| path);
         let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);
@@ -450,8 +451,8 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Sets the final modes of directories, from the bottom up. If there are `extra` bits, which
-    /// keep directories writable for now, sets only those that are made or changed, because the
+    /// Sets the final modes of directories, from the bottom up. If `extra` bits keep directories
+    /// writable for now, sets only the modes of directories that steps make or change, because the
     /// others are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
@@ -480,7 +481,7 @@ impl Restore<'_> {
         change_mode(self.root.open_directory(parent)?.as_fd(), name, mode)
     }
 
-    /// Makes the names in all changed directories durable.
+    /// Syncs all directories in which names changed.
     pub(super) fn sync_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let parents = steps.iter().filter_map(|step| step.path.parent());
         let paths: BTreeSet<RelPath> =

@@ -77,7 +77,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// True if a directory on the way to a requested path is no longer a directory.
+    /// True if a directory above a requested path is no longer a directory.
     fn is_parent_replaced(&self, path: &RelPath, from: Option<Node>) -> bool {
         if self.planner.is_asked_for(path) {
             return false;
@@ -117,7 +117,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
                 self.disowned.push(path.clone());
             }
         }
-        // Without its setuid or setgid, a file may equal the current one.
+        // Without its setuid or setgid bit, a file may be equal to the current one.
         self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 
@@ -228,7 +228,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Keeps the paths that appeared since and are not captured.
+    /// Keeps the paths that appeared after the target was captured and that the current state does
+    /// not cover.
     pub(super) fn keep_unsaved_paths(&mut self) -> Result<(), PlanError> {
         let planner = self.planner;
         let written: HashSet<&RelPath> = self.steps.iter().map(|step| &step.path).collect();
@@ -254,7 +255,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         deletes.retain(|path| writes.binary_search(path).is_err());
         let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
-            // The stat from the capture, not the current one: no checkpoint holds later changes.
+            // This is the stat from the capture, not the current one, because no checkpoint holds
+            // later changes.
             let is_file = step.from.is_some_and(|node| !node.mode.is_directory());
             let seen = if is_file { planner.lock.captured_stat(&step.path) } else { None };
             PlannedStep { step, seen }
@@ -288,7 +290,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         let mut stages: HashMap<RelPath, RelPath> = HashMap::new();
         let mut touched: BTreeSet<RelPath> = BTreeSet::new();
         for step in &mut self.steps {
-            let parent = step.path.parent().expect("no step is about the root");
+            let parent = step.path.parent().expect("no step changes the root");
             step.stage = self.planner.find_stage(&parent, &removed, &mut stages);
             touched.extend([parent, step.stage.clone()]);
         }

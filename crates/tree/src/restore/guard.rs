@@ -13,15 +13,15 @@ use crate::path::{RelPath, split};
 use crate::rules::{Filter, Matcher, Scope, Verdict};
 use crate::store::{ObjectError, Store};
 
-/// Determines which files of one tree are guarded.
+/// The rules that determine which files of one tree are guarded.
 pub(crate) struct Guard<'a> {
     store: &'a Store,
     tree: Oid,
     filter: &'a Filter,
     matcher: Matcher,
-    /// The patterns in force in each directory; `None` if the directory is excluded.
+    /// The patterns that apply in each directory; `None` if the directory is excluded.
     scopes: HashMap<Vec<u8>, Option<Arc<Scope>>>,
-    /// The trees of the directories that were entered, so that none is looked up from the root.
+    /// The trees of the directories that were entered, so that no lookup starts at the root.
     trees: HashMap<Vec<u8>, Oid>,
 }
 

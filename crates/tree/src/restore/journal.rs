@@ -25,7 +25,7 @@ pub(super) struct Journal {
     pub(super) id: String,
     pub(super) steps: Vec<Step>,
     pub(super) loosened: Vec<(RelPath, u32)>,
-    /// The pin whose message tells if the restore happened.
+    /// The pin whose message shows whether the restore happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) safety: Option<JournalPin>,
 }
@@ -86,7 +86,7 @@ impl Journal {
             loosened: plan.loosened.clone(),
             safety,
         };
-        let text = serde_json::to_vec(&journal).expect("plain data becomes JSON");
+        let text = serde_json::to_vec(&journal).expect("plain data serializes to JSON");
         fault::point("journal")?;
         durable::replace_file_through(
             temporary,
@@ -97,14 +97,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Enters the phase in which a restore that is cut off is finished.
+    /// Enters the phase in which the next lock finishes a restore that is cut off.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which a restore that is cut off is reverted.
+    /// Enters the phase in which the next lock reverts a restore that is cut off.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
@@ -112,7 +112,7 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which the files are not touched again. This needs no disk space.
+    /// Enters the phase in which no lock touches the files again. This needs no disk space.
     pub(super) fn keep_open(directory: &Path) -> io::Result<()> {
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Restored.path(directory));
         durable::ignore_missing(renamed)?;
@@ -128,8 +128,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Reads the journal of a restore that was cut off. Sets it aside if it is damaged or belongs to
-    /// another directory.
+    /// Reads the journal of a restore that was cut off. Sets the journal aside if it is damaged or
+    /// belongs to another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in Phase::ALL {
             let path = phase.path(directory);
@@ -155,7 +155,7 @@ impl Journal {
         Ok(None)
     }
 
-    /// True if a journal of a restore that was cut off exists.
+    /// True if there is a journal of a restore that was cut off.
     pub(super) fn exists(directory: &Path) -> bool {
         // If the check fails, a journal might exist.
         let exists = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);

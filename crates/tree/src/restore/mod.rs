@@ -1,9 +1,9 @@
 //! Restore: tree → workspace. Plan, journal, apply, verify.
 //!
 //! A [`Plan`] is self-contained. Applying it writes the journal, stages every new file under a
-//! temporary name, and then changes the workspace by renames only, so that everything can be moved
-//! back if something goes wrong. Old files stay under temporary names until the new ones are
-//! verified.
+//! temporary name, and then changes the workspace only in ways that can be reverted: it renames
+//! files, makes and removes directories, and changes modes. Old files stay under temporary names
+//! until the new ones are verified.
 
 mod apply;
 mod draft;
@@ -79,11 +79,12 @@ pub struct Plan {
     pub guarded: Vec<RelPath>,
     /// Paths that stay although the target does not have them.
     pub kept: Vec<KeptPath>,
-    /// Files that will be setuid or setgid. When other users run them, they act as this user.
+    /// Files that will be setuid or setgid. They run as this user, even if another user starts
+    /// them.
     #[serde(default)]
     pub privileged: Vec<RelPath>,
-    /// Files that will be written without the setuid or setgid of the target, because another user
-    /// owns the current file or will own the new one.
+    /// Files that will be written without the setuid or setgid bit of the target, because another
+    /// user owns the current file or will own the new one.
     #[serde(default)]
     pub unprivileged: Vec<RelPath>,
     /// Files that will belong to this user, because it is unknown who may read them.
@@ -108,7 +109,7 @@ pub struct KeptPath {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
-    /// The target did not cover it, so it may have existed then.
+    /// The target did not cover it, so it may already have existed at that time.
     NotCovered,
     /// It is currently ignored or otherwise not captured, so no checkpoint holds it.
     NotSaved,
@@ -129,7 +130,7 @@ pub struct BlockedPath {
 }
 
 impl BlockedPath {
-    /// Makes a blocked path without writers.
+    /// Returns a blocked path without writers.
     pub fn new(path: RelPath, reason: BlockedReason) -> BlockedPath {
         BlockedPath { path, reason, writers: Vec::new() }
     }
@@ -143,7 +144,7 @@ pub enum BlockedReason {
     Uncovered(UncoveredReason),
     /// It contains a path that is never captured, such as a repository's own data.
     Uncapturable,
-    /// A directory on the way to the path is no longer a directory.
+    /// A directory above the path is no longer a directory.
     ParentReplaced,
     /// Another process changed it while it was restored.
     Changed,
@@ -152,7 +153,7 @@ pub enum BlockedReason {
     Failed { error: String },
 }
 
-/// A step of a plan, and the file that it expects to find.
+/// A step of a plan, with the stat of the file that it expects to find.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct PlannedStep {
     step: Step,
@@ -167,7 +168,8 @@ struct Step {
     path: RelPath,
     from: Option<Node>,
     to: Option<Node>,
-    /// The directory of its temporary file. It exists before, during and after the restore.
+    /// The directory of its temporary file. This directory exists before, during and after the
+    /// restore.
     stage: RelPath,
     /// True if it is part of replacing a directory with a non-directory, or the reverse.
     swap: bool,
@@ -224,8 +226,8 @@ pub enum RestoreError {
     Changed(RelPath),
     #[error("cannot restore {path}")]
     Io { path: RelPath, source: io::Error },
-    /// The content read back from a path differs from what was written.
-    #[error("{0} does not read back as it was written")]
+    /// After its step, a path does not have the planned state.
+    #[error("{0} was not restored correctly")]
     Unverified(RelPath),
     /// The content to write is damaged.
     #[error("the checkpoint is damaged")]

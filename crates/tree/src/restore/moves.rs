@@ -27,7 +27,7 @@ pub(super) fn looks_same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Resu
 pub(super) fn make_directory((directory, name): FilePlace<'_>) -> io::Result<bool> {
     match rustix::fs::mkdirat(directory, paths::from_bytes(name), Permissions::RWXU) {
         Ok(()) => Ok(true),
-        // Another process may have made it meanwhile.
+        // Another process may have made the directory meanwhile.
         Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
         Err(error) => Err(error.into()),
     }
@@ -42,8 +42,8 @@ pub(super) fn remove_directory((directory, name): FilePlace<'_>) -> io::Result<b
     }
 }
 
-/// Exchanges a file with the staged one. Returns false and changes nothing if it is not the
-/// expected file.
+/// Exchanges a file with the staged one. Returns false and changes nothing if the file is not the
+/// expected one.
 pub(super) fn exchange(
     place: FilePlace<'_>,
     aside: FilePlace<'_>,
@@ -76,7 +76,8 @@ pub(super) fn exchange(
     }
 }
 
-/// Moves a file out of the way. Returns false and changes nothing if it is not the expected file.
+/// Moves a file out of the way. Returns false and changes nothing if the file is not the expected
+/// one.
 pub(super) fn move_aside(
     place: FilePlace<'_>,
     aside: FilePlace<'_>,
@@ -100,7 +101,7 @@ pub(crate) fn rename_new(
     let (name, new) = (paths::from_bytes(name), paths::from_bytes(new));
     match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            // The file system cannot do that in one step.
+            // The file system cannot check and rename in one step.
             match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
                 Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),
@@ -135,7 +136,7 @@ fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())
 }
 
-/// Sets the mode of a file that may not be read, through an `O_PATH` handle.
+/// Sets the mode of a file that this user may not read, through an `O_PATH` handle.
 #[cfg(target_os = "linux")]
 fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     use std::os::fd::AsRawFd;

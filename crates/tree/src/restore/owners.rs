@@ -44,7 +44,7 @@ impl Owner {
 }
 
 /// Finds the other user to whom root gives a file: the owner of the current file, or else of
-/// `directory`. Returns `None` if the file belongs to this user.
+/// `directory`. Returns `None` if the file stays with this user.
 pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Option<Owner> {
     if !owner::is_root() {
         return None;
@@ -53,8 +53,8 @@ pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Opt
     owner.filter(|owner| !owner.is_this_user())
 }
 
-/// True if all users may read a file anyway, so that giving it away discloses nothing. The owner of
-/// a file when it was captured is unknown.
+/// True if all users may read a file anyway, so that giving it to another user discloses nothing.
+/// The store does not know who owned the file when it was captured.
 pub(super) fn is_public(mode: Mode) -> bool {
     !mode.is_file() || mode.permissions() & 0o004 != 0
 }
@@ -79,7 +79,7 @@ pub(super) fn drop_privileges(
 }
 
 /// Gives a new file or directory to another user. The caller must set its mode afterwards, because
-/// the system drops bits.
+/// the system may drop bits of the mode.
 pub(super) fn give(directory: BorrowedFd<'_>, name: &[u8], owner: Owner) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
     let flags = AtFlags::SYMLINK_NOFOLLOW;

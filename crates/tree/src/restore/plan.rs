@@ -17,8 +17,9 @@ use crate::path::{RelPath, split};
 impl Lock<'_> {
     /// Plans to return the workspace to `target`: all of it, or only `paths`.
     ///
-    /// Also captures the current state, including everything that the plan overwrites or deletes,
-    /// regardless of the number of files. Pin [`Plan::from`] before applying the plan.
+    /// Also captures the current state, including everything that the plan overwrites or deletes.
+    /// The limit on the number of files does not apply. Pin [`Plan::from`] before applying the
+    /// plan.
     pub fn plan(
         &mut self,
         target: &RestoreTarget<'_>,
@@ -102,7 +103,7 @@ impl<'a> Planner<'a, '_> {
     }
 
     /// Finds the requested paths at which the current state and the target differ. Missing
-    /// directories on the way to a requested path also count.
+    /// directories above a requested path also count.
     fn find_differences(&self) -> Result<Vec<Difference>, PlanError> {
         self.check_paths_exist()?;
         let leads_there = |difference: &Difference| {
@@ -156,7 +157,7 @@ impl<'a> Planner<'a, '_> {
             let is_in_target = || -> Result<bool, PlanError> {
                 Ok(find_node(self.lock.store(), self.target.tree, path)?.is_some())
             };
-            // If a path cannot be statted, it exists or the plan blocks it.
+            // If the `lstat` of a path fails, the path exists or the plan blocks it.
             if matches!(self.stat_present(path), Ok(None)) && !is_in_target()? {
                 return Err(PlanError::NoSuchPath(path.clone()));
             }
@@ -170,7 +171,7 @@ impl<'a> Planner<'a, '_> {
             .map_err(|source| PlanError::Io { path: path.clone(), source })
     }
 
-    /// True if a path is still as the restore that is being undone left it.
+    /// True if a path still has the state in which the restore that is being undone left it.
     pub(super) fn is_as_restored(&self, path: &RelPath, present: Option<Node>) -> bool {
         // If the store no longer has the state that the restore led to, nothing is certain.
         let node_in = |tree| find_node(self.lock.store(), tree, path).ok();
@@ -214,7 +215,7 @@ impl<'a> Planner<'a, '_> {
                     absent.insert(path);
                     continue;
                 }
-                // The draft blocks the path.
+                // The draft will block this path.
                 Err(_) => continue,
             };
             // A guarded file will be left alone, so it is not in the way.
@@ -230,7 +231,7 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that the restore that is being undone made, and that the rules exclude.
+    /// Finds the files that the restore that is being undone created, and that the rules exclude.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
@@ -263,7 +264,8 @@ impl<'a> Planner<'a, '_> {
         Ok(draft.finish())
     }
 
-    /// Finds a path below a directory that the capture of the current state does not hold.
+    /// Looks below a directory for paths that the capture of the current state lacks. Returns one
+    /// of them.
     pub(super) fn find_uncaptured_in(
         &self,
         directory: &RelPath,
@@ -292,7 +294,8 @@ impl<'a> Planner<'a, '_> {
         Ok(None)
     }
 
-    /// Blocks a path that is in the way and was not captured, with the reason for that.
+    /// Blocks a path that is in the way and was not captured. The reason says why it was not
+    /// captured.
     pub(super) fn block_uncapturable(&self, path: RelPath) -> BlockedPath {
         let mut uncovered = self.present.uncovered.iter();
         let uncovered = uncovered.find(|uncovered| path.starts_with(&uncovered.path));
@@ -338,8 +341,8 @@ impl<'a> Planner<'a, '_> {
     }
 }
 
-/// Stats a path without following links. Returns `None` if it, or a directory on the way to it,
-/// does not exist.
+/// Stats a path without following links. Returns `None` if the path, or a directory above it, does
+/// not exist.
 pub(super) fn stat_beneath(root: &Root, path: &RelPath) -> io::Result<Option<Stat>> {
     if path.is_root() {
         return beneath::stat_fd(root).map(Some);

@@ -89,7 +89,8 @@ impl Restore<'_> {
             Direction::Forward => self.journal.steps.clone(),
             Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
         };
-        // A step that needs a directory that is still not writable fails with its own path.
+        // If a directory cannot be made writable, the steps that need it fail, each with its own
+        // path.
         let _ = self.loosen_directories(&steps);
         let mut left = Vec::new();
         for number in order_steps(&steps) {
@@ -152,7 +153,7 @@ impl Restore<'_> {
             return Ok(());
         }
         if let Some((node, _)) = staged {
-            // The old file is in the store and may be deleted. Any other content is saved.
+            // The old file is in the store and can be deleted. Any other content is saved.
             if Some(node) == step.from {
                 self.unlink_if_exists(&name).map_err(failed_at(&name))?;
             } else {

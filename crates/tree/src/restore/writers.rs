@@ -23,8 +23,8 @@ pub struct Writer {
 const ACCESS: u32 = 0o3;
 
 impl Lock<'_> {
-    /// Adds the processes that have a path open for writing to the paths that are blocked because
-    /// they kept changing.
+    /// Finds the processes that have a blocked path open for writing, and adds them to its entry.
+    /// Looks only at paths that are blocked because they changed.
     pub fn name_writers(&self, blocked: &mut [BlockedPath]) {
         let is_written = |blocked: &BlockedPath| {
             matches!(

@@ -48,7 +48,7 @@ fn a_whole_store_is_reported_as_whole() {
 }
 
 #[test]
-fn a_lost_file_is_named_in_the_pins_that_had_it() {
+fn a_lost_file_is_reported_for_each_pin_that_contains_it() {
     let bench = Bench::new();
     let mut files = Files::from([
         (b"a/b/one".to_vec(), file(text(1, 500))),

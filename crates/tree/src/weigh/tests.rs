@@ -93,7 +93,7 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
     let weights = harmed.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 
-    // Only a directory in it is lost. Everything above that directory is met before it.
+    // Only a directory in the pin is lost. The walk meets everything above that directory first.
     let harmed = bench.copy();
     let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;
     let (_, lost) = bench.store.find_entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();
@@ -109,7 +109,7 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
 }
 
 #[test]
-fn no_pins_have_no_weights() {
+fn without_pins_there_are_no_weights() {
     let bench = Bench::new();
     assert_eq!(bench.store.weigh_pins(&[]).unwrap(), [0; 0]);
     assert!(bench.store.measure_size().unwrap() > 0);

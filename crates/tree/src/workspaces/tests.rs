@@ -85,7 +85,7 @@ fn moved_pins_come_before_the_existing_ones() {
     assert_eq!(list_pins(store, "new"), expected);
     make_pins(store, "new", 1);
     assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
-    // The old directory may be used again.
+    // The old directory can be used again.
     make_pins(store, "old", 1);
     assert_eq!(list_messages(store, "old"), ["old1"]);
     assert_eq!(bench.listing().keys().filter(|name| name.starts_with("tmp")).count(), 0);
@@ -140,7 +140,7 @@ fn impossible_moves_are_refused() {
     }
     assert_eq!(list_messages(store, "old"), ["old1", "old2"]);
 
-    // No pin may have such numbers.
+    // With this number in `old`, the pins of `new` cannot get larger numbers.
     make_pins(store, "new", 1);
     let directory = store.refs_of(old.id());
     let huge = (SEQ_END - 1).to_string();
@@ -286,13 +286,13 @@ fn workspaces_without_pins_are_forgotten() {
     assert!(!store.forget_workspace(old.id()).unwrap(), "it has a pin");
 
     let lock = new.lock().unwrap();
-    assert!(!store.forget_workspace(new.id()).unwrap(), "somebody is at work");
+    assert!(!store.forget_workspace(new.id()).unwrap(), "it is locked");
     assert!(store.try_lock_workspace(new.id()).unwrap().is_none());
     drop(lock);
     assert!(store.forget_workspace(new.id()).unwrap());
     assert_eq!(store.workspaces().unwrap(), [old.id().clone()]);
 
-    // A workspace may have no directory, as long as it has pins or refs.
+    // A workspace with pins need not have a directory in the store.
     fs::remove_dir_all(store.workspace_directory(old.id())).unwrap();
     let guard = store.try_lock_workspace(old.id()).unwrap().unwrap();
     assert!(!guard.has_unfinished_restore());
@@ -306,7 +306,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// No thread may ever hold a lock that does not exclude the others.
+/// No thread must ever hold a lock that does not exclude the others.
 #[test]
 fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();
@@ -363,7 +363,7 @@ proptest! {
         let whole = grow(&seqs, count, 0);
         prop_assert!(whole.iter().all(|seq| *seq > room));
         prop_assert!(whole.windows(2).all(|pair| pair[0] < pair[1]));
-        // If a call is cut off half way, the next one continues there.
+        // If a call is cut off halfway, the next one continues there.
         let partly = grow(&seqs, count, cut.min(count));
         let rest = count_raised(&partly, room);
         prop_assert_eq!(grow(&partly, rest, 0), whole.clone());

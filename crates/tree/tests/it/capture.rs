@@ -84,7 +84,7 @@ fn bytes_kinds_modes_and_names_are_captured() {
 }
 
 #[test]
-fn the_tree_id_is_the_identity_of_the_state() {
+fn the_tree_id_identifies_the_state() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.chmod("a", 0o644);
@@ -238,7 +238,7 @@ fn ignored_files_are_guarded_up_to_a_size() {
         Some(&UncoveredReason::TooLarge { size: (1 << 20) + 1 })
     );
     assert_eq!(reason(&capture, "logs"), Some(&UncoveredReason::Ignored));
-    // Once it shrinks, it is guarded.
+    // Once the file shrinks, it is guarded.
     scratch.write("large.db", "small now");
     assert_eq!(
         scratch.files(scratch.capture().tree),
@@ -438,7 +438,7 @@ fn too_many_files_are_remembered() {
 }
 
 #[test]
-fn the_way_back_does_not_ask_how_many_files_there_are() {
+fn the_limit_on_files_does_not_apply_to_a_restore() {
     let mut scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();

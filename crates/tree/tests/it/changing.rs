@@ -47,8 +47,8 @@ fn is_changing(capture: &Capture, name: &str) -> bool {
     uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
-/// Makes two workspaces: one on a file system whose times tell every write from the previous one,
-/// and one on a file system where all writes within a second have the same time.
+/// Makes two workspaces: one on a file system whose times distinguish every write from the previous
+/// one, and one on a file system where all writes within a second have the same time.
 fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::in_memory()), Scratch::in_whole_seconds()].into_iter().flatten()
 }
@@ -157,7 +157,7 @@ fn links_that_lead_outside_are_never_followed() {
     symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
     let swap = |round: usize| {
         let d = scratch.path("d");
-        // Each is exchanged twice, so that everything is back in its place for the next one.
+        // Each pair is exchanged twice, so that everything is back in its place for the next pair.
         for _ in 0..2 {
             match round % 4 {
                 0 => exchange_files(&d, &aside.join("d")),
@@ -183,7 +183,7 @@ fn links_that_lead_outside_are_never_followed() {
 /// While directories come and go, each capture succeeds. Afterwards, nothing that was seen in
 /// between is trusted.
 #[test]
-fn directories_that_come_and_go_are_looked_at_again() {
+fn directories_that_come_and_go_are_listed_again() {
     for scratch in fine_and_coarse() {
         scratch.write("quiet/q", "q");
         let disturb = |round: usize| {
@@ -214,7 +214,7 @@ fn directories_that_come_and_go_are_looked_at_again() {
 }
 
 /// The rules that a capture applied and the `.gitignore` that it holds may belong to different
-/// moments. The next capture must then not assume that they are the same.
+/// moments. The next capture must then not assume that they match.
 #[test]
 fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();

@@ -84,13 +84,13 @@ fn a_lost_pack_is_noticed_although_nothing_changed() {
             damage(&packs[0]);
             assert_healed(&scratch, what);
             let capture = scratch.capture();
-            assert_eq!(capture, scratch.fresh(), "{what}: said only once");
+            assert_eq!(capture, scratch.fresh(), "{what}: reported only once");
         }
     }
 }
 
 #[test]
-fn packs_that_were_merged_or_collected_are_not_called_lost() {
+fn packs_that_were_merged_or_collected_are_not_reported_as_lost() {
     let mut scratch = Scratch::in_memory();
     scratch.ahead = HOUR;
     for number in 0..30 {
@@ -124,7 +124,7 @@ fn flipped_bytes_are_found_over_time_and_stored_again() {
     let mut scrubs = 0;
     let found = loop {
         scrubs += 1;
-        assert!(scrubs < 100, "it is found before long");
+        assert!(scrubs < 100, "the damage is found before long");
         if let Some(found) = scratch.store.scrub(100).unwrap() {
             break found;
         }
@@ -140,12 +140,12 @@ fn flipped_bytes_are_found_over_time_and_stored_again() {
 }
 
 #[test]
-fn a_repair_makes_the_next_capture_store_what_was_lost() {
+fn after_a_repair_the_next_capture_stores_lost_objects_again() {
     let mut scratch = Scratch::in_memory();
     scratch.ahead = HOUR;
     scratch.write("a", "1");
     scratch.capture();
-    // This is what a version that did not note the packs leaves.
+    // With an empty note, a capture does not notice by itself that packs are missing.
     fs::write(workspace_directory(&scratch).join("packs"), "").unwrap();
     for pack in list_packs(&scratch) {
         fs::remove_file(pack.with_extension("idx")).unwrap();
@@ -348,7 +348,7 @@ fn a_store_of_a_later_version_is_refused() {
 }
 
 #[test]
-fn damaged_refs_are_errors_of_their_own() {
+fn a_damaged_ref_does_not_affect_other_pins() {
     let scratch = Scratch::new();
     for round in 0..8 {
         scratch.write("a", round.to_string());
@@ -519,7 +519,7 @@ fn files_that_never_end_do_not_block_a_capture() {
             // Only a failing test waits this long.
             let (capture, fresh) = is_done
                 .recv_timeout(Duration::from_secs(20))
-                .unwrap_or_else(|_| panic!("{place} as {kind} is waited for"));
+                .unwrap_or_else(|_| panic!("the capture waits for {place} as {kind}"));
             assert_eq!(capture, fresh);
             assert!(capture.files >= 1, "{place} as {kind}");
         }

@@ -1,4 +1,4 @@
-//! SQLite databases are captured with the files beside them, as they were at one moment.
+//! SQLite databases are captured with the files beside them, as of one moment.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -157,7 +157,7 @@ fn the_files_beside_a_database_are_left_out_with_it() {
         let expected = ["app.db", "app.db-shm", "app.db-wal"].map(|name| (name.to_owned(), true));
         assert_eq!(reasons, expected);
     }
-    // Once the database is captured, so are they.
+    // Once the database is captured, so are the files beside it.
     scratch.rules.max_file_size = 10 << 20;
     let capture = scratch.capture();
     assert_eq!(check(&scratch, &capture, "app.db"), 70_000);

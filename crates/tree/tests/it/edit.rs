@@ -48,7 +48,7 @@ fn listing(scratch: &Scratch, tree: Oid) -> Vec<String> {
 }
 
 #[test]
-fn paths_come_and_go() {
+fn paths_are_added_changed_and_removed() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.write("d/one", "1");
@@ -97,7 +97,7 @@ fn paths_come_and_go() {
 }
 
 #[test]
-fn directories_go_when_nothing_is_left_in_them() {
+fn directories_that_become_empty_are_removed() {
     let scratch = Scratch::new();
     scratch.write("d/e/f/file", "1");
     scratch.mkdir("empty");
@@ -296,7 +296,8 @@ impl Model {
 enum Act {
     Write(String, u32, String),
     Link(String, String),
-    /// Puts the entry that the second path (or the root) has in the first tree at the first path.
+    /// Copies the entry at the second path of the original tree (by default, its root) to the first
+    /// path.
     Copy(String, Option<String>),
     Remove(String),
 }
@@ -319,7 +320,7 @@ fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..12)
 }
 
-/// Turns an act into an edit and applies it to the model. Returns the edit, and true if it is
+/// Turns an act into an edit and applies it to the model. Returns the edit, and true if the edit is
 /// possible.
 fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(TreeEdit, bool)> {
     let done = match act {
@@ -361,7 +362,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn edits_act_as_on_a_plain_map(first in any_acts(), second in any_acts()) {
+    fn edits_have_the_same_effect_as_on_a_plain_map(first in any_acts(), second in any_acts()) {
         let scratch = Scratch::in_memory();
         scratch.mkdir("c/a");
         let mut tree = scratch.capture().tree;

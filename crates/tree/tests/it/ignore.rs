@@ -1,4 +1,4 @@
-//! `.gitignore` files mean what they mean to git, at every level and after every change.
+//! `.gitignore` files have the same effect as in git, at every level and after every change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use takeback_tree::{Capture, MAX_PATTERNS, RelPath, UncoveredReason};
 
 use crate::support::{Scratch, git, read_directory, rel};
 
-/// A name with characters that are special in patterns. No built-in exclude matches it.
+/// Generates a name with characters that are special in patterns. No built-in exclude matches it.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let names: Vec<&[u8]> = vec![
         b"a",
@@ -69,7 +69,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A part of a pattern between slashes.
+/// Generates a part of a pattern between slashes.
 fn any_part() -> impl Strategy<Value = Vec<u8>> {
     let wild: Vec<&[u8]> = vec![
         b"*",
@@ -96,8 +96,8 @@ fn any_part() -> impl Strategy<Value = Vec<u8>> {
         b"[[:alpha:]]",
         b"[[:digit:]]*",
         b"[[:nope:]]",
-        // `[[:alpha]` is left out: a class without its end, if not at the start of the pattern, is
-        // the one thing that gix-glob 0.29 matches differently from git.
+        // `[[:alpha]` is left out: a class without an end, other than at the start of the pattern,
+        // is the only thing that gix-glob 0.29 matches differently from git.
         b"[a",
         b"[\\]]",
         b"[\\a-c]",
@@ -134,7 +134,7 @@ fn any_part() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => any_name(), 4 => select(wild).prop_map(<[u8]>::to_vec)]
 }
 
-/// A line of a `.gitignore`, mostly sensible.
+/// Generates a line of a `.gitignore`, usually a sensible one.
 fn any_line() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> =
         vec![b"", b"", b"", b"", b"/", b"/", b"!", b"!", b"!/", b"**/", b"!**/", b"#", b" ", b"//"];
@@ -203,7 +203,8 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The text of a `.gitignore`, with all the ways in which a text can begin and its lines can end.
+/// Generates the text of a `.gitignore`, with all the ways in which a text can begin and its lines
+/// can end.
 fn any_ignore_file() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> = vec![b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
     let line_ends: Vec<&[u8]> = vec![b"\n", b"\n", b"\n", b"\r\n", b"\n\n"];
@@ -227,7 +228,7 @@ fn any_path() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(any_name(), 1..5)
 }
 
-/// A directory with its files, and the `.gitignore` files on the way to them.
+/// A directory with its files, and the `.gitignore` files above them.
 #[derive(Clone, Debug)]
 struct Sample {
     files: Vec<Vec<Vec<u8>>>,
@@ -240,7 +241,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
         .prop_map(|(files, ignores)| Sample { files, ignores })
 }
 
-/// A deep directory with few distinct names and patterns, so that they often match.
+/// Generates a deep directory with few distinct names and patterns, so that they often match.
 fn plain_sample() -> impl Strategy<Value = Sample> {
     let ignore = (any::<prop::sample::Index>(), 0..4usize, plain_ignore_file());
     (prop::collection::vec(plain_path(), 6..30), prop::collection::vec(ignore, 0..3))
@@ -271,7 +272,7 @@ fn try_write(root: &Path, path: &[u8], content: &[u8]) {
 
 impl Sample {
     fn make(&self, root: &Path) {
-        // Most samples have a `.gitignore` at the top. The others are on the way to a file.
+        // Most samples have a `.gitignore` at the top. The others are in directories above a file.
         fs::create_dir_all(root).unwrap();
         for file in &self.files {
             try_write(root, &join_names(file), b"x");
@@ -317,7 +318,7 @@ fn assert_like_git(scratch: &Scratch) {
         let extra: Vec<String> = ours.difference(&gits).map(readable).collect();
         let missing: Vec<String> = gits.difference(&ours).map(readable).collect();
         panic!(
-            "we capture what git ignores: {extra:?}; we leave out what git does not: {missing:?}\n{}",
+            "captured, but ignored by git: {extra:?}; left out, but not by git: {missing:?}\n{}",
             ignore_files(&scratch.root)
         );
     }
@@ -368,7 +369,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_later_capture_sees_what_a_first_one_would(
+    fn a_later_capture_equals_a_first_one(
         sample in prop_oneof![1 => any_sample(), 3 => plain_sample()],
         changes in prop::collection::vec(any_change(), 1..14),
     ) {
@@ -584,7 +585,7 @@ fn a_gitignore_that_is_not_captured_still_counts() {
 
 /// Being tracked matters only while the rules would not capture the file.
 #[test]
-fn a_tracked_file_is_captured_whatever_its_size_was() {
+fn a_tracked_file_is_captured_regardless_of_its_earlier_size() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.ahead = Duration::from_secs(3600);
@@ -609,7 +610,7 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write(".gitignore", patterns(MAX_PATTERNS));
     let capture = scratch.capture();
     assert_eq!((capture.files, capture.unapplied), (2, vec![]));
-    // The limit applies to all files together that apply in a directory.
+    // The limit applies to the total number of patterns in all files that apply in a directory.
     scratch.write("sub/.gitignore", "*.secret\n");
     scratch.write(".gitignore", patterns(MAX_PATTERNS).replace("/sub/", "x"));
     let capture = scratch.capture();

@@ -126,7 +126,7 @@ fn a_kept_plan_does_what_a_fresh_one_does() {
 fn a_kept_plan_is_refused_once_the_workspace_has_changed() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
-    // The plan does not concern this file, but it starts from the state without it.
+    // The plan does not concern this file, but starts from a state without it.
     scratch.write("later", "by the user");
     let before = read_directory(&scratch.root);
     let outcome = apply_later(&scratch, &plan, |lock| {
@@ -163,7 +163,7 @@ fn a_plan_is_applied_only_once() {
 }
 
 #[test]
-fn a_kept_plan_notices_a_change_in_the_last_instant() {
+fn a_kept_plan_notices_a_change_at_the_last_moment() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
     let outcome = apply_later(&scratch, &plan, |lock| {
@@ -191,7 +191,7 @@ fn a_planned_state_that_gc_removed_cannot_be_pinned() {
         matches!(&missing, Err(PinError::Store(StoreError::Object(ObjectError::Missing(tree)))) if *tree == plan.from),
         "{missing:?}"
     );
-    // Planning again captures it again.
+    // Planning again captures the state again.
     scratch.plan_with(&mut lock, &target, &[]).unwrap();
     let safety = pin_planned(&scratch, &mut lock, &plan);
     lock.apply(&plan, &safety).unwrap();

@@ -181,7 +181,7 @@ fn a_restore_killed_at_random_moments_is_settled() {
     let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
         let mut child = spawn_child(TEST, &scratch, None);
-        // The purpose of this pause is a random moment; it waits for nothing.
+        // This pause only chooses a random moment; it waits for nothing.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();

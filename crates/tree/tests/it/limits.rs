@@ -162,7 +162,7 @@ fn without_space_for_one_file_the_others_are_restored() {
 }
 
 #[test]
-fn a_mount_made_since_holds_up_only_itself() {
+fn a_later_mount_blocks_only_its_own_path() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();

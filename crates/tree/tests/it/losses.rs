@@ -1,4 +1,5 @@
-//! Ways in which other tools are known to lose data. Each test is a promise that takeback does not.
+//! Ways in which other tools are known to lose data. Each test is a promise that takeback does not
+//! lose data in this way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +31,7 @@ fn a_rollback_whose_safety_checkpoint_fails_changes_nothing() {
 }
 
 #[test]
-fn more_files_than_the_limit_are_no_obstacle_to_a_rollback_and_come_back() {
+fn a_rollback_works_with_more_files_than_the_limit() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 3;
     scratch.write("a", "1");
@@ -114,7 +115,7 @@ fn modes_and_empty_directories_come_back() {
 }
 
 #[test]
-fn files_created_since_are_deleted_but_nothing_that_was_never_saved() {
+fn files_created_since_are_deleted_unless_they_were_never_saved() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -140,7 +141,7 @@ fn a_file_ignored_and_created_since_is_not_deleted() {
 }
 
 #[test]
-fn an_empty_directory_below_something_uncovered_then_stays() {
+fn an_empty_directory_below_a_path_that_was_uncovered_stays() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.mkdir("data/inner");

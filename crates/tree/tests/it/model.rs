@@ -364,8 +364,8 @@ impl Machine {
             path.is_none_or(|path| candidate == path || candidate.starts_with(&format!("{path}/")))
         };
         if let Some(path) = path {
-            // Single paths are restored only if nothing on the way is guarded, uncovered or in the
-            // way.
+            // A single path is restored only if it and all paths above and below it are plain in
+            // both states.
             let plain = |state: &State| {
                 let covers = model_coverage(state);
                 covers.iter().all(|(path, cover)| !asks(path) || *cover == Cover::Plain)

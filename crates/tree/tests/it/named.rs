@@ -139,7 +139,7 @@ fn the_budget_keeps_small_files_first_and_reports_the_rest() {
 }
 
 #[test]
-fn what_a_call_names_comes_before_what_it_sweeps() {
+fn named_files_come_before_swept_ones() {
     let mut scratch = Scratch::new();
     scratch.rules.max_named_size = 100;
     scratch.write(".gitignore", "*/data/\n");
@@ -153,7 +153,7 @@ fn what_a_call_names_comes_before_what_it_sweeps() {
 }
 
 #[test]
-fn many_files_of_a_named_directory_do_not_refuse_the_capture() {
+fn a_named_directory_with_many_files_does_not_make_the_capture_fail() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 10;
     scratch.write(".gitignore", "data/\n");
@@ -182,7 +182,7 @@ fn many_files_over_the_budget_are_reported_by_their_directory() {
     assert_eq!(scratch.files(capture.tree), [".gitignore", "data/small"]);
     assert_eq!(capture.uncovered.len(), 1);
     assert_eq!(reason(&capture, "data"), Some(UncoveredReason::OverBudget { size: 2200 }));
-    // A restore leaves the others alone.
+    // A restore does not touch the files over the budget.
     scratch.named.clear();
     let before = read_directory(&scratch.root);
     scratch.restore(&capture, &[]);
@@ -210,7 +210,7 @@ fn a_named_file_that_grows_past_the_limit_is_still_captured() {
 }
 
 #[test]
-fn secrets_that_are_left_out_stay_out_of_named_directories() {
+fn secrets_are_left_out_even_in_named_directories() {
     let mut scratch = Scratch::new();
     scratch.rules.skip_private = true;
     scratch.write(".gitignore", "data/\n.env\n");
@@ -282,7 +282,7 @@ enum Action {
     Write(usize, u8),
     Remove(usize),
     Ignore(usize),
-    /// Other rules: the configured exclude, the configured include, and the budget.
+    /// New rules: the configured exclude, the configured include, and the budget.
     Rules(bool, bool, usize),
     /// A capture with some paths named and, perhaps, everything swept.
     Capture(Vec<usize>, bool),
@@ -346,7 +346,7 @@ fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
             assert_eq!(safe.get(path), now, "{path} was not saved");
         }
     }
-    // A later restore of the previous state finds all of it.
+    // A later restore of the previous state finds all its files.
     let back = scratch.restore(&scratch.as_capture(&plan), &[]);
     let again = read_files(scratch);
     for (path, content) in &now {

@@ -81,7 +81,7 @@ fn a_setuid_file_of_another_user_comes_back_without_setuid() {
 }
 
 #[test]
-fn a_setuid_file_of_ones_own_comes_back_exactly() {
+fn a_setuid_file_of_this_user_comes_back_exactly() {
     let scratch = Scratch::new();
     scratch.write("tool", "mine");
     scratch.chmod("tool", 0o6755);
@@ -96,7 +96,7 @@ fn a_setuid_file_of_ones_own_comes_back_exactly() {
 
 /// The checkpoint has a setuid file of this user. Another user has put a file in its place.
 #[test]
-fn a_file_that_another_user_owns_by_now_is_not_made_setuid() {
+fn a_file_that_now_belongs_to_another_user_is_not_made_setuid() {
     let Some(scratch) = scratch_of_alice() else { return };
     for name in ["same", "changed", "gone"] {
         scratch.write(name, "mine");

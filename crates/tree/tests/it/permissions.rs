@@ -61,9 +61,9 @@ fn a_file_that_cannot_be_read_is_reported() {
     });
 }
 
-/// The file itself does not change, but another user tries to read it.
+/// The file itself does not change, but two users capture it, and only one of them can read it.
 #[test]
-fn a_file_of_another_user_is_read_again_when_that_is_possible() {
+fn a_file_of_another_user_is_reread_once_that_is_possible() {
     let capture = |directory: &Path| {
         let store = Store::open(directory.join("store")).unwrap();
         let workspace =
@@ -92,7 +92,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
         }
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
         let mut command = rerun_test(
-            "permissions::a_file_of_another_user_is_read_again_when_that_is_possible",
+            "permissions::a_file_of_another_user_is_reread_once_that_is_possible",
             "setpriv",
             &nobody,
         );
@@ -101,7 +101,7 @@ fn a_file_of_another_user_is_read_again_when_that_is_possible() {
         let capture = capture(directory.path());
         assert_eq!((capture.files, reason_of(&capture, "theirs")), (2, None));
     } else {
-        tell_skipped("only root can run a part of it as another user");
+        tell_skipped("only root can run part of this test as another user");
     }
 }
 
@@ -134,7 +134,7 @@ fn directories_that_cannot_be_read_are_reported() {
     });
 }
 
-/// The names are known but cannot be statted. None of them is left out silently.
+/// The names can be listed, but `lstat` fails for each of them. None is left out silently.
 #[test]
 fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
     as_bound_user("every_name_in_a_directory_that_cannot_be_entered_is_reported", || {
@@ -219,8 +219,8 @@ fn a_workspace_that_cannot_be_opened_is_an_error() {
 
 /// The permissions of the workspace are removed between two captures under one lock.
 #[test]
-fn a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty() {
-    as_bound_user("a_workspace_that_is_closed_meanwhile_is_never_captured_as_empty", || {
+fn a_workspace_that_becomes_unreadable_is_never_captured_as_empty() {
+    as_bound_user("a_workspace_that_becomes_unreadable_is_never_captured_as_empty", || {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         scratch.write("d/b", "1");
@@ -293,7 +293,7 @@ fn a_store_that_cannot_be_made_is_an_error() {
     });
 }
 
-/// Roots that cannot be resolved forbid nothing and break nothing.
+/// A root that cannot be resolved is not forbidden, and does no harm.
 #[test]
 fn a_home_that_cannot_be_read_forbids_nothing() {
     as_bound_user("a_home_that_cannot_be_read_forbids_nothing", || {

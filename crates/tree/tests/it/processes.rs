@@ -208,8 +208,8 @@ enum Afterwards {
     PinEarlier,
 }
 
-/// The system fails at every point. The test needs a separate process, because fault points are
-/// counted for the whole process.
+/// An error occurs at each point in turn. The test needs a separate process, because fault points
+/// are counted for the whole process.
 #[test]
 fn captures_that_fail_at_every_point_lose_nothing() {
     if child_variable("DIRECTORY").is_none() {
@@ -236,7 +236,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
             assert!(point >= 7, "only {point} points were passed");
         }
     }
-    // The additional fault points of such a pack come first.
+    // A large pack is first written to a file in parts, which adds fault points at the beginning.
     for (error, lasting, afterwards) in &cases[..3] {
         for point in 0..3 {
             assert!(error_at(&large(), (point, *error, *lasting), *afterwards));
@@ -244,7 +244,7 @@ fn captures_that_fail_at_every_point_lose_nothing() {
     }
 }
 
-/// Makes the system fail at a point. Returns true if the point was reached.
+/// Makes a point fail. Returns true if the point was reached.
 fn error_at(
     scratch: &Scratch,
     (point, (number, name), lasting): (usize, (i32, &str), bool),
@@ -342,7 +342,7 @@ fn captures_killed_at_random_moments_lose_nothing() {
 
 /// A lock file alone is not a lock: only the kernel's locks count, and they end with their process.
 #[test]
-fn a_lock_file_that_was_left_is_no_lock() {
+fn a_leftover_lock_file_is_not_a_lock() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -411,7 +411,7 @@ fn readers_never_wait() {
     let capture = scratch.capture();
     for what in ["workspace", "store"] {
         let (mut child, _said) = start_holder("readers_never_wait", &scratch, what);
-        // There is a file to sweep, but not while another process holds the lock.
+        // There is a file to sweep, but no process may sweep it while another one holds the lock.
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);

@@ -61,7 +61,7 @@ fn hidden_change(
             return (before, after);
         }
     }
-    panic!("a hundred changes, and each in another second than the capture before");
+    panic!("none of a hundred changes was in the same second as the capture before it");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn another_file_of_the_same_size_and_time_is_noticed() {
 }
 
 #[test]
-fn other_permissions_are_noticed() {
+fn changed_permissions_are_noticed() {
     for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         for path in ["f", "d/g", "d/e/h"] {
@@ -154,7 +154,7 @@ fn other_permissions_are_noticed() {
 }
 
 #[test]
-fn a_symlink_that_leads_elsewhere_is_noticed() {
+fn a_changed_symlink_target_is_noticed() {
     for mut scratch in all_file_systems() {
         scratch.ahead = HOUR;
         scratch.link("one", "l");

@@ -171,8 +171,9 @@ fn a_tracked_ignored_file_is_not_guarded() {
 }
 
 #[test]
-fn a_gitignore_that_changed_since_decides_nothing() {
-    // Ignored then, but not now: the file existed, uncovered, and stays.
+fn a_gitignore_that_changed_since_has_no_effect() {
+    // The file was ignored then and is not ignored now: it existed without being captured, and
+    // stays.
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.write("data/precious", "never seen by the checkpoint");
@@ -185,7 +186,8 @@ fn a_gitignore_that_changed_since_decides_nothing() {
     assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
     assert_eq!(scratch.read(".gitignore"), "data/\n");
 
-    // Not ignored then, but now: an agent cannot shield a file that it wrecked.
+    // The files were not ignored then and are ignored now: an agent cannot shield a file that it
+    // wrecked.
     let scratch = Scratch::new();
     scratch.write("src/a", "1");
     scratch.write("b", "1");
@@ -201,7 +203,7 @@ fn a_gitignore_that_changed_since_decides_nothing() {
 }
 
 #[test]
-fn a_file_too_large_then_and_small_now_stays() {
+fn a_file_that_was_too_large_then_and_is_small_now_stays() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.write("big", vec![1; 200]);
@@ -210,7 +212,8 @@ fn a_file_too_large_then_and_small_now_stays() {
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("big"), "small now");
     assert_eq!(plan.kept[0].path, rel("big"));
-    // Small then, but too large now: the old content comes back, and the new content is not lost.
+    // The file was small then and is too large now: the old content comes back, and the new content
+    // is not lost.
     scratch.write("other", "1");
     let capture = scratch.capture();
     scratch.write("other", vec![b'x'; 500]);
@@ -221,7 +224,7 @@ fn a_file_too_large_then_and_small_now_stays() {
 }
 
 #[test]
-fn what_is_never_captured_stays_in_a_directory_created_since() {
+fn paths_that_are_never_captured_stay_in_a_directory_created_since() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -255,13 +258,13 @@ fn a_directory_with_ignored_content_gives_way_to_a_file() {
     let wrecked = read_directory(&scratch.root);
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("thing"), "a file");
-    // It was captured first, although the rules exclude it.
+    // The ignored content was captured first, although the rules exclude it.
     scratch.restore(&scratch.as_capture(&plan), &[]);
     assert_eq!(read_directory(&scratch.root), wrecked);
 }
 
 #[test]
-fn what_cannot_be_captured_blocks_the_plan() {
+fn a_path_that_cannot_be_captured_blocks_the_plan() {
     let scratch = Scratch::new();
     scratch.write("thing", "a file");
     scratch.write("other", "1");
@@ -430,7 +433,7 @@ fn read_only_directories_get_their_modes_back() {
 }
 
 #[test]
-fn naming_a_path_is_no_evidence_that_it_did_not_exist() {
+fn an_uncovered_file_is_not_deleted_even_if_it_is_named() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.write("big.bin", vec![1; 200]);
@@ -442,7 +445,7 @@ fn naming_a_path_is_no_evidence_that_it_did_not_exist() {
 }
 
 #[test]
-fn what_is_shielded_by_a_new_gitignore_is_named() {
+fn paths_shielded_by_a_new_gitignore_are_reported() {
     let scratch = Scratch::new();
     scratch.write("src/a", "1");
     let capture = scratch.capture();

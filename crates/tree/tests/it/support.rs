@@ -308,7 +308,7 @@ impl Scratch {
         self.try_restore(target, paths).unwrap().0
     }
 
-    /// Returns the state before a plan as a capture, to return to it.
+    /// Returns the state before a plan as a capture that can be restored.
     pub fn as_capture(&self, plan: &Plan) -> Capture {
         Capture {
             tree: plan.from,
@@ -433,7 +433,7 @@ fn capture_into(store: &Store, scratch: &Scratch) -> Capture {
     capture
 }
 
-/// Makes a command that runs one of these tests in a separate process, with `CHILD` in its
+/// Returns a command that runs one of these tests in a separate process, with `CHILD` in its
 /// environment.
 pub fn rerun_test(test: &str, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);

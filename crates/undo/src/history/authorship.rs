@@ -1,11 +1,11 @@
-//! Who changed what: the states of a workspace at each moment a call began or ended, and the calls
-//! that were running in between.
+//! Who changed what: the known states of a workspace, and the calls that were running between them.
 //!
-//! A call that names its files changed only those files (`claim`). A script may change anything: if
-//! only one session's calls were running, a change belongs to that session. If calls of several
-//! sessions were running, it belongs to the session whose call names the path, and is uncertain if
-//! none does. A change between calls was made by the user or another program. The changes of
-//! takeback's own rollbacks belong to no call.
+//! A call of an editing tool changes only the files that it names (see `claim`). A script may
+//! change any file: if only one session's calls were running, a change belongs to that session. If
+//! calls of several sessions were running, the change belongs to the session whose call names the
+//! path. It is uncertain if no call names the path, or if calls of several sessions name it. A
+//! change between calls was made by the user or another program. The changes that takeback's own
+//! rollbacks made belong to no call.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -28,32 +28,32 @@ pub(crate) type Node = (Mode, Oid);
 pub(crate) struct Segment {
     pub(crate) before: Option<Node>,
     pub(crate) after: Option<Node>,
-    /// The reason why others may have made the change; `None` if only the session in question can
-    /// have made it.
+    /// The reason why it is uncertain whether the session made the change; `None` if it is certain.
     pub(crate) doubt: Option<Doubt>,
 }
 
-/// The changes that the chosen calls made.
+/// The result of `Timeline::collect_changes`: the changes that the chosen calls made.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// The changes to each path, in order.
     pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
-    /// The paths that were not covered before, so it is unknown whether they changed.
+    /// The paths that became covered only during a call, so it is unknown whether the call changed
+    /// them.
     pub(crate) not_covered: BTreeSet<RelPath>,
-    /// The agents of the calls whose ends were not reported but assumed.
+    /// The agents that did not report the end of a call, so that the end had to be assumed.
     pub(crate) assumed: BTreeSet<String>,
 }
 
 /// A known state of the workspace.
 struct KnownState<'h> {
     /// The position in the order of states: twice the number of the checkpoint, or, between
-    /// checkpoints, one less than twice the number of the next one.
+    /// checkpoints, one less than twice the number of the next checkpoint.
     at: u64,
     time: Time,
     tree: Oid,
     /// The topmost paths that the tree does not cover.
     uncovered: Vec<&'h RelPath>,
-    /// The paths that were captured even if the rules exclude them.
+    /// The paths that were captured regardless of the rules.
     named: Vec<&'h RelPath>,
     /// The rollback that followed, if any.
     rollback: Option<&'h RollbackRecord>,
@@ -69,8 +69,8 @@ pub(crate) struct PresentState<'h> {
 
 impl KnownState<'_> {
     fn covers(&self, path: &RelPath) -> bool {
-        // Inside an uncovered directory, the paths that were named are covered. A named path that is
-        // itself uncovered can be regenerated, or did not fit into the budget.
+        // Inside an uncovered directory, the named paths are covered. A named path can itself be
+        // uncovered if its content can be regenerated or did not fit into the budget.
         let is_named_in = |uncovered: &RelPath| {
             let is_inside = |named: &RelPath| named != uncovered && named.starts_with(uncovered);
             self.named.iter().any(|named| path.starts_with(named) && is_inside(named))
@@ -86,7 +86,7 @@ struct Span<'h> {
     row: Option<usize>,
     from: u64,
     to: u64,
-    /// The latest possible end, if calls of the session may overlap.
+    /// The latest possible end. It differs from `to` only if the end is assumed.
     latest: u64,
     late: bool,
     end: SpanEnd,
@@ -96,16 +96,16 @@ struct Span<'h> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpanEnd {
     Reported,
-    /// Not reported. The session's next call or the end of its turn is the latest possible end.
+    /// Not reported. The call counts as ended at its session's next call or at the end of its turn.
     Assumed,
     /// Not known, or not reached yet.
     Unknown,
 }
 
-/// A call in a workspace that is inside this one, or around it.
+/// A call in a workspace that is inside or around the workspace of the timeline.
 pub(crate) struct NeighbourCall {
     session: String,
-    /// The paths of this workspace that the call may have changed.
+    /// The paths in the timeline's workspace that the call may have changed.
     within: Vec<RelPath>,
     from: Time,
     to: Time,
@@ -119,8 +119,8 @@ pub(crate) struct Timeline<'h> {
 }
 
 impl<'h> Timeline<'h> {
-    /// Puts the states and calls of a history in order, with the calls that are still running and,
-    /// if given, the current state.
+    /// Puts the states and calls of a history in order. Includes the calls that are still running
+    /// and, if given, the current state.
     pub(crate) fn of(history: &'h History, now: Option<PresentState<'h>>) -> Timeline<'h> {
         let mut timeline =
             Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Rc::from([]) };
@@ -141,8 +141,8 @@ impl<'h> Timeline<'h> {
         timeline
     }
 
-    /// Changes assumed ends to unknown if the agent reports the ends of other calls: the call was
-    /// refused or interrupted.
+    /// Changes an assumed end to unknown if the agent has reported the ends of other calls. Its
+    /// silence then means that the call was refused or interrupted.
     fn doubt_missing_ends(&mut self) {
         let reported = self.spans.iter().filter(|span| span.end == SpanEnd::Reported);
         let agents: HashSet<&str> = reported.map(|span| span.call.agent.as_str()).collect();
@@ -153,7 +153,7 @@ impl<'h> Timeline<'h> {
         }
     }
 
-    /// Adds the calls in workspaces that are inside this one, or around it.
+    /// Adds the calls in the workspaces that are inside or around this one.
     pub(crate) fn with_neighbours(self, neighbours: &Rc<[NeighbourCall]>) -> Timeline<'h> {
         Timeline { neighbours: Rc::clone(neighbours), ..self }
     }
@@ -165,7 +165,7 @@ impl<'h> Timeline<'h> {
         let named = record.calls().flat_map(|call| &call.named).collect();
         let rollback = record.rollback.as_ref().filter(|done| done.files);
         self.points.push(KnownState { at, time, tree, uncovered, named, rollback });
-        // In a history that was moved, all numbers grew by the same amount.
+        // When a history is moved, all its numbers grow by the same amount.
         let moved = record.shift(&checkpoint.pin);
         let begins: Vec<(u64, &CallRef, &Began)> = record
             .calls()
@@ -182,7 +182,7 @@ impl<'h> Timeline<'h> {
             let (tree, named, rollback) = (began.tree, call.named.iter().collect(), None);
             self.points.push(KnownState { at: from, time, tree, uncovered, named, rollback });
             // A call whose end was not reported counts as ended at the session's next call, or at
-            // the end of the turn if there is none.
+            // the end of the turn if no call follows.
             let (end, to) = match record.kind {
                 Kind::After => (SpanEnd::Reported, at),
                 _ => {
@@ -283,8 +283,9 @@ impl<'h> Timeline<'h> {
         Ok(changes)
     }
 
-    /// Finds the paths that were last changed neither by `session` nor by a rollback. Includes
-    /// paths without a known change. `since` is the number of the first checkpoint to consider.
+    /// Finds those of `paths` whose last change was made neither by `session` nor by a rollback.
+    /// Includes paths without a known change. `since` is the number of the first checkpoint to
+    /// consider.
     pub(crate) fn find_others_changes(
         &self,
         store: &Store,
@@ -320,7 +321,7 @@ impl<'h> Timeline<'h> {
     }
 
     /// Decides whether the chosen calls made a change. Returns `None` if they did not. Otherwise
-    /// returns the doubt about it, if any, and the call whose end had to be assumed, if any.
+    /// returns the reason for doubt, if any, and the call whose end had to be assumed, if any.
     #[allow(clippy::type_complexity, reason = "two optional values")]
     fn attribute_change<'a>(
         &self,
@@ -333,8 +334,8 @@ impl<'h> Timeline<'h> {
             [change.from, change.to].iter().flatten().any(|(mode, _)| mode.is_directory());
         let claims = |span: &&Span<'_>| find_claim(span.call, path, is_directory);
         let claim = ours.iter().map(claims).max().unwrap_or(Claim::None);
-        // An agent that `takeback run` started reports its own calls: the run itself does not count
-        // as another session.
+        // An agent that `takeback run` started reports its own calls, so the run itself does not
+        // count as another session.
         let is_run_around =
             |span: &&&Span<'_>| span.call.is_run() && !ours.iter().all(|own| own.call.is_run());
         let others = others.iter().filter(|span| !is_run_around(span));
@@ -375,8 +376,8 @@ impl<'h> Timeline<'h> {
         Ok(Some((doubt, assumed.copied())))
     }
 
-    /// Returns true if a call of another session, in a workspace around or inside this one, may have
-    /// changed a path.
+    /// Returns true if a call of another session, in a workspace inside or around this one, may
+    /// have changed a path.
     fn is_shared(&self, window: &Window<'_, '_>, path: &RelPath) -> bool {
         self.neighbours.iter().any(|neighbour| {
             neighbour.is_running(window.from.time, window.to.time)
@@ -403,7 +404,7 @@ enum RollbackPart {
     All,
 }
 
-/// Determines how much of a change was made by the rollback after a state.
+/// Determines how much of a change was made by the rollback that followed the state `from`.
 fn find_rollback_part(
     store: &Store,
     from: &KnownState<'_>,
@@ -424,7 +425,7 @@ fn find_rollback_part(
 }
 
 impl NeighbourCall {
-    /// Reads the calls in the workspaces that are inside or around this one.
+    /// Reads the calls in the workspaces that are inside or around `workspace`.
     pub(crate) fn read_all(workspace: &Workspace<'_>) -> Result<Rc<[NeighbourCall]>, StoreError> {
         let store = workspace.store();
         let mut all = Vec::new();
@@ -441,7 +442,8 @@ impl NeighbourCall {
         Ok(all.into())
     }
 
-    /// Reads a call from the record of its end in another workspace.
+    /// Reads a call in another workspace from the record of its end. `here` is the path of this
+    /// workspace, and `there` is the path of the other.
     fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighbourCall> {
         let call = record.call.as_ref()?;
         let from = Time::parse(&call.began.as_ref()?.time)?;
@@ -473,7 +475,7 @@ pub(crate) fn is_same(one: Option<Node>, other: Option<Node>) -> bool {
     }
 }
 
-/// Appends a change. A change that begins where the last one ended extends it.
+/// Appends a change, or extends the last one if the new change continues it with the same doubt.
 fn append_segment(segments: &mut Vec<Segment>, next: Segment) {
     match segments.last_mut() {
         Some(last) if is_same(last.after, next.before) && last.doubt == next.doubt => {

@@ -10,7 +10,7 @@ pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
     /// The call names other files. Its script is known to write only those, or its tool may change
-    /// more than it names.
+    /// files that the call does not name.
     Unlikely,
     /// The call may change anything.
     Any,
@@ -74,7 +74,7 @@ fn is_editing_tool(tool: &str) -> bool {
 }
 
 /// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
-/// file beside it.
+/// file beside an open file.
 pub(crate) fn has_editor_file(
     store: &Store,
     trees: &[Oid],

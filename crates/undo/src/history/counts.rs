@@ -1,5 +1,5 @@
-//! The counts of changes that the list shows: counted once, in the background if possible, and
-//! cached.
+//! The numbers of changes that the list shows. They are computed once, in the background if
+//! possible, and then cached.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{History, Row, WorkspaceRef};
 use crate::Opened;
 use crate::hook::state;
 
-/// The number of changed files and lines.
+/// The numbers of changed files and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ChangeCounts {
@@ -32,9 +32,9 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes of each row, in the order of the rows: the changes that the calls of a turn
-/// made, or the changes between a manual checkpoint and the next row. A row's counts are `None` if
-/// they are not known yet.
+/// Counts the changes of each row: those that the calls of a turn made, or those between a manual
+/// checkpoint and the next row. Returns the counts in the order of the rows, with `None` for a row
+/// whose changes are not known yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -81,7 +81,7 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
         None => successor,
         Some(_) => {
             let newest = history.all.last()?.pin.name.seq;
-            // A call without an end lasts until the next known state.
+            // A call without a known end counts as running until the next known state.
             let last = row.last().pin.name.seq;
             let is_known = last > row.first().pin.name.seq || newest > last;
             is_known.then_some(last.max(successor.unwrap_or(0)))
@@ -89,8 +89,8 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     }
 }
 
-/// Lists the files that a row changed, in the order of their paths: the files that the calls of a
-/// turn changed, or that changed between a manual checkpoint and the next row.
+/// Lists the changed files of a row, sorted by path: those that the calls of a turn changed, or
+/// those that changed between a manual checkpoint and the next row.
 pub fn list_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -117,7 +117,7 @@ fn count_row(
     Ok(counts)
 }
 
-/// Collects one row's changes to files and symlinks, in the order of their paths.
+/// Collects one row's changes to files and symlinks, sorted by path.
 fn collect_row(
     store: &Store,
     history: &History,
@@ -131,7 +131,7 @@ fn collect_row(
         return diff_files(store, rules, from, to, &[]);
     }
     let last = row.last();
-    // For a call without an end, the next state is the end.
+    // If the last call has no known end, the next state counts as its end.
     let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
     let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
     let mut changes = Vec::new();
@@ -139,7 +139,8 @@ fn collect_row(
     for (path, segments) in timeline.collect_changes(store, |_, of| of == Some(row.number))?.paths {
         let before = segments.first().and_then(|segment| segment.before);
         let after = segments.last().and_then(|segment| segment.after);
-        // A file that was captured only because a call named it is not in both trees.
+        // A file that was captured only because a call named it can be missing from one of the
+        // trees.
         if store.find_entry(&from, &path)? == before && store.find_entry(&to, &path)? == after {
             paths.push(path);
         } else {

@@ -1,4 +1,4 @@
-//! The turns that are in force: those that led to the state that the workspace was last set to.
+//! The turns that are in force: those that led to the current state of the workspace.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use takeback_tree::Oid;
 use super::History;
 use super::record::Action;
 
-/// The turns that led to a state, by the numbers of their rows.
+/// The turns that led to a state, identified by the numbers of their rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     /// The turns that no rollback has taken back.
@@ -29,7 +29,7 @@ impl History {
         let rollbacks = self.all.iter().filter_map(|known| known.record.rollback.as_ref());
         let targets: BTreeSet<Oid> = rollbacks.map(|done| done.to).collect();
         let mut states: HashMap<Oid, Standing> = HashMap::new();
-        // The turn of each undo and of each reversal of an undo.
+        // The row of the undone turn, for each undo and each reversal of an undo.
         let mut undos: HashMap<Oid, usize> = HashMap::new();
         let mut now = Standing::default();
         for known in &self.all {

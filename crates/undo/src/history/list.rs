@@ -1,4 +1,4 @@
-//! The list of a workspace's checkpoints, as the terminal, JSON and agents show it.
+//! The list of a workspace's checkpoints, for the terminal, JSON output and agents.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,13 +32,14 @@ pub struct List {
     /// The reasons why some checkpoints could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
-    /// The repositories inside the workspace. Their histories are not part of its checkpoints.
+    /// The repositories inside the workspace. The workspace's checkpoints do not contain their
+    /// histories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RelPath>,
     /// The reason why the ledger could not be read. In that case, prompts and effects are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
-    /// The older history of the directory itself, from before it became part of the workspace.
+    /// The history that the directory had of its own before it became part of the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner: Option<Box<List>>,
 }
@@ -273,7 +274,7 @@ fn find_ledger_turn(
     }
 }
 
-/// Lists the effects of a row's turn that no rollback reverses.
+/// Lists the effects of a row's turn.
 pub(crate) fn effects_of_row(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -284,8 +285,8 @@ pub(crate) fn effects_of_row(
     effects.map_or_else(|_| Vec::new(), |mut effects| effects.swap_remove(row.number - 1))
 }
 
-/// Lists the effects of each row's turn, by the turns in the ledger. If no row has the turn of an
-/// effect, the time determines the row.
+/// Lists the effects of each row's turn. The ledger knows the turn of each effect. If no row has
+/// that turn, the time of the effect determines the row.
 fn effects_by_row(
     ledger: &Ledger,
     workspace: &WorkspaceRef<'_>,

@@ -45,7 +45,8 @@ pub struct History {
     pub(crate) open: Vec<OpenCall>,
     /// The rows of the list, newest first.
     rows: Vec<RowParts>,
-    /// The indices of the rows of each turn, oldest first: agents may reuse the name of a turn.
+    /// For each turn, the indices of its rows, oldest first. There can be several, because agents
+    /// may reuse the name of a turn.
     turns: HashMap<(String, TurnId), Vec<usize>>,
 }
 
@@ -53,7 +54,7 @@ pub struct History {
 #[derive(Debug)]
 struct RowParts {
     steps: Vec<usize>,
-    /// The last checkpoint or state of any kind.
+    /// The row's last checkpoint, of any kind.
     last: usize,
 }
 
@@ -70,7 +71,7 @@ pub struct Row<'h> {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct FoundCheckpoint<'h> {
     pub checkpoint: &'h Checkpoint,
-    /// True if it was taken before a later call of a turn, not before the first one.
+    /// True if the checkpoint was taken before a call other than the first of its turn.
     pub is_step: bool,
 }
 
@@ -116,7 +117,7 @@ impl History {
                 (Kind::After | Kind::State | Kind::Safety, _) => {}
             }
         }
-        // From here on, indices count from the newest.
+        // From here on, the indices of rows count from the newest.
         rows.reverse();
         for place in turns.values_mut().flatten() {
             *place = rows.len() - 1 - *place;
@@ -139,15 +140,15 @@ impl History {
         }
     }
 
-    /// Finds the number of the row that a call is part of. `seq` is the number that the next
-    /// checkpoint would have had when the call began.
+    /// Finds the number of the row that a call is part of. `seq` is the checkpoint number that was
+    /// the next free one when the call began.
     pub(crate) fn row_of(&self, call: &CallRef, seq: u64) -> Option<usize> {
         let places = self.turns.get(&(call.session.clone(), call.turn.clone()))?;
         let begins = |place: &usize| self.all[self.rows[*place].steps[0]].pin.name.seq;
         places.iter().rev().find(|place| begins(place) <= seq).map(|place| place + 1)
     }
 
-    /// Returns true if the checkpoint or state with the number `seq` was pinned before the call.
+    /// Returns true if checkpoint `seq` is the one that was taken before `call`.
     pub(crate) fn is_pinned_for(&self, call: &CallRef, seq: u64) -> bool {
         let found = self.all.binary_search_by_key(&seq, |known| known.pin.name.seq);
         let known = found.ok().and_then(|index| self.all[index].record.call.as_ref());
@@ -156,8 +157,9 @@ impl History {
         })
     }
 
-    /// Finds the session's next call after a call that began when the next number was `seq`.
-    /// Returns the number of the checkpoint that was taken before that next call.
+    /// Finds the call that follows `call` in its session, and returns the number of the checkpoint
+    /// that was taken before it. `seq` is the checkpoint number that was the next free one when
+    /// `call` began.
     pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
         let is_next = |known: &&Checkpoint| {
             let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);
@@ -169,8 +171,8 @@ impl History {
         self.all.iter().find(is_next).map(|known| known.pin.name.seq)
     }
 
-    /// Returns the paths that were captured even if the rules exclude them: calls named them, or
-    /// the undo of a turn changed them although their directory was ignored.
+    /// Returns the paths that are captured regardless of the rules: those that calls named, and the
+    /// uncovered ones that the undo of a turn changed.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let calls = self.all.iter().flat_map(|known| known.record.calls());
         let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
@@ -210,7 +212,8 @@ impl History {
         }
     }
 
-    /// Finds the checkpoint that the user means: `N`, `N.M`, a name, an id or the start of one.
+    /// Finds the checkpoint that `text` identifies: `N`, `N.M`, a name, an id or the beginning of
+    /// an id.
     pub fn find(&self, store: &Store, text: &str) -> Result<FoundCheckpoint<'_>, FindError> {
         if let Some(number) = parse_number(text) {
             return Ok(FoundCheckpoint { checkpoint: self.row(number)?.first(), is_step: false });
@@ -281,7 +284,7 @@ impl<'h> Row<'h> {
         self.steps().next().expect("a row has a checkpoint")
     }
 
-    /// Returns the checkpoints of the row in order, the first one included.
+    /// Returns the row's steps, oldest first.
     pub fn steps(&self) -> impl Iterator<Item = &'h Checkpoint> + use<'h> {
         let history = self.history;
         let steps = history.rows[self.number - 1].steps.iter();
@@ -293,7 +296,7 @@ impl<'h> Row<'h> {
         self.history.row(self.number - 1).ok()
     }
 
-    /// Returns the last checkpoint or state of the row, of any kind.
+    /// Returns the row's last checkpoint, of any kind.
     pub(crate) fn last(&self) -> &'h Checkpoint {
         &self.history.all[self.history.rows[self.number - 1].last]
     }

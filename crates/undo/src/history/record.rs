@@ -9,7 +9,7 @@ use takeback_tree::{
 
 const VERSION: u32 = 1;
 
-/// Everything about a checkpoint besides its tree.
+/// Everything about a checkpoint except its tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Record {
@@ -25,7 +25,8 @@ pub struct Record {
     pub kind: Kind,
     /// The reason in words, with secrets masked.
     pub reason: String,
-    /// The name that the user gave. It protects the checkpoint as `pinned` does.
+    /// The name that the user gave the checkpoint. It protects the checkpoint from pruning, as
+    /// `pinned` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the checkpoint is never pruned.
@@ -34,12 +35,12 @@ pub struct Record {
     /// The tool call that the checkpoint was taken for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallRef>,
-    /// True for the first checkpoint of a turn. The turn's name cannot show this: agents reuse
-    /// names.
+    /// True if this is the first checkpoint of its turn. The name of the turn cannot show this,
+    /// because agents reuse names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first: bool,
-    /// True if the agent had moved on before the capture was complete, so the call may have begun
-    /// first.
+    /// True if the agent had moved on before the capture was complete. The tree may then include
+    /// changes that the call made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// The state of the workspace's own repository.
@@ -48,8 +49,8 @@ pub struct Record {
     /// The rollback that followed a safety checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
-    /// The rollback that a safety checkpoint was taken for, until it has happened. If it fails, the
-    /// checkpoint may remain, but no rollback was made.
+    /// The rollback that a safety checkpoint was taken for, until that rollback is done. If it
+    /// fails, the checkpoint can remain although no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
@@ -77,9 +78,10 @@ pub struct Record {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The user asked for it.
+    /// Taken at the user's request.
     Manual,
-    /// Taken before a tool call: the first of its turn is a row, the others are its steps.
+    /// Taken before a tool call. The first one of a turn is a row; the later ones are steps of that
+    /// row.
     Call,
     /// Taken after a tool call. Not a row.
     After,
@@ -107,7 +109,7 @@ pub struct CallRef {
     pub agent: String,
     /// The id of the session that the user talks to, as in the ledger.
     pub session: String,
-    /// The id of the subagent's session, if a subagent makes the call.
+    /// The id of the subagent's session, if a subagent made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
     pub turn: TurnId,
@@ -119,7 +121,7 @@ pub struct CallRef {
     /// Paths that the call names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<RelPath>,
-    /// Paths that the call's script writes, as far as its analysis knows them.
+    /// Paths that the call's script writes, as far as the analysis of the script can tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<RelPath>,
     /// True if the call runs a script, which may change more than the call names.
@@ -134,7 +136,7 @@ pub struct CallRef {
 }
 
 impl CallRef {
-    /// Returns true if the call is a command between two checkpoints: `takeback run`.
+    /// Returns true if the call is a command that `takeback run` runs.
     pub(crate) fn is_run(&self) -> bool {
         self.agent == "run" && self.tool == "run"
     }
@@ -150,8 +152,8 @@ impl CallRef {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Began {
     pub tree: Oid,
-    /// The number that the next checkpoint would have had when the call began. It puts the starts
-    /// and ends of calls in order.
+    /// The checkpoint number that was the next free one when the call began. It puts the starts and
+    /// ends of calls in order.
     pub seq: u64,
     /// The time of the capture: RFC 3339 in UTC.
     pub time: String,
@@ -171,10 +173,10 @@ pub struct RollbackRecord {
     pub action: Action,
     /// The checkpoint that the workspace returned to.
     pub to: Oid,
-    /// The state that the rollback led to. A file that still has this content has not changed
-    /// since.
+    /// The state that the rollback led to. A file that is still the same as in this tree has not
+    /// changed since.
     pub tree: Oid,
-    /// The paths that the user asked for; empty for everything.
+    /// The paths that the rollback was limited to; empty if it was not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<RelPath>,
     /// The safety checkpoint of the rollback that this one reverses.
@@ -186,28 +188,28 @@ pub struct RollbackRecord {
     /// True if the repository's index was also restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub index: bool,
-    /// The conversation of the checkpoint's session, if it was moved with the files.
+    /// The conversation of the checkpoint's session, if the rollback changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<Chat>,
-    /// If this is the part of a rollback outside its workspace, the safety checkpoint of that
+    /// For a part of a rollback that was outside the workspace, the safety checkpoint of the main
     /// rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<Oid>,
     /// The paths that could not be restored and were left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<RelPath>,
-    /// The conversations of other sessions that were moved with the files.
+    /// The other conversations that the rollback changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_chats: Vec<Chat>,
 }
 
 impl RollbackRecord {
-    /// Returns the conversations that were moved with the files.
+    /// Returns the conversations that the rollback changed.
     pub fn chats(&self) -> impl Iterator<Item = &Chat> {
         self.chat.iter().chain(&self.other_chats)
     }
 
-    /// Returns true if the rollback was meant to restore a path.
+    /// Returns true if the rollback applied to a path.
     pub(crate) fn is_about(&self, path: &RelPath) -> bool {
         let is_in = |paths: &[RelPath]| paths.iter().any(|above| path.starts_with(above));
         (self.paths.is_empty() || is_in(&self.paths)) && !is_in(&self.skipped)
@@ -223,20 +225,20 @@ fn yes() -> bool {
     true
 }
 
-/// A conversation that a rollback moves to an earlier point.
+/// A conversation that a rollback changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Chat {
     pub session: String,
     /// The first message that is taken back.
     pub from_message: i64,
-    /// The point that the conversation returns to. Records of older versions do not have it.
+    /// The point that the conversation returns to. Older versions did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<ConversationPoint>,
 }
 
 impl Chat {
-    /// Describes the move of a session's conversation to a point.
+    /// Describes the return of a session's conversation to a point.
     pub(crate) fn new(session: &str, to: ConversationPoint) -> Chat {
         let from_message = match to {
             ConversationPoint::BeforeMessage(seq) => seq,
@@ -259,9 +261,9 @@ pub enum Action {
     /// A return to a checkpoint.
     #[default]
     Rollback,
-    /// The reverse of a rollback.
+    /// The reversal of a rollback or of the undo of a turn: `rollback undo`.
     Undo,
-    /// The reverse of such an undo.
+    /// The reversal of a `rollback undo`: `rollback redo`.
     Redo,
     /// The undo of one turn, which keeps later changes by others.
     UndoTurn,
@@ -372,7 +374,7 @@ fn host_name() -> String {
 /// The maximum length of a reason; the rest is cut off.
 const MAX_REASON: usize = 500;
 
-/// Cleans a reason before it is kept: no secrets, no NUL, a bounded length.
+/// Prepares a reason for storage: masks secrets, replaces NUL characters and limits the length.
 pub fn clean_reason(reason: &str) -> String {
     let line: String = reason.trim().chars().map(|c| if c == '\0' { ' ' } else { c }).collect();
     let masked = Redactor::shared().mask_text(&line);
@@ -393,7 +395,8 @@ impl Checkpoint {
         self.pin.id.to_string()[..7].to_owned()
     }
 
-    /// Returns the number that the next checkpoint would have had when one of its calls began.
+    /// Returns the checkpoint number that was the next free one when `call` began. `call` is one of
+    /// this checkpoint's calls.
     pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
         let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
         began.unwrap_or(self.pin.name.seq)

@@ -33,17 +33,17 @@ pub enum NameError {
     Taken(String),
 }
 
-/// The options for a checkpoint that the user asks for.
+/// The options of a manual checkpoint.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CheckpointOptions {
     pub reason: Option<String>,
     pub name: Option<String>,
-    /// True if the checkpoint is never pruned.
+    /// True if the checkpoint must never be pruned.
     pub pinned: bool,
 }
 
-/// A checkpoint that has the current state.
+/// A checkpoint of the current state.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TakenCheckpoint {
@@ -52,8 +52,8 @@ pub struct TakenCheckpoint {
     pub is_new: bool,
 }
 
-/// Takes a checkpoint that the user asks for, and clears the failures of the workspace. Without a
-/// reason, a name or a pin, an unchanged workspace gets no new checkpoint.
+/// Takes a checkpoint at the user's request, and clears the failures of the workspace. An unchanged
+/// workspace gets a new checkpoint only if the user gives a reason or a name, or asks for a pin.
 pub fn take_checkpoint(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -110,7 +110,7 @@ fn find_repository(workspace: &Workspace<'_>) -> Option<GitDirectory> {
     if is_directory { GitDirectory::find(workspace.path()) } else { None }
 }
 
-/// Makes the record of the next checkpoint of a workspace.
+/// Makes a record for the next checkpoint of a workspace.
 pub(crate) fn new_record(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -131,7 +131,7 @@ pub(crate) fn pin_tree(
 ) -> Result<Checkpoint, PinError> {
     let workspace = lock.workspace();
     let mut attachment = None;
-    // No rollback returns to a state between calls, so the state of its repository is not needed.
+    // No rollback returns to a state between calls, so the state of the repository is not needed.
     let wants_repository = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
     if wants_repository && let Some(git) = find_repository(workspace) {
         record.repository = Some(git.head());
@@ -142,7 +142,7 @@ pub(crate) fn pin_tree(
     Ok(Checkpoint { pin, record })
 }
 
-/// Stores a copy of the repository's index, unless the last copy is still the same.
+/// Stores a copy of the repository's index, unless the last copy is still up to date.
 fn attach_index(
     lock: &mut Lock<'_>,
     git: &GitDirectory,
@@ -166,8 +166,8 @@ fn attach_index(
     Ok(Some(attachment))
 }
 
-/// Returns true if a checkpoint still keeps the copy of an index. The checkpoint's number is not
-/// enough: another checkpoint may now have that number.
+/// Returns true if a checkpoint still has the copy of an index as its attachment. Looking up the
+/// checkpoint's number is not enough: another checkpoint may now have that number.
 fn keeps_copy(workspace: &Workspace<'_>, known: &IndexState) -> bool {
     let name = PinName { workspace: workspace.id().clone(), seq: known.seq };
     let pin = workspace.store().pin(&name).ok().flatten();
@@ -180,7 +180,7 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
     workspace.store().pin_id(&name).is_ok_and(|id| id.is_some())
 }
 
-/// Words that have another meaning where the name of a checkpoint is expected.
+/// Words that mean something else where a command expects the name of a checkpoint.
 const RESERVED: [&str; 9] =
     ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 

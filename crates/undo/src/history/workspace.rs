@@ -32,12 +32,12 @@ impl<'s> WorkspaceRef<'s> {
         WorkspaceRef { store, id, path: workspace.subject() }
     }
 
-    /// Returns the store that holds its checkpoints.
+    /// Returns the store that holds the workspace's checkpoints.
     pub fn store(&self) -> &'s Store {
         self.store
     }
 
-    /// Returns its id in the store.
+    /// Returns the workspace's id in the store.
     pub fn id(&self) -> &WorkspaceId {
         &self.id
     }
@@ -47,8 +47,8 @@ impl<'s> WorkspaceRef<'s> {
     }
 }
 
-/// The directories that were recreated for a missing workspace, each as its parent directory and
-/// its name. Directories that are still empty are removed on drop.
+/// The directories that were recreated for a missing workspace, each given as its parent directory
+/// and its name. Directories that are still empty are removed on drop.
 #[derive(Default)]
 pub struct RevivedDirectories(Vec<(OwnedFd, OsString)>);
 
@@ -87,7 +87,7 @@ impl Drop for RevivedDirectories {
     }
 }
 
-/// Opens the workspace that a path belongs to: a directory's project, or a single file.
+/// Opens the workspace that a path belongs to: the project around a directory, or a single file.
 pub fn open_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<Workspace<'o>, TakeError> {
     let store = opened.store()?;
     if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
@@ -98,7 +98,7 @@ pub fn open_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<Workspace<'
     Ok(store.workspace(&root, &opened.forbidden)?)
 }
 
-/// Finds the workspace that the user means, to read its history.
+/// Finds the workspace that the user means by a path, in order to read its history.
 pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRef<'o>, TakeError> {
     let store = opened.store()?;
     if let Some(known) = find_known_path(store, path)? {
@@ -109,7 +109,8 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
 }
 
 /// Finds the workspace that the user means by a path and a checkpoint. If the directory has become
-/// part of a larger workspace, an id may belong to an older checkpoint of the directory alone.
+/// part of a larger workspace, an id can still identify a checkpoint in the directory's own
+/// history.
 pub fn find_workspace_with<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -126,8 +127,8 @@ pub fn find_workspace_with<'o>(
 }
 
 /// Finds the larger workspace that a directory with a history of its own has become part of, for
-/// example by `git init` above it. Returns it only if it also has a history: agents' checkpoints
-/// are taken there now.
+/// example by `git init` above it. Returns the larger workspace only if it also has a history:
+/// agents' checkpoints are taken there now.
 fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreError> {
     let is_repository_data = known.components().any(|part| part.as_os_str() == ".git");
     if is_repository_data || !known.is_dir() {
@@ -139,7 +140,7 @@ fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreEr
     Ok(has_history.then_some(root))
 }
 
-/// Finds the older history of a directory alone, if the directory is now part of a larger
+/// Finds the history that a directory has of its own, if the directory is now part of a larger
 /// workspace.
 pub(crate) fn find_inner_history<'o>(
     opened: &'o Opened,
@@ -152,8 +153,8 @@ pub(crate) fn find_inner_history<'o>(
 }
 
 /// Opens the workspace that the user means, to restore files in it: the one at exactly this path if
-/// it has a history, otherwise the one that the path belongs to. A missing directory is recreated;
-/// keep the second value for as long as the workspace is used.
+/// it has a history, otherwise the one that the path belongs to. Recreates the directory if it is
+/// missing. The caller keeps the second value for as long as it uses the workspace.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -179,17 +180,17 @@ pub fn revive_workspace<'o>(
         true => store.single_file(&path, &opened.forbidden)?,
         false => store.workspace(&path, &opened.forbidden)?,
     };
-    // The path was resolved again, and may have led through a link by then.
+    // Opening the workspace resolved the path again, and by then it may have led through a link.
     if workspace.subject() != path {
         return Err(in_the_way().into());
     }
     Ok((workspace, revived))
 }
 
-/// Finds the path that the store knows a workspace by, if it has a history there. The path may no
-/// longer exist.
+/// Finds the path under which the store has a history for a path that the user typed. The path that
+/// is found need not exist anymore.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-    // The path may still lead to a known one through links.
+    // The typed path may lead to a known path through links.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();

@@ -25,7 +25,7 @@ pub(super) struct CallContext<'a> {
     pub(super) mutates: bool,
     /// The session that reports the call.
     pub(super) reporter: String,
-    /// The session that the call belongs to: the parent's, for a subagent.
+    /// The session that the call belongs to. For a subagent's call, this is the parent session.
     pub(super) session: String,
     pub(super) turn: Turn,
     pub(super) key: CallKey,
@@ -89,8 +89,8 @@ impl<'a> CallContext<'a> {
         &self.workplace.root
     }
 
-    /// Returns the file that lists the paths that were captured before the call. It is needed
-    /// because the agent may work in another directory when the call ends.
+    /// Returns the path of the file that lists the paths captured before the call. The list is
+    /// needed because the agent may work in another directory when the call ends.
     pub(super) fn paths_file(&self, opened: &Opened) -> PathBuf {
         let name = file_name(&[&self.reporter, &self.key.text]);
         opened.checkpoints_directory().join("calls").join(name)
@@ -104,7 +104,7 @@ impl<'a> CallContext<'a> {
         }
     }
 
-    /// Finds the paths in a directory that the call's script writes, as far as they are known.
+    /// Finds the paths that the call's script writes in a directory, as far as they are known.
     pub(super) fn writes_in(&self, directory: &Path) -> ScriptWrites {
         let Some(analysis) = &self.analysis else { return ScriptWrites::default() };
         let mut writes = ScriptWrites { paths: Vec::new(), bounded: analysis.bounded };
@@ -137,7 +137,8 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// Analyses the script of a call. Without a workspace, every path counts as outside.
+/// Analyzes the script of a call. If `workspace` is `None`, every path counts as outside the
+/// workspace.
 pub(super) fn analyze_call(
     opened: &Opened,
     call: &ToolCall,

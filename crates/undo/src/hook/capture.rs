@@ -16,7 +16,7 @@ pub(super) struct CapturedPath {
     pub(super) tree: Oid,
     /// The checkpoint, if the call needed one.
     pub(super) checkpoint: Option<Oid>,
-    /// The paths that the call names or sweeps but the tree does not contain.
+    /// The paths that the call names or sweeps, but that the tree does not contain.
     pub(super) unprotected: Vec<Unprotected>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn capture_before(
     let (seq, tree) = (lock.next_seq()?, capture.tree);
     let writes = call.writes_in(path.path());
     let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
-    // The state before the call is kept even if it is not a checkpoint.
+    // Even without a checkpoint, a pin must keep the state before the call.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
     let needs_pin = is_checkpoint || !is_kept;
     let mut checkpoint = None;
@@ -50,7 +50,7 @@ pub(super) fn capture_before(
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
         let reason = call.call.describe_reason(call.tool());
         let record = Record {
-            // The effects of the call get the same time.
+            // The ledger records the effects of the call with the same time.
             time: call.time.rfc3339(),
             call: Some(call.to_ref(&path.named, &writes)),
             first: last.is_none(),
@@ -118,8 +118,8 @@ pub(super) fn capture_after(
     };
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
-    // The end of a call that changed nothing is pinned only if its start was: without that pin, the
-    // next checkpoint would count as its end.
+    // If a call changed nothing, its end is pinned only if its start was pinned. Without a pin for
+    // the end, the next checkpoint would count as the end.
     if open_call.has_pin || tree != open_call.tree {
         let began = Began {
             tree: open_call.tree,
@@ -128,7 +128,8 @@ pub(super) fn capture_after(
             uncovered: open_call.uncovered.clone(),
             late: open_call.late || late,
         };
-        // The script was analysed before the call: its files may no longer exist.
+        // The analysis from before the call is used, because the files of the script may no longer
+        // exist.
         let writes = ScriptWrites { paths: open_call.writes.clone(), bounded: open_call.bounded };
         let call_ref = CallRef {
             turn: open_call.turn.clone(),
@@ -146,7 +147,8 @@ pub(super) fn capture_after(
     Ok(Some((open_call, tree)))
 }
 
-/// Remembers that hook state could not be written. That costs accuracy, but no checkpoint.
+/// Remembers a failure to write hook state, if there was one. Such a failure can leave the author
+/// of a change uncertain, but no checkpoint is lost.
 fn note_lost_state(opened: &Opened, workspace: &Workspace<'_>, written: std::io::Result<()>) {
     if let Err(error) = written {
         let message = format!("cannot record the call: {error}");

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::state::Turn;
 
-/// Tracks whether an agent is still waiting for its report to be handled. A capture that completes
-/// after the deadline is late: the call may have begun before it.
+/// The moment at which an agent stops waiting for its report to be handled. A capture that
+/// completes after the deadline is late: the call may have begun before the capture was complete.
 #[derive(Debug, Default)]
 pub struct Deadline {
     passed: AtomicBool,

@@ -1,5 +1,5 @@
-//! Early captures of the paths that a call names. The first capture of a large workspace takes
-//! longer than an agent waits, so these paths are captured before it, as separate workspaces.
+//! Early captures of the paths that a call names. The first capture of a large workspace may take
+//! longer than the agent waits, so these paths are captured first, as separate workspaces.
 
 use std::fs;
 use std::path::Path;
@@ -21,11 +21,11 @@ const MAX_PATHS: usize = 16;
 /// The maximum number of files in a directory that is captured early.
 const MAX_FILES: u64 = 20_000;
 
-/// The checkpoints of named paths that were taken before the capture of their workspace.
+/// The checkpoints of named paths, taken before their workspace was captured.
 #[derive(Default)]
 pub(super) struct EarlyCheckpoints(Vec<(ProtectedPath, Oid)>);
 
-/// Captures the paths that a call names, if the workspace is large and was never captured.
+/// Captures the paths that a call names, if the workspace is large and has never been captured.
 pub(super) fn capture_early(
     opened: &Opened,
     call: &CallContext<'_>,
@@ -73,7 +73,7 @@ fn find_place(
 }
 
 impl EarlyCheckpoints {
-    /// Deletes the checkpoints, because the checkpoint of the workspace contains everything.
+    /// Deletes the checkpoints. The checkpoint of the workspace contains the same files.
     pub(super) fn discard(self, opened: &Opened) -> Result<(), WorkspaceError> {
         let store = opened.store()?;
         for (place, checkpoint) in &self.0 {
@@ -87,7 +87,7 @@ impl EarlyCheckpoints {
         Ok(())
     }
 
-    /// Adds the places to the paths that are captured again after the call.
+    /// Adds the paths of the checkpoints to the paths that are captured again after the call.
     pub(super) fn keep(self, protected: &mut Vec<ProtectedPath>) {
         protected.extend(self.0.into_iter().map(|(place, _)| place));
     }

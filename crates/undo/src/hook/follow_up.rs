@@ -18,7 +18,7 @@ use crate::retention::limit_rows;
 /// The number of bytes of the store that are checked for damage at the end of each turn.
 const SCRUB_BYTES: u64 = 64 << 20;
 
-/// Work that can wait until no agent is waiting.
+/// Work that is put off until no agent is waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum FollowUp {
@@ -48,8 +48,8 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     Ok(())
 }
 
-/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's changes,
-/// and enforces `max_snapshots`.
+/// Maintains a workspace at the end of a turn: keeps the resulting state, counts the turn's
+/// changes, and enforces `max_snapshots`.
 pub fn tend_workspace(
     opened: &Opened,
     directory: &Path,
@@ -57,7 +57,7 @@ pub fn tend_workspace(
     ended: Time,
 ) -> Result<(), TakeError> {
     let workspace = match opened.store()?.workspace(directory, &opened.forbidden) {
-        // Nothing was protected there, so there is nothing to do.
+        // Nothing was protected in such a directory, so there is nothing to do.
         Err(WorkspaceError::Refused { .. }) => return Ok(()),
         workspace => workspace?,
     };
@@ -95,8 +95,8 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     opened.note_failure(workspace.path(), &message);
 }
 
-/// Forgets the calls of a session that never ended. Keeps the state of the workspace if it changed
-/// or if there were such calls.
+/// Forgets a session's calls whose ends were never reported. Pins the state of the workspace if it
+/// changed since the newest pin, or if there were such calls.
 fn conclude_turn(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -108,8 +108,8 @@ fn conclude_turn(
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
-        // In so large a workspace, only the paths that calls name are captured, and they already
-        // have been.
+        // In so large a workspace, only the paths that calls name are captured, and that has
+        // already been done.
         Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
         captured => captured?,
     };
@@ -125,8 +125,8 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets the session's open calls of past turns in the places outside the workspace.
-/// An open call would cast doubt on everything that other sessions change there.
+/// Forgets the session's open calls of past turns in all other workspaces. An open call would cast
+/// doubt on everything that other sessions change there.
 fn conclude_elsewhere(
     opened: &Opened,
     own: &WorkspaceId,
@@ -138,7 +138,7 @@ fn conclude_elsewhere(
         if !hook_state.open_calls().iter().any(|call| past.contain(call)) {
             continue;
         }
-        // If another process works there, the end of the next turn makes up for it.
+        // If another process is using the workspace, the end of the next turn tries again.
         if let Some(_guard) = store.try_lock_workspace(place)? {
             hook_state.drop_open_calls(|call| past.contain(call));
         }
@@ -146,12 +146,13 @@ fn conclude_elsewhere(
     Ok(())
 }
 
-/// The turns of a session that are over: the end of their calls will never be reported.
+/// The past turns of a session. If a call of such a turn is still open, its end will never be
+/// reported.
 struct PastTurns<'a> {
     session: &'a str,
     ended: Time,
     state: Option<SessionState>,
-    /// The session and the current turn that the session's work belongs to.
+    /// The session and turn that the work belongs to, as returned by `find_owner`.
     owner: Option<(String, Turn)>,
 }
 
@@ -171,8 +172,8 @@ impl PastTurns<'_> {
     }
 }
 
-/// Forgets the calls of turns that are over. Returns descriptions of them, in the order of their
-/// starts.
+/// Forgets the open calls of past turns. Returns descriptions of these calls, in the order in which
+/// they began.
 fn drop_unended_calls(workspace: &Workspace<'_>, past: &PastTurns<'_>) -> Vec<CallRef> {
     let session = past.session;
     let hook_state = WorkspaceState::new(workspace.notes());

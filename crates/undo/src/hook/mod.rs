@@ -1,7 +1,8 @@
-//! The way in: an agent's report becomes checkpoints and entries in the ledger.
+//! The entry point for agents: turns a report into checkpoints and entries in the ledger.
 //!
-//! [`handle`] reads top-down: the session and its turn (`session`), the call and what it may
-//! change (`call`, `protected`), the captures before and after it (`capture`), the ledger.
+//! [`handle`] deals with these in order: the session and its turn (`session`), the call and the
+//! paths that it may change (`call`, `protected`), the captures before and after the call
+//! (`capture`), and the ledger.
 
 mod call;
 mod capture;
@@ -46,7 +47,7 @@ pub use self::session::current_turn;
 pub use self::state::Turn;
 pub use self::unprotected::{Unprotected, remember_causes};
 
-/// The longest time that a hook waits for other processes before it can write to the ledger.
+/// The longest time that a hook waits while other processes keep it from writing to the ledger.
 const LEDGER_WAIT: Duration = Duration::from_millis(500);
 
 /// The result of handling a report.
@@ -69,7 +70,7 @@ pub struct Handled {
     pub follow_up: Option<FollowUp>,
 }
 
-/// Handles a report. No failure is fatal: all of them are in the result.
+/// Handles a report. No failure is fatal: the result lists them all.
 pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled {
     let mut handled = Handled::default();
     let (workplace, mut session) = session::resolve(opened, report, &mut handled);
@@ -81,7 +82,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
             session.store(opened, &mut handled);
-            // The session may have ended earlier.
+            // The session may have ended before and be resumed now.
             vec![LedgerEvent::SessionResumed { session: report.session_id() }]
         }
         ReportedEvent::TurnStart { prompt } => {
@@ -96,12 +97,13 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             entries
         }
         ReportedEvent::BeforeTool(call) => {
-            // Not every agent reports the start of a turn. A late call keeps the turn that it
-            // began in: its session may already be in the next one.
+            // Not every agent reports the start of a turn. A late call keeps the turn that it began
+            // in: its session may already be in the next turn.
             let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
                 entries.extend(session::start_turn_of_call(report, state));
-                // This comes before the capture, which may take longer than the agent waits.
+                // The state is stored before the capture, which may take longer than the agent
+                // waits.
                 session.store(opened, &mut handled);
             }
             let state = &session.state;
@@ -124,7 +126,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             vec![LedgerEvent::TurnEnd { session: report.session_id() }]
         }
         ReportedEvent::SessionEnd => {
-            // If the session is resumed later, it begins another turn.
+            // A session that is resumed later begins another turn.
             state.over = true;
             handled.follow_up = Some(FollowUp::tend(opened, state));
             session.store(opened, &mut handled);
@@ -200,7 +202,8 @@ fn capture_all_before(
     let workspace = waiting.iter().find(|path| path.path() == call.root());
     let early = workspace.map(|workspace| capture_early(opened, call, workspace));
     let (mut waiting, mut protected) = (VecDeque::from(waiting), Vec::new());
-    // Each path is tried once: two that are too large would be substituted for each other forever.
+    // Each path is tried only once. Otherwise, two paths that are too large would be substituted
+    // for each other forever.
     let mut tried: Vec<(PathKind, bool)> = Vec::new();
     while let Some(path) = waiting.pop_front() {
         let place = (path.kind.clone(), path.only_named);
@@ -296,7 +299,7 @@ fn protect_after(
     entries
 }
 
-/// Lists the effects of a call that no rollback reverses.
+/// Lists the effects of a call.
 fn list_effects(call: &CallContext<'_>) -> impl Iterator<Item = LedgerEvent> {
     let effects = call.analysis.as_ref().map(|analysis| analysis.effects.as_slice());
     effects.unwrap_or_default().iter().map(move |effect| LedgerEvent::Effect {

@@ -27,7 +27,7 @@ const MAX_OUTSIDE_FILES: u64 = 2_000;
 /// in no project.
 const MAX_DELETED_FILES: u64 = 20_000;
 
-/// The minimum number of files in one directory that are captured together.
+/// The minimum number of files in the same directory that are grouped and captured together.
 const MIN_SIBLINGS: usize = 3;
 
 /// A directory or a single file that is captured as a separate workspace.
@@ -62,11 +62,11 @@ pub(super) struct ProtectedPath {
 /// The way in which a call refers to a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mention {
-    /// The call may change it.
+    /// The call may change the path.
     Named,
-    /// The call may delete it, with everything in it.
+    /// The call may delete the path, with everything in it.
     Deleted,
-    /// The call deletes the files in it that git does not track.
+    /// The call deletes all untracked files in the directory.
     Swept,
 }
 
@@ -151,8 +151,8 @@ fn find_link_target(path: &Path) -> Option<PathBuf> {
     is_link.then(|| canonicalize(path).ok()).flatten()
 }
 
-/// Finds what to protect instead of a workspace that is too large: the paths in it that the call
-/// names, and the inner project that the call works in.
+/// Finds the paths to protect instead of a workspace that is too large: the paths in it that the
+/// call names, and the inner project that the call works in.
 pub(super) fn find_substitutes(
     opened: &Opened,
     failed: &ProtectedPath,
@@ -226,7 +226,8 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
 }
 
-/// Groups files in the same directory, because each single file needs a workspace of its own.
+/// Groups files of the same directory, because each file would otherwise need a workspace of its
+/// own.
 fn group_siblings(opened: &Opened, protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
     let mut siblings: BTreeMap<PathBuf, Vec<RelPath>> = BTreeMap::new();
     let file = |protected: &ProtectedPath| match &protected.kind {

@@ -14,7 +14,7 @@ pub struct Report {
     pub agent: String,
     /// The agent's name for the session.
     pub session: String,
-    /// The parent session, if this is a subagent's.
+    /// The parent session, if the session is a subagent's.
     pub parent: Option<String>,
     /// The agent's name for the turn, if it names turns.
     pub turn: Option<TurnId>,
@@ -144,7 +144,7 @@ impl Report {
 }
 
 impl ReportedEvent {
-    /// Returns true if the agent does nothing more until the next prompt.
+    /// Returns true if the event is the last one before the next prompt.
     pub(super) fn ends_turn(&self) -> bool {
         matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_known_tools_only_read() {
+    fn only_known_tools_count_as_reading() {
         for tool in ["Read", "read_file", "list_directory", "Grep"] {
             assert_eq!(ToolWork::guess(tool, &json!({})), ToolWork::Reads, "{tool}");
         }

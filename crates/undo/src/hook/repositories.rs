@@ -1,5 +1,5 @@
-//! The repositories that a call may delete. `.git` is never part of a tree, so each `.git` is
-//! captured as a workspace of its own.
+//! The repositories that a call may delete. `.git` is never part of the tree of its workspace, so
+//! each `.git` is captured as a workspace of its own.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ const MAX_DIRECTORIES: usize = 5_000;
 /// The maximum number of repositories that are captured for one call.
 const MAX_REPOSITORIES: usize = 16;
 
-/// Programs and options that delete or move whole directories.
+/// Names of programs, options and functions that delete or move whole directories.
 const DELETING_WORDS: [&str; 13] = [
     "rm", "rmdir", "rmtree", "rimraf", "remove", "unlink", "delete", "mv", "find", "rsync",
     "trash", "shred", "clean",
@@ -77,7 +77,7 @@ impl Repositories {
         let (found, is_complete) = find_repository_data(path);
         found.iter().filter(|data| is_meant(data)).for_each(|data| self.add_data(opened, data));
         if !is_complete {
-            let reason = "it has too many directories to search them for repositories";
+            let reason = "it has too many directories to search for repositories";
             self.unprotected.push(Unprotected::replaceable(path, reason));
         }
     }
@@ -116,8 +116,8 @@ impl Repositories {
     }
 }
 
-/// Finds the `.git` of each repository at or below a directory, nearest first. Also returns true if
-/// all directories were searched.
+/// Finds the `.git` of each repository at or below a directory, nearest first. The second value is
+/// true if all directories were searched.
 fn find_repository_data(directory: &Path) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([directory.to_owned()]);

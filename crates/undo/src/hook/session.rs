@@ -18,10 +18,10 @@ use crate::Opened;
 pub(super) struct Workplace {
     /// The directory that the agent works in: canonical, or as reported if it no longer exists.
     pub(super) directory: PathBuf,
-    /// The root of the session's workspace if the directory is inside it, otherwise the root that
-    /// the directory belongs to.
+    /// The root of the session's workspace if the directory is inside it, otherwise the root of the
+    /// workspace that the directory belongs to.
     pub(super) root: PathBuf,
-    /// False if the root is a directory that can never be a workspace.
+    /// True if the root is not one of the forbidden roots.
     pub(super) is_workspace: bool,
 }
 
@@ -86,15 +86,15 @@ fn find_first_root(
     })
 }
 
-/// Returns the number of a session's last turn in the ledger. A session may be resumed after its
-/// state file was removed.
+/// Returns the number of a session's last turn in the ledger. The ledger is asked because a session
+/// may be resumed after its state file was removed.
 fn last_turn(opened: &Opened, session: &str) -> i64 {
     let ledger = opened.ledger().ok().flatten();
     let turns = ledger.and_then(|ledger| ledger.turns(session).ok());
     turns.and_then(|turns| Some(turns.last()?.turn)).unwrap_or(0)
 }
 
-/// Returns the turn that a report is part of. It is known once handling the report has begun.
+/// Returns the turn that a report is part of. The turn is known once the report is being handled.
 pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
     Some(find_owner(opened, &opened.session_state(&report.session_id())?).1)
 }

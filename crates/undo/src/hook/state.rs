@@ -1,8 +1,8 @@
 //! The state that hooks keep from one process to the next: the turn that a session is in, its last
 //! step in a workspace, and the calls that have begun but not ended.
 //!
-//! The state is kept in small files that are replaced as a whole. They are not synced to disk: no
-//! agent survives a power cut, and no rollback needs them.
+//! The state is kept in small files that are replaced as a whole. The files are not synced to disk:
+//! no agent survives a power cut, and no rollback needs the files.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use takeback_tree::{AnyPath, Oid, RelPath};
 
 use crate::history::record::TurnId;
 
-/// Makes a file name out of arbitrary text.
+/// Makes a file name from arbitrary text.
 pub(crate) fn file_name(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -61,7 +61,7 @@ pub(crate) fn remove_older(directory: &Path, oldest: Time) {
 pub(crate) struct SessionState {
     pub(crate) session: String,
     pub(crate) workspace: AnyPath,
-    /// The parent session, if this is a subagent's.
+    /// The parent session, if this session is a subagent's.
     #[serde(default)]
     pub(crate) parent: Option<String>,
     /// The number of turns so far.
@@ -103,7 +103,7 @@ impl SessionState {
 /// A turn of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The turn's name in records. A name that the agent gave may not be unique.
+    /// The turn's name in records. A name that the agent gave is not always unique.
     pub id: TurnId,
     /// The number of the turn in its session.
     pub number: i64,
@@ -140,11 +140,11 @@ pub(crate) struct OpenCall {
     /// The paths that the tree does not cover.
     #[serde(default)]
     pub(crate) uncovered: Vec<RelPath>,
-    /// The number that the next checkpoint would have had when the call began.
+    /// The checkpoint number that was the next free one when the call began.
     pub(crate) seq: u64,
     pub(crate) time: Time,
     pub(crate) late: bool,
-    /// True if a checkpoint or a state was pinned for the call.
+    /// True if the state before the call was pinned, as a checkpoint or otherwise.
     pub(crate) has_pin: bool,
 }
 
@@ -157,8 +157,8 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// Returns the names that the call's file may have. There are several for calls without a name,
-    /// because such calls may be identical.
+    /// Returns the names that the call's file may have. There are several if the call has no name,
+    /// because calls without a name can be identical.
     fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         const MAX_ALIKE: usize = 16;
         let count = if self.is_name { 1 } else { MAX_ALIKE };
@@ -169,7 +169,7 @@ impl CallKey {
     }
 }
 
-/// The last copy of a repository's index that was stored.
+/// The last stored copy of a repository's index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IndexState {
     pub(crate) stamp: [i64; 5],
@@ -204,7 +204,7 @@ impl WorkspaceState {
         self.directory.join("open").join(file_name(&[session, key]))
     }
 
-    /// Adds a call that has begun. A call without a name does not replace an identical one.
+    /// Adds a call that has begun. A call without a name does not replace an identical open call.
     pub(crate) fn add_open_call(
         &self,
         session: &str,
@@ -233,7 +233,7 @@ impl WorkspaceState {
         entries.flatten().filter_map(|entry| read(&entry.path())).collect()
     }
 
-    /// Forgets the calls whose end will never be reported.
+    /// Forgets the open calls for which `is_over` returns true, and those that cannot be read.
     pub(crate) fn drop_open_calls(&self, is_over: impl Fn(&OpenCall) -> bool) {
         let Ok(entries) = fs::read_dir(self.directory.join("open")) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
@@ -243,7 +243,7 @@ impl WorkspaceState {
         }
     }
 
-    /// Forgets the sessions that last reported before `oldest`.
+    /// Forgets the steps that were last written before `oldest`.
     pub(crate) fn forget_before(&self, oldest: Time) {
         remove_older(&self.directory.join("steps"), oldest);
     }
@@ -256,7 +256,7 @@ impl WorkspaceState {
         write(&self.directory.join("index"), state)
     }
 
-    /// Returns the repositories inside the workspace, as they were when its session began.
+    /// Returns the repositories inside the workspace, as they were when the last session began.
     pub(crate) fn repositories(&self) -> Vec<RelPath> {
         read(&self.directory.join("repositories")).unwrap_or_default()
     }

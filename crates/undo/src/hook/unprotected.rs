@@ -21,11 +21,11 @@ pub struct Unprotected {
     pub path: PathBuf,
     /// The reason, as a clause to show to the user.
     pub reason: String,
-    /// True if it can be regenerated, or if the user chose not to keep copies of it.
+    /// True if the path can be regenerated, or if the user chose not to keep copies of it.
     pub is_replaceable: bool,
-    /// True if the user has not been told yet in this session.
+    /// True if the user has not been told about the path in this session yet.
     pub is_new: bool,
-    /// True if it is already remembered as a failure.
+    /// True if the path is already remembered as a failure.
     pub(super) is_noted: bool,
 }
 
@@ -51,7 +51,7 @@ impl Unprotected {
     }
 }
 
-/// Finds the paths that a call names or sweeps but a capture does not cover.
+/// Finds the paths that a call names or sweeps, but that a capture does not cover.
 pub(super) fn find_unprotected(path: &ProtectedPath, uncovered: &[Uncovered]) -> Vec<Unprotected> {
     let is_concerned = |found: &&Uncovered| {
         // A directory above a named path is uncovered except for that path.
@@ -85,7 +85,7 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
         UncoveredReason::TooLarge { size } => {
             Unprotected::new(&at, format!("it is too large ({} MiB)", mib(*size)))
         }
-        // Of the paths that a call names, a capture leaves out only those that can be regenerated.
+        // Of the paths that a call names, the rules exclude only those that can be regenerated.
         UncoveredReason::Excluded | UncoveredReason::Ignored => {
             Unprotected::replaceable(&at, "no copy is kept, because it can be regenerated")
         }
@@ -103,7 +103,7 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
     }
 }
 
-/// Remembers the causes that a session is told about. Returns true for each cause that is new to
+/// Remembers the causes that a session is told about. For each cause, returns true if it is new to
 /// the session.
 pub fn remember_causes(opened: &Opened, session: &str, causes: &[String]) -> Vec<bool> {
     if causes.is_empty() {
@@ -118,7 +118,7 @@ pub fn remember_causes(opened: &Opened, session: &str, causes: &[String]) -> Vec
         known.extend(new.map(|(key, _)| key));
         let excess = known.len().saturating_sub(MAX_CAUSES);
         known.drain(..excess);
-        // If this cannot be written, the user is told again.
+        // If the file cannot be written, the user is told again.
         let _ = state::write(&path, &known);
     }
     is_new

@@ -1,5 +1,5 @@
-//! The days on which takeback ran. Ages count only these, so that a clock that jumps ahead makes
-//! nothing old.
+//! The days on which takeback ran. Only these days count towards an age, so a clock that jumps
+//! ahead makes nothing old.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::Opened;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Gaps of more than this many days without takeback are reported.
+/// Takeback reports gaps of more than this many days in which it did not run.
 const LONG_GAP: i64 = 7;
 
 /// The maximum number of days for which takeback reports that the clock was ahead.
@@ -27,7 +27,7 @@ const MAX_REPORTED: usize = 7;
 pub(crate) struct DaysSeen {
     /// The days in UTC, each as the number of days since 1970-01-01.
     days: BTreeSet<i64>,
-    /// The number of days that were seen after the latest one had been seen. It is 0 unless the
+    /// The number of days that were seen after the day with the latest date. It is 0 unless the
     /// clock was set back.
     since_latest: usize,
 }
@@ -42,7 +42,8 @@ pub struct ClockJump {
 }
 
 impl ClockJump {
-    /// Returns true if the clock certainly jumped: takeback ran on a day that is in the future.
+    /// Returns true if the clock certainly jumped: takeback has already run on a day that is still
+    /// in the future.
     pub fn is_back(&self) -> bool {
         self.to < self.from
     }
@@ -64,11 +65,11 @@ impl DaysSeen {
         DaysSeen { days: seen.iter().copied().collect(), since_latest: since.len() }
     }
 
-    /// Reads the days and adds today, also on disk.
+    /// Reads the days, and adds today in memory and on disk.
     pub(crate) fn note_today(opened: &Opened) -> DaysSeen {
         let mut days = read_days(opened);
         let today = day_of(opened.now());
-        // If the day cannot be written, checkpoints count as younger than they are. That is safe.
+        // If the day cannot be written, checkpoints count as younger than they are, which is safe.
         if !days.contains(&today) && opened.has_store() {
             let _ = append_day(opened, today);
         }
@@ -88,7 +89,7 @@ impl DaysSeen {
         }
     }
 
-    /// Finds the latest jump or long gap that matters for an age of this many days.
+    /// Finds the latest jump or long gap that affects an age of this many days.
     pub(crate) fn find_jump(&self, now: Time, days: u64) -> Option<ClockJump> {
         let today = day_of(now);
         let latest = self.days.last().copied().filter(|latest| *latest > today + 1);
@@ -102,7 +103,7 @@ impl DaysSeen {
     }
 }
 
-/// Reads the file, in its order. Lines that are not dates are ignored.
+/// Reads the days in the order of the file. Ignores lines that are not dates.
 fn read_days(opened: &Opened) -> Vec<i64> {
     let text = fs::read(days_file(opened)).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().filter_map(parse_day).collect()
@@ -112,7 +113,7 @@ fn days_file(opened: &Opened) -> PathBuf {
     opened.checkpoints_directory().join("days")
 }
 
-/// Appends a day to the file. Two processes may both do it; the day still counts once.
+/// Appends a day to the file. If two processes append the same day, it still counts once.
 fn append_day(opened: &Opened, day: i64) -> io::Result<()> {
     let mut file = fs::File::options().append(true).create(true).open(days_file(opened))?;
     file.write_all(format!("{}\n", format_day(day)).as_bytes())?;

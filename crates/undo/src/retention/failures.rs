@@ -1,4 +1,5 @@
-//! The log of failures, such as missed checkpoints. It keeps them until they are cleared or pruned.
+//! The log of failures, such as missed checkpoints. It keeps failures until they are cleared or
+//! pruned.
 //!
 //! The file has its full length from the start and is written in place, because the usual reason
 //! for a failure is a full disk.
@@ -42,7 +43,7 @@ impl FailureLog {
         FailureLog { path: checkpoints.join("failures") }
     }
 
-    /// Writes an empty log in its full length while the disk has room.
+    /// Writes an empty log of full length while the disk still has room.
     pub(crate) fn reserve_space(&self) {
         if !self.path.exists() {
             let _ = self.write_log(&[]);
@@ -139,7 +140,7 @@ fn read_log(mut file: &fs::File) -> io::Result<Vec<Failure>> {
     Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
 }
 
-/// Writes the log in its full length. The oldest failures are dropped if there are too many.
+/// Writes the log at its full length. Drops the oldest failures if there are too many.
 fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
     loop {
         let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");

@@ -1,4 +1,4 @@
-//! Repositories of an older layout: set aside as archives on first start, and pruned by age.
+//! Repositories of an older layout: set aside as archives at the first start, and pruned by age.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,7 +30,8 @@ pub(super) fn list_archives(opened: &Opened) -> io::Result<Vec<Archive>> {
     for entry in entries {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if let Some(stamp) = name.strip_prefix(ARCHIVE) {
-            // A second archive made in the same second has a number after the time.
+            // If two archives were made in the same second, the later one has a number after the
+            // time.
             let stamp = stamp.get(..STAMP_LENGTH).unwrap_or(stamp);
             let since = jiff::civil::DateTime::strptime(STAMP, stamp).ok();
             let since = since.and_then(|since| since.to_zoned(jiff::tz::TimeZone::UTC).ok());
@@ -95,7 +96,7 @@ const ARCHIVE: &str = "legacy-";
 /// The format of the time in archive names.
 const STAMP: &str = "%Y%m%d-%H%M%S";
 
-/// The length of a time in that format.
+/// The length of a time in the format `STAMP`.
 const STAMP_LENGTH: usize = 15;
 
 /// Moves the git repositories at the top level of the checkpoints directory, one per project, into
@@ -119,7 +120,7 @@ pub(crate) fn archive_repositories(
     for path in repositories {
         let name = path.file_name().expect("it was listed by its name");
         match fs::rename(&path, archive.join(name)) {
-            // Another process was faster.
+            // Another process has already moved it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved?,
         }

@@ -1,4 +1,5 @@
-//! Maintenance of the store: limits on number, age and size, its status, and the log of failures.
+//! Maintenance of the store: the limits on number, age and size, the status, and the log of
+//! failures.
 
 mod clear;
 pub(crate) mod days_seen;

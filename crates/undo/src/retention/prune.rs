@@ -32,8 +32,7 @@ pub struct PruneOptions {
     /// True to delete the history of workspaces whose directory no longer exists, regardless of
     /// age.
     pub delete_orphans: bool,
-    /// True to free a tenth of the size cap more than needed, so that the next prune is not due at
-    /// once.
+    /// True to free an extra tenth of the size cap, so that the next prune is not due at once.
     pub headroom: bool,
     /// True to report what would be deleted, and delete nothing.
     pub dry_run: bool,
@@ -53,7 +52,7 @@ pub struct PruneReport {
     /// True if the store is still over its size cap, because the remaining checkpoints are never
     /// evicted. A dry run knows this only if it would delete nothing.
     pub over_limit: bool,
-    /// The workspaces that were busy. They are pruned next time.
+    /// The workspaces that another process was using. They are pruned next time.
     pub busy: Vec<AnyPath>,
     /// Days that do not count as age, because takeback did not run or the clock jumped.
     pub clock_jump: Option<ClockJump>,
@@ -69,19 +68,19 @@ pub struct PrunedWorkspace {
     pub path: AnyPath,
     /// The number of rows.
     pub checkpoints: usize,
-    /// The number of steps of other rows, and of states between calls.
+    /// The number of other checkpoints, such as steps and states between calls.
     pub steps: usize,
-    /// The limit that was exceeded, in words.
+    /// The reason for the deletion, in words.
     pub because: &'static str,
 }
 
-/// A workspace and its history, while it is pruned.
+/// A workspace that is being pruned, and its history.
 pub(super) struct PrunableWorkspace {
     pub(super) id: WorkspaceId,
     path: PathBuf,
     last_seen: Time,
     pub(super) history: History,
-    /// The pins of the states in which running calls began.
+    /// The pins of the states before the calls that are running.
     pub(super) needed: HashSet<PinName>,
 }
 
@@ -91,7 +90,7 @@ const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
 pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
-    // Two concurrent prunes would each evict enough for the size cap: together, too much.
+    // Two concurrent prunes would each evict enough to meet the size cap, and together too much.
     let is_alone = options.dry_run || !opened.has_store();
     let _lock = if is_alone { None } else { Some(lock_pruning(opened)?) };
     prune_locked(opened, options)
@@ -149,8 +148,8 @@ fn lock_pruning(opened: &Opened) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Prunes if a prune is due or the store is over its size cap. Lists all files of the store, so no
-/// agent should wait for it.
+/// Prunes if a prune is due or the store is over its size cap. This lists all files of the store,
+/// so it must not run while an agent is waiting.
 pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
     let is_due = || is_prune_due(opened) || is_size_cap_exceeded(opened);
     if !is_due() {
@@ -178,8 +177,8 @@ pub fn is_prune_due(opened: &Opened) -> bool {
     }
 }
 
-/// Returns true if the store is over its size cap and automatic pruning may help. Lists all files of
-/// the store, so no agent should wait for it.
+/// Returns true if the store is over its size cap and automatic pruning may help. This lists all
+/// files of the store, so it must not run while an agent is waiting.
 fn is_size_cap_exceeded(opened: &Opened) -> bool {
     is_over_cap(opened, Store::measure_size)
 }
@@ -201,8 +200,8 @@ fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) 
     size > limit && left.is_none_or(|left| size > left.saturating_add(limit / 20))
 }
 
-/// Deletes the checkpoints of a workspace that exceed `max_snapshots`, if pruning is automatic. Frees
-/// no space yet: the next prune does.
+/// Deletes a workspace's checkpoints beyond `max_snapshots`, if pruning is automatic. Frees no
+/// space yet: the next prune does.
 pub fn limit_rows(opened: &Opened, id: &WorkspaceId) -> Result<(), PruneError> {
     if !opened.settings.auto_prune || !opened.settings.enabled {
         return Ok(());
@@ -240,7 +239,7 @@ fn prune_workspace(
     evict(opened.store()?, workspace, &doomed, because, report)
 }
 
-/// Deletes checkpoints of a workspace, unless another process is using it.
+/// Deletes checkpoints of a workspace, unless another process is using the workspace.
 pub(super) fn evict(
     store: &Store,
     workspace: &PrunableWorkspace,
@@ -279,7 +278,7 @@ pub(super) fn evict(
 }
 
 /// Deletes pins of a locked workspace, except those that changed or became needed since they were
-/// listed: a call has begun, or another process renumbered the history.
+/// listed. That happens if a call begins, or if another process renumbers the history.
 fn unpin_all(
     store: &Store,
     workspace: &PrunableWorkspace,
@@ -321,8 +320,8 @@ fn forget_old_state(
     let _ = opened.failure_log().forget_before(oldest);
 }
 
-/// Waits until no other process uses a workspace. Returns `None` if it remains in use, or if a
-/// restore in it was interrupted.
+/// Waits until no other process uses a workspace. Returns `None` if the workspace remains in use,
+/// or if a restore in it was interrupted.
 pub(super) fn wait_for_workspace(
     store: &Store,
     id: &WorkspaceId,
@@ -344,7 +343,7 @@ fn read_workspace(
     oldest_call: Time,
 ) -> Result<PrunableWorkspace, StoreError> {
     let history = History::read(store, id)?;
-    // If the workspace's own file is lost, use the time of the newest checkpoint.
+    // If the workspace's own file is lost, use the path and the time of the newest checkpoint.
     let info = store.workspace_info(id).ok().flatten();
     let newest = history.all.last().map(|newest| newest.record.moment());
     let path = info.as_ref().map(|info| info.path.0.clone());
@@ -379,7 +378,7 @@ impl PrunableWorkspace {
         all.filter(|known| !self.is_protected(known)).map(|known| known.pin.name.clone()).collect()
     }
 
-    /// Lists the checkpoints beyond a limit of rows and steps, except protected ones and the newest
+    /// Lists the checkpoints beyond a limit on rows and steps, except protected ones and the newest
     /// safety checkpoint.
     fn list_exceeding(&self, limit: usize) -> Vec<PinName> {
         let newest_safety = self.newest_safety();

@@ -1,4 +1,5 @@
-//! The size cap: evicts checkpoints until the store fits. The workspaces take turns, oldest first.
+//! The size cap: evicts checkpoints until the store fits. The workspaces take turns losing their
+//! oldest checkpoint.
 
 use std::collections::HashSet;
 
@@ -15,10 +16,11 @@ struct Candidate {
     time: Time,
     name: PinName,
     workspace: usize,
-    /// True for rows, safety checkpoints and the newest turn, which are evicted last.
+    /// True if the checkpoint is a row, a safety checkpoint or part of the newest turn. These are
+    /// evicted last.
     is_row: bool,
-    /// The number of older candidates in the workspace with the same `is_row`. Candidates are
-    /// sorted by it, so that the workspaces take turns.
+    /// The number of older candidates with the same `is_row` in the same workspace. Candidates are
+    /// sorted by this number, so that the workspaces take turns.
     round: usize,
 }
 
@@ -62,13 +64,13 @@ pub(super) fn enforce_size_cap(
     }
 }
 
-/// Returns true if the size cap could evict anything.
+/// Returns true if there is a checkpoint that the size cap may evict.
 pub(super) fn has_candidates(opened: &Opened) -> Result<bool, StoreError> {
     Ok(!list_candidates(&read_workspaces(opened)?, &HashSet::new()).is_empty())
 }
 
-/// Lists the checkpoints that may be evicted, in order of eviction. The workspaces take turns, each
-/// with its oldest checkpoint.
+/// Lists the checkpoints that may be evicted, in order of eviction. The workspaces take turns, and
+/// each loses its oldest checkpoint.
 fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {
@@ -88,8 +90,8 @@ fn list_candidates_of(
 ) -> Vec<Candidate> {
     let rows: Vec<&PinName> = workspace.history.rows().map(|row| &row.first().pin.name).collect();
     let newest_turn = workspace.history.rows().next().and_then(|row| row.turn());
-    // The newest row is kept even if it alone exceeds the limit, and so is the newest safety
-    // checkpoint: the last rollback can always be undone.
+    // The newest row is kept even if it alone exceeds the limit. The newest safety checkpoint is
+    // kept too, so that the last rollback can always be undone.
     let kept = [rows.first().copied(), workspace.newest_safety()];
     let mut rounds = [0, 0];
     let mut all = Vec::new();
@@ -100,8 +102,8 @@ fn list_candidates_of(
             continue;
         }
         let is_of_newest = newest_turn.is_some() && record.turn() == newest_turn;
-        // A safety checkpoint is kept for as long as rows of its age exist, so that its rollback can
-        // be undone.
+        // A safety checkpoint is kept for as long as rows of its age exist, so that its rollback
+        // can be undone.
         let is_row = rows.contains(&&pin.name) || record.kind == Kind::Safety || is_of_newest;
         let round = &mut rounds[usize::from(is_row)];
         let (time, name) = (record.moment(), pin.name.clone());

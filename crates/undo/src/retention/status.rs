@@ -19,7 +19,7 @@ use crate::history::History;
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Status {
     pub home: AnyPath,
-    /// The size of everything that belongs to checkpoints.
+    /// The size of all files that belong to checkpoints, including archives.
     pub total_bytes: u64,
     pub store_bytes: u64,
     pub max_bytes: u64,

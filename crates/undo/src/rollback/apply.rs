@@ -47,12 +47,13 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         (Some(git), Some(copy)) => restore_index_copy(workspace.store(), git, copy),
         _ => Ok(()),
     };
-    // If this process is killed before the end of the restore, the next lock does the rest.
+    // If this process is killed before the end of the restore, the next process that locks the
+    // workspace does the rest.
     let now = safety.record.moment();
     let is_moved = match move_conversation(opened, &work, now, &mut view) {
         Ok(is_moved) => is_moved,
         Err(error) => {
-            // Only the conversation was to be moved, so no rollback happened.
+            // The plan was only to move the conversation, so no rollback happened.
             unpin_safety(&lock, &safety.pin)?;
             return Err(error);
         }
@@ -66,7 +67,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    // The lock has been released: a rollback that starts elsewhere may need it.
+    // By now, the lock is released: a rollback that starts in another workspace may need it.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     index.map(|()| view)
@@ -108,7 +109,7 @@ fn check_reversal(workspace: &Workspace<'_>, work: &PlannedWork) -> Result<(), R
 }
 
 /// The maximum number of times that a restore is tried, each time without the paths that blocked
-/// it.
+/// the previous attempts.
 const ATTEMPTS: usize = 10;
 
 /// Saves the current state as the safety checkpoint and restores the files. If the request allows
@@ -156,7 +157,7 @@ fn try_to_restore(
         return Ok(None);
     }
     let record = make_safety_record(opened, lock, work, &present.filter, &present.uncovered)?;
-    // Until the files are restored, the checkpoint says only what is about to happen.
+    // Until the files are restored, the record says only what is about to happen.
     let attempt = Record { rollback: None, attempt: record.rollback.clone(), ..record.clone() };
     let mut safety = pin_tree(opened, lock, present.from, attempt)?;
     let done = Record { rollback: record.rollback, attempt: None, ..safety.record.clone() };
@@ -195,8 +196,8 @@ fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> b
     present.writes.is_empty() && present.deletes.is_empty() && !goal.skipped.is_empty() && !is_more
 }
 
-/// Fails if the new plan differs from the one that the user saw. Skipped paths do not count. Files
-/// that the plan does not touch may have changed.
+/// Fails if the new plan differs from the one that the user saw. Ignores skipped paths, and changes
+/// to files that the plan does not touch.
 fn check_unchanged(work: &PlannedWork, present: &Plan) -> Result<(), RollbackError> {
     let Some(planned) = &work.files else { return Ok(()) };
     let skipped = &work.goal.skipped;
@@ -226,7 +227,7 @@ fn pin_present(
     Ok(pin_tree(opened, lock, present.tree, record)?)
 }
 
-/// Makes the record of the safety checkpoint, with the rollback that follows.
+/// Makes the record of the safety checkpoint, including the rollback that follows.
 fn make_safety_record(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -252,7 +253,7 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // Paths that the reversed rollback did not touch are also left alone by this one.
+        // This rollback also leaves alone the paths that the reversed rollback did not touch.
         skipped: goal
             .skipped
             .iter()

@@ -1,4 +1,4 @@
-//! The conversations in the ledger, which are moved together with the files.
+//! The conversations in the ledger, which a rollback returns to the same moment as the files.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use crate::history::{FoundCheckpoint, History};
 /// The longest time that a rollback waits for the ledger to be complete.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
-/// The conversations that belong to a return to an earlier state.
+/// The conversations that a return to a checkpoint concerns.
 #[derive(Default)]
 pub(super) struct FoundConversations {
-    /// True if the checkpoint's own session has a conversation.
+    /// True if the ledger has the conversation of the checkpoint's own session.
     pub(super) has_own: bool,
-    /// The conversations that have to be moved, the checkpoint's own first.
+    /// The conversations to move. That of the checkpoint's own session comes first.
     pub(super) moved: Vec<Chat>,
 }
 
-/// Finds the conversations that a return to a checkpoint moves: that of its own session and, if
-/// files are also restored, those of all sessions that have worked in the workspace since.
+/// Finds the conversations that a return to a checkpoint moves: that of the checkpoint's own
+/// session and, if files are also restored, those of all sessions that have worked in the workspace
+/// since.
 pub(super) fn find_conversations(
     opened: &Opened,
     history: &History,
@@ -77,7 +78,7 @@ fn before_rewind(safety: &Checkpoint) -> ConversationPoint {
     ConversationPoint::BeforeRewind(safety.record.moment())
 }
 
-/// Opens the ledger and adds everything that hooks reported. Adds a warning if this fails.
+/// Opens the ledger and adds all events that hooks reported. Adds a warning if this fails.
 fn open_ledger<'o>(
     opened: &'o Opened,
     warnings: &mut Vec<String>,
@@ -127,8 +128,9 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the point that each session was at when a checkpoint was taken: the point before the
-    /// session's first event since. Events are ordered by the numbers of their checkpoints.
+    /// Finds the point that each session was at when a checkpoint was taken. This is the point
+    /// before the session's first event since then. Events are ordered by the numbers of their
+    /// checkpoints.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
         let seq = checkpoint.pin.name.seq;
         for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {
@@ -150,8 +152,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the points of the subagents that made the calls of a checkpoint or state. A subagent
-    /// whose turn began since number `seq` returns to the point before that turn.
+    /// Finds the points of the subagents that made the calls of a checkpoint. A subagent returns to
+    /// the point before its turn, or before the call if the turn began before checkpoint `seq`.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
@@ -200,7 +202,7 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Returns the conversations that are not already at their points.
+    /// Returns the conversations that are not yet at the points that they return to.
     fn finish(mut self, warnings: &mut Vec<String>) -> Vec<Chat> {
         let mut moved = std::mem::take(&mut self.found);
         moved.retain(|chat| {
@@ -213,7 +215,8 @@ impl<'l> Search<'l> {
     }
 }
 
-/// Counts the messages that will be moved, and finds the first prompt that is taken back.
+/// Counts the messages that will be taken back or brought back, and finds the first prompt that
+/// will be taken back.
 pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackView) {
     if goal.chats.is_empty() {
         return;
@@ -233,8 +236,8 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     }
 }
 
-/// Moves the conversations of a plan. The files are already restored, so a failure is only a
-/// warning, unless the plan restores no files. Returns false if a conversation could not be moved.
+/// Moves the conversations of a plan. If the plan has restored files, a failure is only a warning.
+/// Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,

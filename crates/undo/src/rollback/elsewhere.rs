@@ -1,5 +1,5 @@
-//! Restores the files outside the workspace that the turns being taken back changed. Each such path
-//! was captured as a workspace of its own.
+//! Restores files outside the workspace: those that the turns being taken back changed. Each such
+//! path was captured as a workspace of its own.
 
 mod changed_files;
 mod emptied;
@@ -34,7 +34,7 @@ pub struct ElsewhereView {
     pub workspace: AnyPath,
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
-    /// The restored and deleted files that others changed after the agent.
+    /// The restored and deleted files that others changed after the agent did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<RelPath>,
     /// The files that are left unchanged, because others may have changed them.
@@ -45,9 +45,9 @@ pub struct ElsewhereView {
     pub safety_checkpoint: Option<Oid>,
 }
 
-/// Adds plans for the files outside the workspace that the turns being taken back changed. If the
-/// request has paths, adds only the repositories below them. A failure is only a warning, so that
-/// the workspace itself can still be restored.
+/// Adds plans for files outside the workspace: those that the turns being taken back changed. If
+/// the request has paths, adds only the repositories below them. A failure is only a warning, so
+/// that the workspace itself can still be restored.
 pub(super) fn add_elsewhere(
     opened: &Opened,
     store: &Store,
@@ -111,8 +111,8 @@ fn read_others<'s>(
     others.into_iter().filter_map(|(info, id)| Some((info, History::read(store, &id).ok()?)))
 }
 
-/// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no lock:
-/// the caller holds the workspace's lock.
+/// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no
+/// lock: the caller holds the workspace's lock.
 pub(super) fn has_changes_elsewhere(
     workspace: &Workspace<'_>,
     history: &History,
@@ -206,8 +206,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Plans to restore the files that the events being taken back have changed, as they were
-    /// before the first of these events.
+    /// Plans to restore the files that the events being taken back changed. The files return to
+    /// their state before the first of these events.
     fn plan_return(&self, taken_back: &TakenBack) -> Result<Option<Group>, RollbackError> {
         let events = taken_back.find_events(self.history);
         let Some(target) = find_target(self.history, &events) else { return Ok(None) };
@@ -259,7 +259,7 @@ impl Place<'_> {
         Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
-    /// Plans to reverse the part of a rollback that was made here.
+    /// Plans to reverse the part of a rollback that was made in this place.
     fn plan_reversal(&self, reversed: Oid) -> Result<Option<Group>, RollbackError> {
         let part = self.history.all.iter().find_map(|safety| {
             let done = safety.record.rollback.as_ref()?;

@@ -1,6 +1,6 @@
 //! Restoring the index of the workspace's own repository from a copy.
 //!
-//! Nothing in `.git` is ever written except the index, and only if the user asks for it.
+//! The index is the only file in `.git` that is written here, and only if the user asks for it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ pub(super) fn check_index(git: &OpenGitDirectory) -> Result<(), IndexError> {
     }
 }
 
-/// Restores the index from a copy, in the same way as git writes it.
+/// Restores the index from a copy. Like git, writes `index.lock` first and then renames it.
 pub(super) fn restore_index(git: &OpenGitDirectory, copy: &[u8]) -> Result<(), IndexError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(&git.fd, LOCK, flags, Mode::from(0o666));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_index_has_what_was_staged() {
+    fn a_restored_index_contains_what_was_staged() {
         for version in ["2", "3", "4"] {
             let scratch = Scratch::new();
             scratch.git(&["update-index", "--index-version", version]);

@@ -1,12 +1,12 @@
 //! Three-way merge of one file, line by line.
 //!
-//! Lines are compared byte by byte, line ends included. Changes that overlap or touch are a conflict
-//! unless they are equal, as in `git merge-file`. Common lines are found as git finds them (Myers,
-//! changes moved down as far as possible), so the results agree with git's. The exception is a file
-//! that repeats a few lines over and over: there are several ways to match such lines, and one
-//! program may see a conflict where the other sees none. A large file that was rewritten in such
-//! lines counts as one change. In every case, a result without conflicts contains every change from
-//! both sides.
+//! Lines are compared byte by byte, line ends included. Changes that overlap or touch are a
+//! conflict unless they are equal, as in `git merge-file`. Common lines are found as git finds them
+//! (Myers, changes moved down as far as possible), so the results agree with git's. The exception
+//! is a file that repeats a few lines over and over: there are several ways to match such lines,
+//! and one program may see a conflict where the other sees none. In a large file, a rewritten part
+//! that has such lines counts as one change. In every case, a result without conflicts contains
+//! every change from both sides.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub enum Conflicts<'a> {
     /// Take the lines of the other side.
     Theirs,
     /// Write both sides between markers like git's, with these names. The lines of the base are
-    /// written if it has a name. Conflicts in binary files are only counted.
+    /// also written if the base has a name. Conflicts in binary files are only counted.
     Markers { ours: &'a str, base: Option<&'a str>, theirs: &'a str },
 }
 
@@ -42,8 +42,8 @@ pub enum Merged {
 
 /// Merges the changes of `ours` and `theirs` to `base`.
 ///
-/// A file with a NUL byte among its first 8,000 bytes is binary. It is one conflict as a whole,
-/// unless only one side changed it or both sides are equal.
+/// A file with a NUL byte among its first 8,000 bytes is binary. It counts as one conflict, unless
+/// only one side changed it or both sides are equal.
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) -> Merged {
     if ours == base || ours == theirs {
         return Merged::Clean(theirs.to_vec());
@@ -94,7 +94,7 @@ fn is_binary(content: &[u8]) -> bool {
     content.iter().take(8000).any(|byte| *byte == 0)
 }
 
-/// A line with its newline; the last may have none.
+/// A line with its newline; the last line of a file may have none.
 type Line<'a> = &'a [u8];
 
 fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
@@ -107,7 +107,8 @@ const SMALL: usize = 20_000;
 /// The number of occurrences at which a line counts as frequent, in versions that are not small.
 const FREQUENT: usize = 64;
 
-/// Finds the changes of one side, in order. At least one unchanged line is between two changes.
+/// Finds the changes of one side, in order. There is at least one unchanged line between two
+/// changes.
 ///
 /// If lines are repeated often, comparing takes time quadratic in the number of changes, so
 /// versions that are not small are first cut at lines that occur exactly once in each of them.
@@ -187,15 +188,15 @@ fn compare_lines<'a>(
     diff.hunks().collect()
 }
 
-/// The positions in each version of lines that at least one side changed.
+/// The positions, in each version, of a group of lines that at least one side changed.
 struct Region {
     base: Range<usize>,
     ours: Range<usize>,
     theirs: Range<usize>,
 }
 
-/// Finds the regions that either side changed, in order. Changes of different sides that touch are
-/// one region.
+/// Finds the regions that either side changed, in order. Changes of different sides that touch each
+/// other are one region.
 fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
     let mut starts: Vec<(u32, u32)> =
         ours.iter().chain(theirs).map(|hunk| (hunk.before.start, hunk.before.end)).collect();
@@ -278,8 +279,8 @@ impl MergeWriter {
         }
     }
 
-    /// Writes both sides between markers. Without the base, lines that both sides have in common at
-    /// either end stay outside the markers.
+    /// Writes both sides between markers. If the base is not written, lines that both sides have in
+    /// common at either end stay outside the markers.
     fn write_conflict(&mut self, part: Part<'_>, ours: &str, base: Option<&str>, theirs: &str) {
         let (first, last) =
             if base.is_some() { (0, 0) } else { common_ends(part.ours, part.theirs) };

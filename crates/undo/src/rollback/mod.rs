@@ -1,6 +1,5 @@
-//! The way back. [`plan`] turns a [`Request`] into a [`Planned`] value, which describes everything
-//! it will do and can be kept while the user decides. [`apply`] carries it out if the workspace has
-//! not changed.
+//! Rollback and undo. [`plan`] turns a [`Request`] into a [`Planned`] value, which can be kept
+//! while the user decides. [`apply`] carries out the plan if the workspace has not changed.
 
 mod apply;
 mod conversation;
@@ -40,13 +39,13 @@ pub use self::turn::{Conflict, UncertainPath};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Request {
-    /// The directory that the user works in. It determines the workspace, and relative paths start
-    /// there.
+    /// The directory that the user works in. It determines the workspace, and relative paths are
+    /// relative to it.
     pub directory: PathBuf,
     /// The state to return to.
     pub to: Destination,
-    /// The files and directories to restore, as the user gave them; empty for everything. If there
-    /// are any, the conversation is not moved.
+    /// The files and directories to restore, as the user gave them; empty for all. If any are
+    /// given, the conversation is not moved.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
     /// True if the index of the workspace's own repository is also restored.
@@ -60,7 +59,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Makes a request for everything.
+    /// Makes a request to restore everything: all files and the conversation.
     pub fn new(directory: impl Into<PathBuf>, to: Destination) -> Request {
         let (directory, paths) = (directory.into(), Vec::new());
         let scope = Scope::Both;
@@ -96,7 +95,7 @@ pub struct TurnUndo {
     pub taken: Vec<RelPath>,
 }
 
-/// The treatment of a file that was changed since the turn, in the same lines.
+/// The treatment of a file in which lines that the turn changed were edited since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
@@ -107,7 +106,7 @@ pub enum Resolution {
     Ours,
     /// Take the lines from before the turn.
     Theirs,
-    /// Write both, with markers around them.
+    /// Write both versions of the lines, with markers around them.
     Markers,
 }
 
@@ -173,7 +172,7 @@ pub enum RollbackError {
 }
 
 impl RollbackError {
-    /// Returns the paths that blocked the rollback. The rest can be restored without them.
+    /// Returns the paths that blocked the rollback. Without these paths, the rest can be restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RollbackError::Changed(paths) => paths.clone(),
@@ -183,8 +182,8 @@ impl RollbackError {
     }
 }
 
-/// Plans and applies at once, for a caller that does not inspect the plan. If the workspace changes
-/// in between, plans again.
+/// Plans a request and applies the plan at once, for a caller that does not inspect it. If the
+/// workspace changes in between, plans again.
 pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, RollbackError> {
     const ATTEMPTS: usize = 5;
     let mut attempt = 0;

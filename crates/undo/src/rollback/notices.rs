@@ -18,7 +18,7 @@ use crate::history::{EffectView, History};
 /// The maximum number of paths that a notice names.
 const MAX_NAMED: usize = 200;
 
-/// The longest time that taking notices waits for other processes that write into the ledger.
+/// The longest time that `take_notices` waits for other processes that are writing to the ledger.
 const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
 /// The maximum size of a file that is read to see whether it changed again.
@@ -29,9 +29,9 @@ const MAX_READ: u64 = 64 << 20;
 pub struct Notice {
     /// The workspace in which files were restored.
     pub workspace: PathBuf,
-    /// The files that are named and have not changed since the rollback.
+    /// The files that the notice names. Files that changed after the rollback are left out.
     pub files: Vec<NoticeFile>,
-    /// The number of files that are not named.
+    /// The number of further files, which the notice does not name.
     pub more: usize,
     /// The effects that the rollback did not reverse.
     pub effects: Vec<EffectView>,
@@ -56,7 +56,7 @@ pub(super) struct RollbackSummary<'a> {
     pub(crate) tree: Oid,
 }
 
-/// Leaves a notice for each of these sessions.
+/// Leaves a notice for each of the given sessions.
 pub(super) fn leave(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -107,8 +107,8 @@ pub(super) fn leave_after_recovery(
     leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
 
-/// Writes a notice for the ledger. The ids of the files show later whether they changed again. A
-/// directory is named only if it is empty: otherwise its files are named.
+/// Writes a notice for the ledger. Later, the ids in the notice show whether the files changed
+/// again. A directory is named only if it is empty. Otherwise, its files are named.
 fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
     let store = workspace.store();
     let entry = |path: &RelPath| store.find_entry(&summary.tree, path).ok().flatten();
@@ -156,8 +156,8 @@ struct BodyFile {
     content: Option<String>,
 }
 
-/// Takes the waiting notices of a session, so that each is delivered once. Files that have changed
-/// again are left out, and a notice without files is dropped.
+/// Takes the waiting notices of a session, so that each is delivered once. Leaves out files that
+/// have changed again, and drops a notice that has no files left.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());
@@ -169,7 +169,7 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
     let taken = ledger.take_notices(session, opened.now()).map_err(|error| error_chain(&error))?;
     let mut seen = BTreeSet::new();
     let mut notices = Vec::new();
-    // The latest comes first: it overrides older ones for the files it names.
+    // The latest notice comes first, because it overrides older ones for the files that it names.
     for taken in taken.into_iter().rev() {
         let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
         let mut notice = Notice {
@@ -206,7 +206,7 @@ fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
     } else if metadata.is_file() && metadata.len() <= MAX_READ {
         fs::read(&path)
     } else {
-        // A directory has no content to compare.
+        // A directory has no content to compare, and a large file is not read.
         return true;
     };
     present.map_or(true, |present| Oid::of(ObjectKind::Blob, &present).to_string() == *content)

@@ -1,4 +1,4 @@
-//! Planning: turns a request into everything that has to be done for it.
+//! Planning: determines everything that has to be done for a request.
 
 use std::path::PathBuf;
 
@@ -46,9 +46,10 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     Ok(planned)
 }
 
-/// Finds the workspace that a request means. If a directory with an older history of its own has
-/// become part of a larger workspace, the larger one is meant, unless the request gives the id of a
-/// checkpoint in the older history, or reverses a return to one.
+/// Finds the path of the workspace that a request means. A directory with a history of its own may
+/// have become part of a larger workspace. In that case, the larger workspace is meant, unless the
+/// request gives the id of a checkpoint in the directory's own history, or the latest rollback to
+/// reverse was made there.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -90,7 +91,8 @@ impl Planner<'_> {
         let found = self.history.find(self.workspace.store(), text)?;
         let checkpoint = found.checkpoint;
         let mut warnings = Vec::new();
-        // Restoring only some files does not return to that moment, so no conversation is moved.
+        // Restoring only some files does not return to the moment of the checkpoint, so no
+        // conversation is moved.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chats = match wants_chat {
             true => {
@@ -150,7 +152,7 @@ impl Planner<'_> {
         let chats = find_reversed_conversations(self.opened, self.history, safety, &mut warnings);
         let mut state = TargetState::of(safety);
         if done.action == Action::UndoTurn {
-            // An undo of a turn captured each of its paths, even if the rules exclude them.
+            // The undo of a turn captured each path that it touched, regardless of the rules.
             let was_looked_at = |uncovered: &Uncovered| {
                 done.paths.iter().any(|path| path.starts_with(&uncovered.path))
             };
@@ -274,7 +276,7 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the files to be restored or deleted that have changed since the state `led_to`.
+/// Finds those of the files to restore or delete that have changed since the state `led_to`.
 pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
     let is_changed = |path: &&RelPath| {
         let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));
@@ -288,8 +290,8 @@ pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> V
     files.writes.iter().chain(&files.deletes).filter(is_changed).cloned().collect()
 }
 
-/// Plans the changes to the files for a goal. The undo of a turn computes its target from the
-/// current state. If the request allows it, paths that cannot be restored are skipped.
+/// Plans the changes to files that a goal requires. For the undo of a turn, computes the target
+/// from the current state. If the request allows it, skips paths that cannot be restored.
 pub(super) fn plan_files(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -315,21 +317,22 @@ pub(super) fn plan_files(
     }
 }
 
-/// Turns the paths that a user gave into paths inside the workspace. They are literal: there are
-/// no patterns, and a link at the end of a path is not followed.
+/// Turns the paths that a user gave into paths inside the workspace. The paths are literal: there
+/// are no patterns, and a link at the end of a path is not followed.
 pub fn relative_paths(
     workspace: &Workspace<'_>,
     directory: &std::path::Path,
     typed: &[PathBuf],
 ) -> Result<Vec<RelPath>, RollbackError> {
     let root = workspace.path();
-    // Relative paths start where the user is, which may be below the root of the workspace.
+    // Relative paths are relative to the user's directory, which may be below the root of the
+    // workspace.
     let directory = canonicalize_or_keep(directory);
     let base = if directory.is_dir() { &directory } else { root };
     let relative = |typed: &PathBuf| {
         let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
         let path = normalize(&base.join(typed));
-        // The root is canonical; a path that was typed in full may lead there through links.
+        // The root is canonical, but a path that the user typed may lead there through links.
         let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };
         let inner = path.strip_prefix(root).map_err(|_| outside())?;
         RelPath::from_path(inner).map_err(|_| outside())

@@ -13,8 +13,8 @@ use super::turn::{Conflict, UncertainPath};
 use crate::history::EffectView;
 use crate::history::record::{Action, Chat, Checkpoint};
 
-/// A rollback that is planned. It holds no lock and borrows nothing, so it can be shown, stored and
-/// sent while the user decides.
+/// A planned rollback. It holds no lock and borrows nothing, so it can be shown, stored and sent
+/// while the user decides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Planned {
     pub(super) work: PlannedWork,
@@ -26,16 +26,16 @@ pub struct Planned {
 pub(super) struct PlannedWork {
     /// The directory of the workspace, or the single file.
     pub(super) workspace: AnyPath,
-    /// The device and inode of the directory that this was planned for; `None` if it did not exist.
-    /// Another directory may be at the same path when the plan is applied.
+    /// The device and inode of the workspace's directory when the plan was made; `None` if the
+    /// directory did not exist. Another directory may be at the same path when the plan is applied.
     #[serde(default)]
     pub(super) root: Option<(u64, u64)>,
     pub(super) goal: Goal,
     /// The plan for the files; `None` if only the conversation is taken back.
     pub(super) files: Option<Plan>,
-    /// The number of the newest checkpoint when this was planned.
+    /// The number of the newest checkpoint when the plan was made.
     pub(super) newest: u64,
-    /// The sessions that have worked in the workspace up to that checkpoint.
+    /// The sessions that had worked in the workspace when the plan was made.
     pub(super) sessions: BTreeSet<String>,
     /// The plans for the files outside the workspace.
     pub(super) elsewhere: Vec<Planned>,
@@ -45,7 +45,7 @@ pub(super) struct PlannedWork {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Goal {
     pub(super) action: Action,
-    /// The checkpoint that the user sees.
+    /// The checkpoint that is shown to the user.
     pub(super) checkpoint: Oid,
     /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
@@ -59,18 +59,17 @@ pub(super) struct Goal {
     /// The paths that are left unchanged, because the reversed rollback did not touch them or
     /// others may have changed them.
     pub(super) untouched: Vec<RelPath>,
-    /// Paths that are captured even if the rules exclude them.
+    /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
-    /// The conversations that are moved with the files, the checkpoint's own session first.
+    /// The conversations to move with the files. That of the checkpoint's own session comes first.
     pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are skipped.
     pub(super) skip_blocked: bool,
-    /// If this is the part of a rollback outside its workspace, the safety checkpoint of that
-    /// rollback.
+    /// For a part of a rollback outside the workspace, the safety checkpoint of the main rollback.
     pub(super) part_of: Option<Oid>,
     /// The paths that cannot be restored and are left unchanged.
     pub(super) skipped: Vec<BlockedPath>,
-    /// True if the checkpoint was imported: its coverage is known less precisely.
+    /// True if the checkpoint was imported, so that its coverage is known less precisely.
     pub(super) imported: bool,
 }
 
@@ -120,9 +119,9 @@ pub struct RollbackView {
     /// The paths that could not be restored and were left unchanged, as the request allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<BlockedPath>,
-    /// The restored and deleted files that others changed after the agent.
+    /// The restored and deleted files that others changed after the agent did.
     pub others: Vec<RelPath>,
-    /// The files in which the same lines were changed since the turn.
+    /// The files in which lines that the turn changed were edited since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
     /// The files that others may have changed during the turn. They are left unchanged.
@@ -147,7 +146,7 @@ pub struct RollbackView {
     pub redone_messages: usize,
     /// True if the repository's index is restored.
     pub index: bool,
-    /// The old position of HEAD, if it moved since.
+    /// The move of HEAD since the checkpoint, if it moved.
     pub repository: Option<HeadMoved>,
     /// The failures that did not prevent the restore of the files.
     pub warnings: Vec<String>,
@@ -181,7 +180,7 @@ pub struct MovedSession {
 pub struct HeadMoved {
     pub then: Head,
     pub now: Head,
-    /// The git command that moves it back.
+    /// The git command that moves HEAD back.
     pub command: Option<String>,
 }
 
@@ -212,8 +211,8 @@ impl Planned {
         !self.view.blocked.is_empty()
     }
 
-    /// Returns the id of the plan. Two plans have the same digest exactly if they do the same to
-    /// the same state.
+    /// Returns the id of the plan. Two plans have the same digest only if they make the same
+    /// changes to the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
         // The processes that write to a file may differ each time.

@@ -34,7 +34,7 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
                 let message =
                     format!("a rollback was finished, but its conversation was not moved: {error}");
                 opened.note_failure(workspace.path(), &message);
-                // The next lock tries again.
+                // The next process that locks the workspace tries again.
                 return lock.keep_restore_open();
             }
         }
@@ -45,8 +45,9 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     }
 }
 
-/// Finishes an interrupted rollback in a workspace before the conversation continues: later
-/// messages are not part of the rollback. If the conversation cannot be moved now, it never is.
+/// Finishes an interrupted rollback in a workspace before the conversation continues, because the
+/// rollback must not take back later messages. If the conversation cannot be moved now, it stays as
+/// it is.
 pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
     if !opened.has_store() {
         return;

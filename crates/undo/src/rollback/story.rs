@@ -1,5 +1,5 @@
-//! The consequences of a rollback besides files: effects that it cannot reverse, changes by others,
-//! the position of HEAD.
+//! Facts that the user should know about a rollback: effects that it cannot reverse, changes by
+//! others, the position of HEAD.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::history::record::{Checkpoint, Kind};
 use crate::history::{EffectView, History};
 use crate::hook::quote_word;
 
-/// Lists the effects since a checkpoint that no rollback reverses, without duplicates.
+/// Lists the effects since a checkpoint, without duplicates.
 pub(super) fn effects_since(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -59,8 +59,8 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
-/// Finds the files to be restored or deleted that were last changed neither by the checkpoint's
-/// session nor by a rollback.
+/// Finds those of the files to restore or delete whose last change was made neither by the
+/// checkpoint's session nor by a rollback.
 pub(super) fn find_others_changes(
     workspace: &Workspace<'_>,
     history: &History,
@@ -94,7 +94,8 @@ pub(super) fn warn_of_lost_repository(workspace: &Workspace<'_>, view: &mut Roll
     if view.elsewhere.iter().any(is_git) {
         view.repository = None;
     } else {
-        let warning = "the repository's data (.git) is missing, and this does not restore it";
+        let warning =
+            "the repository's data (.git) is missing, and this rollback does not restore it";
         view.warnings.push(warning.into());
     }
 }
@@ -113,7 +114,7 @@ pub(super) fn find_moved_head(
     if then == now {
         return None;
     }
-    // The rollback restores the files itself: only HEAD has to follow.
+    // The rollback itself restores the files, so the command has to move only HEAD.
     let command = match (&then.branch, &then.commit) {
         (Some(branch), Some(commit)) if then.branch != now.branch => {
             let branch = quote_word(&format!("refs/heads/{branch}"));

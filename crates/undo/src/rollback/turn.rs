@@ -1,5 +1,5 @@
-//! The undo of a turn: taking back an agent's changes while keeping later changes by others, by a
-//! three-way merge per file.
+//! The undo of a turn: takes back an agent's changes and keeps later changes by others, with a
+//! three-way merge of each file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -67,17 +67,16 @@ pub(super) struct FoundTurn<'h> {
     made: Vec<RelPath>,
 }
 
-/// A capture of the current state, and the paths that were captured although the rules exclude
-/// them.
+/// A capture of the current state, and the paths that were captured regardless of the rules.
 pub(super) struct CapturedPresent {
     pub(super) capture: Capture,
     pub(super) named: Vec<RelPath>,
 }
 
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
-/// changed files and was not taken back. `capture` captures the current state. Paths that the turn
-/// changed in directories that are now ignored are captured by name. `is_elsewhere` returns true if
-/// the turn of a row has changes outside the workspace to take back.
+/// changed files and was not taken back. `capture` captures the current state. If the turn changed
+/// paths in directories that are now ignored, these paths are also captured. `is_elsewhere` returns
+/// true if the turn of a row has changes outside the workspace to take back.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
@@ -250,7 +249,7 @@ impl FoundTurn<'_> {
         Ok(())
     }
 
-    /// Turns edits into conflicts if their directory is no longer a directory.
+    /// Turns an edit into a conflict if a directory above its path is no longer a directory.
     fn drop_impossible_edits(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
         let becomes: HashMap<RelPath, bool> = self
             .edits

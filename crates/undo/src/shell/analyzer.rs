@@ -21,7 +21,7 @@ const SCRIPT_LEVELS: usize = 6;
 
 pub(super) struct Analyzer<'a> {
     context: &'a ScriptContext<'a>,
-    /// The first reason found why files may change.
+    /// The first of the reasons why files may change.
     reason: Option<String>,
     effects: Vec<Effect>,
     /// The functions that are certainly defined. Their bodies have been visited.
@@ -66,7 +66,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Notes that files may change. The first reason is kept.
+    /// Notes that files may change. Keeps only the first reason.
     fn note_change(&mut self, because: impl Into<String>) {
         if self.reason.is_none() {
             self.reason = Some(because.into());
@@ -91,7 +91,7 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Visits the commands of a list. `is_certain` means that they certainly run, and in the shell
+    /// Visits the commands of a list. `is_certain` is true if they certainly run, and in the shell
     /// itself.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
         for entry in list {
@@ -200,8 +200,8 @@ impl<'a> Analyzer<'a> {
         self.note_change(format!("it sets `{name}`, which can change what programs do"));
     }
 
-    /// Visits a program with its arguments. `text` is the command as written, `stdin` the text on
-    /// its standard input, if that is known.
+    /// Visits a program with its arguments. `text` is the command as written, and `stdin` is the
+    /// text on its standard input, if that is known.
     fn visit_call(&mut self, args: &[Arg], text: &str, stdin: Option<&str>) {
         let Some((first, args)) = args.split_first() else { return };
         let Some(name) = first.known() else {
@@ -300,7 +300,7 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// True if a redirection writes a file or opens a connection.
+/// Returns true if a redirection writes a file or opens a connection.
 pub(super) fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
     let Arg::Known(target) = target else {
         return matches!(operator, RedirectOperator::Write | RedirectOperator::Duplicate);
@@ -322,7 +322,7 @@ pub(super) fn is_write(operator: RedirectOperator, target: &Arg) -> bool {
     }
 }
 
-/// True if writing to this path changes nothing.
+/// Returns true if writing to this path changes nothing.
 fn is_harmless_device(path: &str) -> bool {
     let is_descriptor = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
     matches!(path, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero")
@@ -338,7 +338,7 @@ fn text_for_stdin(redirect: &Redirect) -> Option<String> {
     }
 }
 
-/// Cuts a text to a length that fits into a sentence.
+/// Shortens a text so that it fits into a sentence.
 pub(super) fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {

@@ -1,18 +1,18 @@
 //! Determines, before a shell command runs, whether it may change files.
 //!
-//! A command counts as changing files unless every program in it is known to be read-only when run
-//! with exactly its arguments. The two possible mistakes differ in cost: mistaking a harmful
+//! A command counts as changing files unless every program in it is known to be read-only with the
+//! arguments that it is given. The two possible mistakes differ in cost: mistaking a harmful
 //! command for a harmless one loses the user's work, while the opposite mistake costs a
 //! millisecond. So everything unknown or unusual counts as changing files.
 //!
-//! Effects that no checkpoint can undo (on a database, on cloud resources, on things that other
+//! Effects that no rollback reverses (on a database, on cloud resources, on things that other
 //! people see) are recognized by program and verb. They are reported whether or not files change.
 //!
 //! - `parser` parses a script into the tree defined in `syntax`, and `analyzer` walks that tree.
 //! - `read_only` lists the programs that only read, each with the arguments for which that holds.
 //!   For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
-//! - `effects` recognizes effects.
+//! - `effects` recognizes commands that have such effects.
 //! - `targets` finds the paths that a script changes or deletes. It walks the tree a second time,
 //!   tracks the values of variables, and expands words against the file system.
 
@@ -46,9 +46,9 @@ pub struct ScriptContext<'a> {
 pub struct ScriptAnalysis {
     /// True if the script may change files.
     pub mutates: bool,
-    /// The reason for `mutates`, as a clause to show to the user.
+    /// The reason for the value of `mutates`, as a clause to show to the user.
     pub because: String,
-    /// The effects on anything but files.
+    /// The effects on things other than files.
     pub effects: Vec<Effect>,
     /// The paths that the script may change or delete, inside and outside the workspace. They are
     /// absolute, and patterns are expanded against the file system. A word that cannot be expanded
@@ -62,8 +62,8 @@ pub struct ScriptAnalysis {
     /// `git clean` and `make clean` do.
     #[serde(serialize_with = "serialize_lossy")]
     pub sweeps: Vec<PathBuf>,
-    /// The commands, as written, that delete or overwrite files, but which files is unknown until
-    /// they run.
+    /// The commands, as written, that delete or overwrite files that cannot be determined before
+    /// the commands run.
     pub unknown: Vec<String>,
     /// The commands that delete takeback's own history or hooks.
     pub history: Vec<HistoryCommand>,
@@ -81,7 +81,7 @@ pub struct HistoryCommand {
     pub home: Option<PathBuf>,
 }
 
-/// An effect that a checkpoint cannot undo.
+/// An effect that no rollback reverses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect {
     /// The kind of thing that is affected.
@@ -90,7 +90,7 @@ pub struct Effect {
     pub command: String,
 }
 
-/// A thing that a command can affect besides files.
+/// A kind of thing, other than files, that a command can affect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKind {

@@ -7,7 +7,7 @@ use super::read_only::variables::is_harmless_for_programs;
 use super::read_only::{AllowedOptions, only};
 use super::syntax::Arg;
 
-/// A command within a command. If it is not exact, the outer command may do more than run it.
+/// A command within a command. If `is_exact` is false, the outer command may do more than run it.
 pub(super) enum NestedCommand {
     Program { args: Vec<Arg>, is_exact: bool },
     Script { text: String, dialect: Dialect, is_exact: bool },
@@ -85,7 +85,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("watch", "n:dtg", "interval= no-title differences?").inexact(),
 ];
 
-/// Programs that run another one after a verb, as in `poetry run x`.
+/// Programs that run another program, which follows a verb, as in `poetry run x`.
 const RUNNERS: &[(&str, &[&str])] = &[
     ("bundle", &["exec"]),
     ("direnv", &["exec"]),
@@ -106,7 +106,7 @@ const RUNNERS: &[(&str, &[&str])] = &[
 
 pub(super) const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash", "ksh", "ash"];
 
-/// Finds the commands within a command. Returns `None` if the program runs no others.
+/// Finds the commands within a command. Returns `None` if the program runs no other commands.
 pub(super) fn find_nested_commands(name: &str, args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let base = base_name(name);
     if base == "command" && starts_with_flag(args, &["-v", "-V"]) {
@@ -163,8 +163,8 @@ fn starts_with_flag(args: &[Arg], flags: &[&str]) -> bool {
     args.first().and_then(Arg::known).is_some_and(|first| flags.contains(&first))
 }
 
-/// Finds the command of xargs. Words from standard input are added at its end, or replace a
-/// placeholder.
+/// Finds the command that xargs runs. xargs adds the words from standard input at the end of the
+/// command, or puts them in place of a placeholder.
 fn find_xargs_command(args: &[Arg]) -> NestedCommand {
     let options = only(
         "0rtxpn:P:I:L:d:s:E:a:",
@@ -197,8 +197,8 @@ fn find_xargs_command(args: &[Arg]) -> NestedCommand {
     NestedCommand::Program { args: command, is_exact: before.is_some() }
 }
 
-/// Finds the commands after `-exec` and its variants. The last command is find itself, without
-/// these options.
+/// Finds the commands after `-exec` and its variants. The last command in the result is find
+/// itself, without these options.
 fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let runs = |arg: &Arg| matches!(arg.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
     if !args.iter().any(runs) {
@@ -216,7 +216,8 @@ fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
         let ends = |arg: &Arg| matches!(arg.known(), Some(";" | "+"));
         let length = args[at..].iter().position(ends).unwrap_or(args.len() - at);
         let command = args[at..at + length].iter().map(|arg| match arg.known() {
-            // This becomes a path that begins with a searched directory, so it cannot be an option.
+            // find puts a path here that begins with a searched directory, so the word cannot be an
+            // option.
             Some("{}") => Arg::Operand,
             Some(text) if text.contains("{}") => Arg::Unknown,
             _ => arg.clone(),

@@ -10,9 +10,9 @@ pub(super) type CommandList = Vec<ListEntry>;
 #[derive(Debug)]
 pub(super) struct ListEntry {
     pub(super) command: Command,
-    /// True after `&&` or `||`: the command may not run.
+    /// True after `&&` or `||`: the command does not always run.
     pub(super) is_conditional: bool,
-    /// True after `||`: the command runs if the one before failed.
+    /// True after `||`: the command runs if the one before it fails.
     pub(super) is_alternative: bool,
     /// True before `|`: the next command reads the output of this one.
     pub(super) is_piped: bool,
@@ -49,7 +49,7 @@ pub(super) struct SimpleCommand {
 pub(super) struct Assignment {
     pub(super) name: String,
     pub(super) value: Word,
-    /// True for `+=`.
+    /// True if the operator is `+=`.
     pub(super) appends: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) enum RedirectOperator {
     HereString,
 }
 
-/// Parts that are written without a space between them.
+/// A word of a script: parts that are written without a space between them.
 #[derive(Debug, Default)]
 pub(super) struct Word {
     pub(super) parts: Vec<WordPart>,
@@ -169,7 +169,7 @@ impl Arg {
         }
     }
 
-    /// True if the argument cannot be an option.
+    /// Returns true if the argument cannot be an option.
     pub(super) fn is_operand(&self) -> bool {
         match self {
             Arg::Known(text) => !text.starts_with('-') || text == "-",
@@ -261,8 +261,8 @@ impl Word {
         (below.is_empty() || below.starts_with('/')).then_some(below)
     }
 
-    /// True if the first character is known and not a dash. A pattern at the start may expand to
-    /// any name.
+    /// Returns true if the first character is known and not a dash. A pattern at the start may
+    /// expand to any name.
     fn starts_like_operand(&self, glob: Option<usize>) -> bool {
         match self.visible_parts().first() {
             Some(WordPart::Text { text, .. }) => {
@@ -292,7 +292,7 @@ impl Word {
         None
     }
 
-    /// True for `{a,b}` and `{1..3}`, which become several words.
+    /// Returns true for `{a,b}` and `{1..3}`, which become several words.
     fn has_braces(&self) -> bool {
         let mut open = false;
         let mut separated = false;

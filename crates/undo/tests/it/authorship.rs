@@ -46,7 +46,7 @@ fn directories_above_a_named_file_are_created_by_the_call() {
 }
 
 #[test]
-fn what_an_unknown_tool_does_not_name_is_uncertain() {
+fn files_that_an_unknown_tool_does_not_name_are_uncertain() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "generate");
@@ -62,7 +62,7 @@ fn what_an_unknown_tool_does_not_name_is_uncertain() {
 }
 
 #[test]
-fn a_script_changed_everything_while_it_ran() {
+fn changes_made_while_a_script_runs_belong_to_it() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "make it");
@@ -76,12 +76,12 @@ fn a_script_changed_everything_while_it_ran() {
 }
 
 #[test]
-fn what_the_user_edits_while_a_bounded_script_waits_is_uncertain() {
+fn edits_made_while_a_bounded_script_waits_are_uncertain() {
     let scratch = Scratch::new();
     for name in ["a", "b", "list"] {
         scratch.write(name, "a\n");
     }
-    // The second script can no longer be analysed once it has run.
+    // The second script can no longer be analyzed once it has run.
     for script in ["rm a", "rm $(cat list) list"] {
         scratch.begin_turn("s", "delete it");
         let call = scratch.begin_script("s", script, script);
@@ -98,7 +98,7 @@ fn what_the_user_edits_while_a_bounded_script_waits_is_uncertain() {
         let reason = || "the call names other files".to_owned();
         assert_eq!(reasons(&view), [("b".into(), reason()), ("new".into(), reason())], "{script}");
         assert!(scratch.exists("a") && scratch.exists("new"), "{script}");
-        // The user says that one of them was not theirs after all.
+        // The user says that one of the changes was not theirs after all.
         scratch.carry_out(Destination::BeforeLastRollback);
         let taken = vec![view.uncertain[1].clone()];
         let undo = TurnUndo { taken, ..TurnUndo::default() };
@@ -162,7 +162,7 @@ fn a_file_that_is_open_in_an_editor_is_uncertain() {
 }
 
 #[test]
-fn a_path_that_a_script_is_known_to_write_is_certain_beside_another_session() {
+fn a_path_that_a_script_is_known_to_write_is_certain_despite_another_session() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
@@ -192,7 +192,7 @@ fn a_path_that_a_script_is_known_to_write_is_certain_beside_another_session() {
 }
 
 #[test]
-fn the_turns_end_bounds_calls_of_an_agent_that_reports_no_ends() {
+fn the_end_of_a_turn_bounds_the_calls_of_an_agent_that_reports_no_ends() {
     let scratch = Scratch::new();
     scratch.write("a", "0\nx\ny\n");
     scratch.write("b", "0\nx\ny\n");
@@ -344,14 +344,14 @@ fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
     scratch.play_turn_of("s", "delete it", || scratch.remove("b"));
     let view = scratch.roll_back("1");
     assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
-    // A file that the user changed after the agent still counts as an edit by others.
+    // A file that the user changed after the agent did still counts as an edit by others.
     scratch.play_turn("again", "a", "1\n");
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);
 }
 
 #[test]
-fn an_undo_sees_into_directories_that_are_now_ignored() {
+fn an_undo_reaches_into_directories_that_are_now_ignored() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("out")).unwrap();
     scratch.write("out/old", "0\n");

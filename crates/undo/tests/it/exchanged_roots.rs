@@ -14,7 +14,8 @@ use crate::support::Scratch;
 /// without arguments.
 static BASE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Serialises these tests, because they share the interruption and the directory.
+/// The lock that makes these tests run one at a time, because they share the interruption and the
+/// directory.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn base() -> PathBuf {

@@ -1,4 +1,5 @@
-//! A rollback that failed was not made: nothing is left to undo, and its turn can still be undone.
+//! A rollback that failed was not made: there is no rollback to undo, and the turn can still be
+//! undone.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -13,9 +14,9 @@ use crate::support::Scratch;
 
 const EIO: i32 = 5;
 
-/// The variable that tells a child the scratch directory.
+/// The variable that tells a child process the scratch directory.
 const DIRECTORY: &str = "TAKEBACK_FAILED_DIRECTORY";
-/// The variable that tells a child the point at which it is killed.
+/// The variable that tells a child process the point at which it is killed.
 const POINT: &str = "TAKEBACK_FAILED_POINT";
 
 /// Plays a turn that changes, creates and deletes files.
@@ -76,7 +77,8 @@ fn a_rollback_that_fails_at_any_step_was_not_made() {
             let was_made = assert_one_story(scratch.base(), point);
             match result {
                 Ok(()) => assert!(was_made, "point {point}"),
-                // If the rollback could not even be reverted, the next command settles it.
+                // If the rollback could not even be reverted, the next command finishes or reverts
+                // it.
                 Err(_) if is_lasting => failures += 1,
                 Err(error) => {
                     assert!(!was_made, "point {point}: {error}");

@@ -64,7 +64,7 @@ fn the_same_rollback_is_not_undone_by_two_plans() {
 }
 
 #[test]
-fn the_undo_of_a_turn_survives_a_gc_while_the_user_thinks() {
+fn a_plan_to_undo_a_turn_survives_a_gc() {
     let scratch = Scratch::new();
     scratch.write("a", "1\n2\n3\n4\n5\n");
     scratch.play_turn("change the first line", "a", "one\n2\n3\n4\n5\n");

@@ -1,5 +1,5 @@
 //! Tests of the operations on an opened home.
-#![allow(clippy::unwrap_used, reason = "a failure is what a test reports")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod authorship;
 mod exchanged_roots;

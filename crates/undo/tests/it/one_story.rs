@@ -1,4 +1,4 @@
-//! Files, conversations and turns tell one story, whatever is rolled back and when.
+//! Files, conversations and turns stay consistent, whatever is rolled back and when.
 
 use takeback_undo::{Destination, history};
 
@@ -20,7 +20,7 @@ fn taken_back(scratch: &Scratch) -> Vec<bool> {
 }
 
 #[test]
-fn turns_that_are_in_force_again_are_back_in_the_story() {
+fn turns_that_are_in_force_again_are_back_in_the_conversation() {
     let scratch = with_four_turns();
     scratch.roll_back("3");
     assert_eq!(scratch.prompts("s"), ["1"]);
@@ -80,7 +80,7 @@ fn a_return_to_another_branch_brings_its_turns_back() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_does_not_split_files_and_conversation() {
+fn a_clock_that_jumps_does_not_separate_files_from_the_conversation() {
     for jump in [-3, -3_600, 3_600] {
         let scratch = Scratch::new();
         scratch.write("a", "0\n");
@@ -160,7 +160,7 @@ fn a_rollback_takes_back_the_turns_of_every_session() {
     let sessions: Vec<_> =
         view.sessions.iter().map(|moved| (moved.session.as_str(), moved.undone_messages)).collect();
     assert_eq!(sessions, [("mine:one", 1), ("mine:two", 2)]);
-    // Return forward to the state before the last turn of the second session.
+    // Go forward to the state before the last turn of the second session.
     let view = scratch.roll_back("1");
     assert_eq!(
         (scratch.prompts("one"), scratch.prompts("two")),

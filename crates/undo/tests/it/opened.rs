@@ -24,7 +24,7 @@ fn a_closed_ledger_is_opened_again() {
 }
 
 #[test]
-fn two_opened_homes_see_the_same() {
+fn two_opened_homes_see_the_same_history() {
     let scratch = Scratch::new();
     scratch.play_turn("write", "a", "1\n");
     let other = Scratch::open(scratch.base());

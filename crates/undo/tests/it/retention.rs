@@ -39,7 +39,7 @@ fn a_clock_that_jumps_ahead_prunes_nothing() {
     let back = prune_on(&scratch, 1);
     assert_eq!((back.workspaces.len(), count_rows(&scratch)), (0, 1));
     assert!(back.clock_jump.unwrap().is_back(), "the jump is noticed");
-    // A week of a clock that jumps wildly is still not a month.
+    // Seven days on which the clock jumps wildly are still not a month.
     for day in [10, 9_000, 2, 700, 3, 20_000, 4] {
         prune_on(&scratch, day);
     }
@@ -47,7 +47,7 @@ fn a_clock_that_jumps_ahead_prunes_nothing() {
 }
 
 #[test]
-fn an_unused_workspace_is_pruned_after_days_on_which_takeback_ran() {
+fn an_unused_workspace_is_pruned_after_enough_days_on_which_takeback_ran() {
     let scratch = Scratch::new();
     scratch.play_turn("write", "a", "1\n");
     for day in 1..30 {

@@ -18,7 +18,7 @@ use crate::random::Random;
 /// The number of steps in a day.
 const STEPS: usize = 40;
 
-/// A turn: the session and its number.
+/// A turn: its session and its number.
 pub(super) type TurnKey = (&'static str, usize);
 
 /// The state at a moment that a rollback can return to.
@@ -52,7 +52,8 @@ pub(super) struct Day<'a> {
     /// The marks of edits that may count as an agent's.
     pub(super) mixed_up: BTreeSet<String>,
     pub(super) calls: usize,
-    /// The disk that holds takeback's home, or everything. `None` if nothing can be mounted.
+    /// The disk that holds takeback's home, or all files of the day. `None` if no disk can be
+    /// mounted.
     pub(super) disk: Option<Mount>,
     /// True while the disk is full.
     pub(super) is_full: bool,
@@ -150,7 +151,7 @@ impl<'a> Day<'a> {
         }
     }
 
-    /// Lives through the day.
+    /// Runs the day.
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         for _ in 0..STEPS {
             match self.random.below(28) {
@@ -299,8 +300,8 @@ impl<'a> Day<'a> {
         Ok(())
     }
 
-    /// Notes the moment of each new checkpoint, which has these files. `call` is the turn of the
-    /// call that the checkpoints were taken for, if any.
+    /// Notes the moment of each new checkpoint. `files` are the files at that moment, and `call` is
+    /// the turn of the call that the checkpoints were taken for, if any.
     pub(super) fn learn_moments(
         &mut self,
         files: &Files,

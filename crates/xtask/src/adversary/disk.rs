@@ -1,4 +1,4 @@
-//! A small disk that can be full, and files that cannot be replaced.
+//! A small disk that can be filled, and files that cannot be replaced.
 
 use std::fs::{self, File};
 use std::io::Write;

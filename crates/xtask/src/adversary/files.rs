@@ -60,17 +60,17 @@ fn copy_file(path: &Path) -> Option<FileCopy> {
     Some(FileCopy { content: fs::read(path).ok()?, is_link: false, is_executable })
 }
 
-/// Returns true if a path is in the history of a repository.
+/// True if a path is in the history of a repository.
 pub(crate) fn is_history(path: &str) -> bool {
     path.contains("/.git/")
 }
 
-/// Returns true if a path is in the workspace.
+/// True if a path is in the workspace.
 pub(crate) fn is_inside(path: &str) -> bool {
     !path.starts_with(ELSEWHERE)
 }
 
-/// Returns true if a path is equal to another one, or below it.
+/// True if a path is equal to another one, or below it.
 pub(crate) fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -100,7 +100,7 @@ pub(crate) fn blob_id(content: &[u8]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Shows a file in one line.
+/// Describes a file in one line.
 pub(crate) fn show_file(file: Option<&FileCopy>) -> String {
     let Some(file) = file else { return "nothing".into() };
     let content = &file.content;

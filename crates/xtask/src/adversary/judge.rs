@@ -20,8 +20,8 @@ pub(super) fn name_prompt(turn: usize) -> String {
 impl Day<'_> {
     /// Checks that everything that a call destroyed is in the store, or was named as unprotected.
     ///
-    /// `captured` has the files at the time when the call was reported, and `before` at the time
-    /// when it began. The user's edits in between cannot be in any checkpoint.
+    /// `captured` has the files from the time when the call was reported, and `before` those from
+    /// the time when it began. The user's edits in between cannot be in any checkpoint.
     pub(super) fn check_protected(
         &mut self,
         captured: &Files,
@@ -53,7 +53,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Returns true if git finds a file with this content in the store.
+    /// True if git finds a file with this content in the store.
     fn is_in_store(&self, content: &[u8]) -> Result<bool, Failure> {
         let mut git = self.program.command_in_project("git");
         git.arg("--git-dir").arg(self.program.store()).args(["cat-file", "-e"]);
@@ -115,13 +115,16 @@ impl Day<'_> {
         let said = self.list_said(&answer.json);
         let changed = changed_paths(before, &after);
         if let Some(path) = changed.iter().find(|path| !said.contains(*path)) {
-            return Err(format!("{path} was changed, but this was not said: {}", answer.text));
+            return Err(format!(
+                "{path} was changed, but the answer does not list it: {}",
+                answer.text
+            ));
         }
         let is_file = |path: &&String| before.contains_key(*path) || after.contains_key(*path);
         match said.iter().filter(is_file).find(|path| !changed.contains(*path)) {
             None => Ok(()),
             Some(path) => {
-                Err(format!("{path} is said to have been changed, but was not: {}", answer.text))
+                Err(format!("the answer lists {path} as changed, but it was not: {}", answer.text))
             }
         }
     }
@@ -141,7 +144,7 @@ impl Day<'_> {
         let mut listed = BTreeSet::new();
         for (workspace, group) in groups {
             for path in keys.iter().flat_map(|key| list_paths(&group[*key])) {
-                // A single file that is a workspace names itself.
+                // If the workspace is a single file, the answer gives the file's own name.
                 let is_itself = workspace.ends_with(&path) && !workspace.is_dir();
                 let path = match is_itself {
                     true => workspace.to_owned(),
@@ -195,7 +198,8 @@ impl Day<'_> {
         if verified["whole"] != true {
             return Err(format!("the store is damaged: {verified}"));
         }
-        // Git takes no lock, and a process in the background may replace packs while it reads them.
+        // Git takes no lock, and a process in the background may replace packs while git reads
+        // them.
         self.program.wait_for_background()?;
         let mut git = self.program.command_in_project("git");
         git.arg("--git-dir").arg(self.program.store());

@@ -1,4 +1,5 @@
-//! `cargo xtask adversary`: random days of agents and users, judged by plain copies of their files.
+//! `cargo xtask adversary`: simulates random days of agents and users, and judges the results by
+//! plain copies of their files.
 //!
 //! The program under test is the real one, and the agents' commands are run by a real bash. The
 //! judge knows nothing about checkpoints: it copies all files at each moment, and it knows who
@@ -40,7 +41,7 @@ const ENOUGH_FAILURES: usize = 20;
 /// The seeds of the days that are part of all tests.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
 
-/// The time after which no further one of these days begins.
+/// The time after which no further day of [`USUAL_SEEDS`] begins.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
@@ -73,14 +74,14 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     run_step(cargo().args(["build", "--package", "takeback"]))?;
     let lived = match options.seed {
         Some(seed) => live_days(options.time, std::iter::once(seed))?,
-        // The days of each run differ, and each can be repeated.
+        // The days differ from run to run, and each can be repeated by its seed.
         None => live_days(options.time, (0..).map(new_seed))?,
     };
     eprintln!("{}", lived.summary());
     lived.into_outcome()
 }
 
-/// Lives through the same days each time, as a part of all tests. takeback must have been built.
+/// Runs the same days each time, as part of all tests. takeback must have been built.
 pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     eprintln!("\nRandom days of agents and users …");
     let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
@@ -88,7 +89,7 @@ pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     Ok(lived)
 }
 
-/// The days that were lived through.
+/// The days that were run.
 #[derive(Default)]
 pub(crate) struct LivedDays {
     days: usize,
@@ -123,7 +124,7 @@ impl LivedDays {
     }
 }
 
-/// Lives through the days with these seeds, until the time is up.
+/// Runs the days with these seeds, until the time is up.
 fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDays, Failure> {
     let takeback = target_directory().join("debug/takeback");
     let base = std::env::temp_dir().join(format!("takeback-adversary-{}", std::process::id()));

@@ -14,7 +14,7 @@ use super::clock::ClockShim;
 use super::files::PROJECT;
 use crate::Failure;
 
-/// The time that processes in the background may take.
+/// The maximum time that processes in the background may take.
 const LONGEST_WORK: Duration = Duration::from_secs(60);
 
 pub(crate) struct Program<'a> {

@@ -13,7 +13,7 @@ use super::judge::name_prompt;
 use super::program::Answer;
 use crate::Failure;
 
-/// The keys of an answer that list paths that were left unchanged.
+/// The keys under which an answer lists the paths that were left unchanged.
 const LEFT: [&str; 8] =
     ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain", "left"];
 
@@ -36,7 +36,9 @@ impl Day<'_> {
             let is_whole = planned.succeeded && answer.json["skipped"].is_null();
             if is_whole && planned.json[key] != answer.json[key] {
                 let (planned, done) = (&planned.json[key], &answer.json[key]);
-                return Err(format!("planned to have {key} {planned}, but did {done}"));
+                return Err(format!(
+                    "the plan has {planned} as {key}, but the rollback has {done}"
+                ));
             }
         }
         self.check_returned(&before, &moment, None, &answer)?;
@@ -157,7 +159,7 @@ impl Day<'_> {
             if !is_inside(&path) && !is_followed {
                 continue;
             }
-            // On a full disk, places of their own may stay if this is said.
+            // On a full disk, files elsewhere may stay unchanged if the answer says so.
             let full = self.root.join(&path);
             let is_said = |place: &Path| {
                 answer.text.contains(&format!("{} is left unchanged", place.display()))
@@ -181,12 +183,14 @@ impl Day<'_> {
         let is_other = |path: &&String| only.is_some_and(|only| !is_within(path, only));
         match changed_paths(before, &now).iter().find(is_other) {
             None => Ok(()),
-            Some(path) => Err(format!("{path} was changed without being asked for")),
+            Some(path) => {
+                Err(format!("{path} was changed, although the rollback was not asked to"))
+            }
         }
     }
 
-    /// Returns true if a rollback may leave a path unchanged: it is outside the workspace or in the
-    /// history of a repository, no turn that is taken back wrote it, and it is not missing.
+    /// True if a rollback may leave a path unchanged: it is outside the workspace or in the history
+    /// of a repository, no turn that is taken back wrote it, and it is not missing.
     fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
         let is_elsewhere = !is_inside(path) || is_history(path);
         let lines = |file: Option<&FileCopy>| -> BTreeSet<String> {
@@ -199,9 +203,9 @@ impl Day<'_> {
         is_elsewhere && !is_missing && lines(now.get(path)).iter().all(is_in_force)
     }
 
-    /// Reverses the last rollback or undo, which must lead exactly to the files before it. Often
-    /// redoes it, which must lead exactly to the files after it. `after` has the turns that are in
-    /// force after it, if they are known.
+    /// Reverses the last rollback or undo, which must lead exactly to the files `before`. Often
+    /// redoes the rollback or undo, which must lead exactly to the current files. `after` has the
+    /// turns that are then in force, if they are known.
     fn reverse(
         &mut self,
         before: &Files,
@@ -260,7 +264,7 @@ impl Day<'_> {
         self.follow_conversations()
     }
 
-    /// Checks that every line that the user wrote still exists, even if the file has its former
+    /// Checks that every line that the user wrote still exists, even if its file has its former
     /// name again.
     fn check_users_lines(
         &self,
@@ -306,7 +310,7 @@ pub(super) fn users_lines(files: &Files) -> BTreeSet<String> {
     inside.flat_map(|(_, file)| marked_lines(&file.content, "user")).collect()
 }
 
-/// The mark of the edit that wrote a line.
+/// Returns the mark of the edit that wrote a line.
 pub(super) fn mark_of(line: &str) -> String {
     let mut words = line.split(' ');
     [words.next(), words.next()].map(Option::unwrap_or_default).join(" ")

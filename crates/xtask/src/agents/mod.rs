@@ -47,7 +47,8 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         true => PROGRAMS.iter().collect(),
         false => find_programs(&names)?,
     };
-    // Building takeback together with xtask reuses the features that were already built.
+    // Built together with xtask, takeback's dependencies keep their features and are not built
+    // again.
     let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
     run_step(cargo().arg("build").args(packages))?;
     test_each(&programs, is_latest, &mut Tally::default())

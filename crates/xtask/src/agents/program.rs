@@ -46,8 +46,8 @@ pub(crate) enum Turn<'a> {
 
 /// The way in which a rollback is typed inside an agent, and the place where its result is shown.
 pub(crate) enum RollbackCommand {
-    /// takeback answers without asking the model, but changes nothing, because the agent tells that
-    /// it runs without a user.
+    /// takeback answers without asking the model, but changes nothing, because the agent reports
+    /// that it runs without a user.
     Withheld {
         typed: &'static str,
         /// True if the answer is shown without a terminal.

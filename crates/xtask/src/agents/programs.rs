@@ -18,7 +18,7 @@ fn json_file(path: &str, content: &Value) -> (String, String) {
 /// A key for agents that require one. Any text will do.
 const KEY: &str = "sk-not-a-secret";
 
-/// Every agent in the npm registry.
+/// The agents that can be fetched from the npm registry.
 pub(crate) const PROGRAMS: &[AgentProgram] = &[
     AgentProgram {
         name: "claude",
@@ -276,7 +276,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         environment: |url| {
             vec![
                 ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
-                // The scripted model answers there with "not found"; only then does the agent
+                // At this address, the scripted model answers "not found"; only then does the agent
                 // continue the conversation.
                 ("FACTORY_API_BASE_URL", url.to_owned()),
                 ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),

@@ -131,7 +131,7 @@ impl Sandbox {
             takeback_agents::find_agent(self.program.name).and_then(takeback_agents::build_package);
         match files {
             None if steps.is_empty() => return Ok(()),
-            None => return Err("takeback makes no package for it".to_owned()),
+            None => return Err("takeback builds no package for this agent".to_owned()),
             Some(files) => {
                 let files = files.into_iter();
                 let files = files.map(|file| (file.path.display().to_string(), file.content));

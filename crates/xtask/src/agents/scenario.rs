@@ -39,7 +39,7 @@ pub(crate) fn play_scenario(sandbox: &Sandbox) -> Result<(), Failure> {
     sandbox.stop_agent()?;
     played?;
     uninstall_takeback(sandbox)?;
-    // At other paths, the agent itself has written in the meantime.
+    // Compares only the paths that the installation changed. The agent itself writes to others.
     let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
     let left = touched(sandbox.snapshot_home()?);
     left.must_be(&touched(plain.clone()), "the configuration at the end")?;

@@ -15,8 +15,7 @@ pub(crate) const GIT4: &str = "git4";
 pub(crate) const PROGRAM: &str = "takeback";
 /// A checkpoint made by the library, in this process.
 pub(crate) const LIBRARY: &str = "library";
-/// A capture by the library without a ref that keeps it, as in a later call of a turn if nothing
-/// has changed.
+/// A capture by the library without a pin, as before a later call of a turn if nothing has changed.
 pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures time and space, compared with git and with the best that the
 //! machine can do. Only ratios on the same tree in the same run are meaningful; milliseconds are an
-//! illustration. The benchmark reports, and never fails because of a number.
+//! illustration. The benchmark only reports: it never fails because of a figure.
 
 mod cases;
 mod floor;
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// The tools of all measurements, and their results.
+/// The tools that all measurements use, and the results.
 struct Bench {
     options: Options,
     scratch: Scratch,
@@ -130,8 +130,8 @@ fn is_measured_build(this: &Path) -> bool {
     this.parent().is_some_and(|directory| directory.ends_with(PROFILE))
 }
 
-/// Builds the measured packages and this program with that profile, and runs the benchmark from
-/// that build.
+/// Builds the measured packages and this program with the profile [`PROFILE`], and runs the
+/// benchmark from that build.
 fn build_and_bench(packages: &[&str], which: &[&str], arguments: &[&str]) -> Result<(), Failure> {
     let packages = packages.iter().flat_map(|package| ["--package", package]);
     run_step(cargo().args(["build", "--profile", PROFILE]).args(packages))?;

@@ -31,7 +31,7 @@ pub(crate) fn read_output(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// Runs a command and returns its peak memory in bytes. The kernel keeps that number only while the
-/// process lives, so it is polled.
+/// process lives, so the number is polled.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     let child = command.stdout(Stdio::null()).spawn();
     let mut child: Child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;

@@ -1,7 +1,7 @@
 //! The directory in which all measurements are made.
 //!
-//! Nothing is deleted before the end of a run: for a few minutes, ext4 avoids recently freed
-//! inodes, and everything that creates files becomes up to three times slower.
+//! Nothing is deleted before the end of a run: for a few minutes after a deletion, ext4 avoids the
+//! freed inodes, and creating files becomes up to three times slower.
 
 use std::cell::Cell;
 use std::fs;

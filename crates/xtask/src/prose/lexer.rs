@@ -10,7 +10,7 @@ pub(crate) struct Piece<'s> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'s> {
-    /// A `///` or `//!` line, or a whole `/** */`, without the marks.
+    /// A `///` or `//!` line, or a whole `/** */` comment, without its delimiters.
     Doc(&'s str),
     Comment(&'s str),
     /// A string literal as written, without its quotes.

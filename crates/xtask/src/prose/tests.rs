@@ -29,7 +29,7 @@ fn lines_of_one_doc_comment_count_once() {
 }
 
 #[test]
-fn a_plain_comment_is_no_doc_comment() {
+fn a_plain_comment_is_not_a_doc_comment() {
     let source = "// What it is.\n//// What a rule.\n/* What now */\nfn a_b() {}\n";
     assert_eq!(count(source).docs, 0);
 }

@@ -149,7 +149,8 @@ pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode,
     let bar = Progress::counting("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
-    // The user learns of them now. Otherwise they would keep prunes from freeing space forever.
+    // The losses are accepted, because the user learns of them now. Otherwise they would keep
+    // prunes from freeing space forever.
     let lost = if report.lost.is_empty() { 0 } else { store.accept_losses(&report)? };
     let view = RepairView {
         set_aside: report.set_aside.into_iter().map(PackView::from).collect(),
@@ -168,7 +169,7 @@ pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode,
     }
     let code = print_verified(&view.now, context);
     if lost > 0 {
-        println!("The lost ones are no longer listed. The store's quarantine has their ids.");
+        println!("Lost checkpoints are no longer listed. The store's quarantine has their ids.");
     }
     Ok(code)
 }

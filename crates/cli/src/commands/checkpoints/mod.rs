@@ -27,7 +27,7 @@ Examples:
   takeback checkpoints import             import Hermes checkpoints
   takeback checkpoints verify             check every checkpoint")]
 pub(crate) struct Arguments {
-    // Defaults to `status`: see `arguments.rs`.
+    // Defaults to `status`: see `arguments/subcommands.rs`.
     #[command(subcommand)]
     command: CheckpointsCommand,
 }
@@ -54,7 +54,7 @@ Examples:
     Clear(prune::ForceArguments),
     /// Delete the archives of older layouts
     ///
-    /// This cannot be undone. `takeback checkpoints import` imports their checkpoints first.
+    /// This cannot be undone. To keep their checkpoints, run `takeback checkpoints import` first.
     #[command(after_help = "\
 Examples:
   takeback checkpoints clear-legacy")]

@@ -71,7 +71,7 @@ pub(super) fn run_prune(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checkpoints that the size cap never evicts.
+/// The reason why the size cap cannot evict more checkpoints.
 pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
                                     checkpoint of its workspace or the newest before a rollback";
 
@@ -79,10 +79,7 @@ pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
-        format!(
-            "The clock was set back: takeback already ran on {from}. Nothing was deleted because \
-             of this."
-        )
+        format!("The clock was set back: takeback already ran on {from}. That caused no deletions.")
     } else {
         format!(
             "The days between {from} and {to} do not count as age: takeback did not run, or the \

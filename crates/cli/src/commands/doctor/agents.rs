@@ -56,7 +56,7 @@ pub(crate) fn check_agents(
         let project = check(&project)?;
         if user.runs_hooks() && project.runs_hooks() {
             let message = format!("the hooks in {} run twice in this project", agent.title);
-            let hint = format!("`takeback uninstall --project {}` keeps only yours", agent.name);
+            let hint = format!("`takeback uninstall --project {}` keeps only your own", agent.name);
             problems.push(Problem::new(message, hint));
         }
         if !user.is_agent_present && !user.is_installed() && !project.is_installed() && !is_named {

@@ -117,7 +117,7 @@ pub(super) fn verify_store(opened: &Opened, problems: &mut Vec<Problem>) {
 pub(crate) struct LedgerView {
     pub(super) bytes: u64,
     pub(super) sessions: usize,
-    /// The number of files in the spool that are not in the ledger yet.
+    /// The number of events in the spool, which are not in the ledger yet.
     pub(super) spool: usize,
 }
 
@@ -137,8 +137,8 @@ pub(crate) fn check_ledger(context: &Context, problems: &mut Vec<Problem>) -> Op
     });
     let spool = count_spool(context);
     if spool > 0 {
-        let message = format!("the ledger has not taken in {}", output::count(spool, "event"));
-        problems.push(Problem::new(message, "run `takeback sessions` to take them in"));
+        let message = format!("the ledger has not imported {}", output::count(spool, "event"));
+        problems.push(Problem::new(message, "run `takeback sessions` to import them"));
     }
     Some(LedgerView { bytes, sessions, spool })
 }
@@ -179,10 +179,11 @@ pub(super) struct HookSpeed {
     pub(super) capture_ms: Option<f64>,
 }
 
-/// The number of measurements. The fastest counts, because other processes can only slow one down.
+/// The number of measurements. Only the fastest one counts, because other processes can only slow a
+/// measurement down.
 const MEASUREMENTS: usize = 5;
 
-/// The waiting time at which a hook counts as a problem.
+/// The waiting time above which a hook counts as a problem.
 const SLOW_MS: f64 = 1000.0;
 
 pub(super) fn measure_hook(

@@ -28,7 +28,7 @@ Examples:
   takeback doctor
   takeback doctor claude codex            check only these agents
   takeback doctor --clear                 forget failures whose cause is fixed
-  takeback doctor --bundle report.json    write a report for a bug report")]
+  takeback doctor --bundle report.json    write a report to attach to an issue")]
 pub(crate) struct Arguments {
     /// Check only these agents
     #[arg(value_name = "AGENT")]

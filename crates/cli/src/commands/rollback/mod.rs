@@ -17,9 +17,9 @@ use crate::output::{self, Progress};
 
 /// Return to a checkpoint, or undo a rollback
 ///
-/// Returns the workspace to a checkpoint and the conversation to before that turn, or restores only
-/// the given files and directories. The current state is saved first, so that `takeback rollback
-/// undo` can restore it. Without arguments, lists the checkpoints.
+/// Returns the workspace to a checkpoint and the conversation to the point before its turn, or
+/// restores only the given files and directories. The current state is saved first, so that
+/// `takeback rollback undo` can restore it. Without arguments, lists the checkpoints.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -90,7 +90,7 @@ pub(crate) struct ReverseArguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Refused with a hint.
+    // Accepted only to be refused with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
 }

@@ -95,7 +95,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
-        // The files of a repository are git's own, and many.
+        // The files in `.git` are git's own and numerous, so they are only counted.
         let is_counted = group.workspace.0.ends_with(".git") && !context.globals.verbose;
         let paths = |found: &[RelPath]| match found.len() {
             0 => Vec::new(),
@@ -107,7 +107,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
         print_section(&format!("{restore} in {place}"), paths(&group.restored), context);
         print_section(&format!("{delete} in {place}"), paths(&group.deleted), context);
         print_section(&format!("{others}, in {place}"), paths(&group.others), context);
-        let left = format!("Not changed, because you or others edited it, in {place}");
+        let left = format!("Not changed in {place}, because you or others edited these files");
         print_section(&left, paths(&group.left), context);
         let blocked = group.blocked.iter().map(output::blocked_line);
         print_section(&format!("Cannot be restored in {place}"), blocked, context);
@@ -138,7 +138,7 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
         };
         print_section(&title, view.effects.iter().map(line), context);
     }
-    // A repository that no longer exists is among the warnings.
+    // A repository that no longer exists is reported among the warnings.
     let moved = view.repository.as_ref().filter(|moved| moved.now != Head::default());
     if let Some(moved) = moved {
         println!(

@@ -34,15 +34,16 @@ use crate::failure::Failure;
 /// Serve an agent for as long as it runs: JSON-RPC 2.0, one message per line
 ///
 /// For agent builders: turns, tool calls, checkpoints, diffs, rollback, undo, notices, sessions and
-/// search without a process for each. Requests are read from standard input and answered in order
-/// on standard output, until the input ends. docs/protocol.md describes the methods.
+/// search, without a new process for each request. Requests are read from standard input and
+/// answered in order on standard output, until the input ends. docs/protocol.md describes the
+/// methods.
 #[derive(Args)]
 #[command(after_help = "\
 A session (> to takeback, < from it):
   > {\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"turn.start\", \"params\": {\"agent\": \"mine\", \"session\": \"1\", \"prompt\": \"tidy up\"}}
-  < {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[],\"missed\":false,\"late\":false,\"failures\":[]}}
+  < {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[],\"missed\":false,\"late\":false,\"failures\":[],\"unprotected\":[]}}
   > {\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"tool.before\", \"params\": {\"agent\": \"mine\", \"session\": \"1\", \"call\": \"c1\", \"tool\": \"bash\", \"input\": {\"command\": \"rm -rf src\"}}}
-  < {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[\"4270a8c…\"],\"missed\":false,\"late\":false,\"failures\":[]}}
+  < {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[\"4270a8c…\"],\"missed\":false,\"late\":false,\"failures\":[],\"unprotected\":[]}}
   > {\"jsonrpc\": \"2.0\", \"id\": 3, \"method\": \"rollback.apply\", \"params\": {\"checkpoint\": 1}}
   < {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"action\":\"rollback\",\"restored\":[\"src\",\"src/main.rs\"],…}}
 

@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 
 use super::protocol::Error;
 
-/// A name that an agent gives to a session, turn or call: a text, or a number.
+/// A name that an agent gives to a session, turn or call: a string, or a number.
 #[derive(Deserialize)]
 #[serde(from = "Named")]
 pub(super) struct Name(pub(super) String);
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a text or a number")]
+#[serde(untagged, expecting = "expected a string or a number")]
 enum Named {
     Number(serde_json::Number),
     Text(String),

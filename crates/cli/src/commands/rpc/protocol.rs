@@ -183,7 +183,7 @@ impl Request {
         };
         let id = fields.remove("id");
         if !id.as_deref().is_none_or(is_id) {
-            return Err((None, "`id` must be a text, a number or null"));
+            return Err((None, "`id` must be a string, a number or null"));
         }
         let word =
             |name: &str| -> Option<String> { serde_json::from_str(fields.get(name)?.get()).ok() };
@@ -191,7 +191,7 @@ impl Request {
             return Err((id, "`jsonrpc` must be \"2.0\""));
         }
         let Some(method) = word("method") else {
-            return Err((id, "`method` must be a text"));
+            return Err((id, "`method` must be a string"));
         };
         let params = fields.remove("params").filter(|params| params.get() != "null");
         if params.as_ref().is_some_and(|params| !params.get().starts_with(['{', '['])) {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn notifications_have_no_answer_and_batches_have_one_each() {
+    fn a_notification_gets_no_answer_and_a_batch_gets_one() {
         assert_answer(r#"{"jsonrpc":"2.0","method":"echo"}"#, "");
         assert_answer(r#"{"jsonrpc":"2.0","method":"no"}"#, "");
         assert_answer(r#"[{"jsonrpc":"2.0","method":"no"},{"jsonrpc":"2.0","method":"echo"}]"#, "");

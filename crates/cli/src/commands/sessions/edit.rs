@@ -25,7 +25,7 @@ pub(super) struct TitleArguments {
     /// The new title; '' removes the old one
     #[arg(value_name = "TITLE")]
     title: String,
-    /// If the title is taken, use the next of its series: 'Fix Docker Build #2'
+    /// If the title is taken, use the next one of its series: 'Fix Docker Build #2'
     #[arg(long)]
     next: bool,
 }
@@ -36,8 +36,8 @@ pub(crate) struct TitleView {
     title: Option<String>,
 }
 
-/// Sets the title of a session. A blank title removes it. With `next`, a title that another session
-/// has gets the next number of its series.
+/// Sets the title of a session. A blank title removes the current one. With `next`, a title that is
+/// already taken is replaced by the next one of its series.
 pub(crate) fn set_title(
     ledger: &mut Ledger,
     session: &str,
@@ -136,7 +136,7 @@ fn new_id() -> Result<String, Failure> {
 
 /// Take back the last turns of a conversation
 ///
-/// The messages are marked as undone. `takeback sessions unrewind` restores them until the
+/// The messages are marked as undone. `takeback sessions unrewind` can restore them until the
 /// conversation continues. Files are not changed; `takeback rollback` also restores files.
 #[derive(Args)]
 #[command(after_help = "\

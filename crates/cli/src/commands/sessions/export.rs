@@ -123,7 +123,8 @@ struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Writes all sessions and returns their number. Only a web page needs them all in memory.
+    /// Writes all sessions and returns their number. Only the web page format keeps all sessions in
+    /// memory.
     fn write_to(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
         let bar = Progress::counting("exporting", "sessions");
         let mut written = 0;
@@ -213,7 +214,7 @@ fn export_to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
     Ok(written)
 }
 
-/// A temporary file that is deleted unless it is moved to its place.
+/// A temporary file that is deleted unless it is moved to its final place.
 struct NewFile {
     file: File,
     path: PathBuf,

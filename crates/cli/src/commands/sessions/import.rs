@@ -33,7 +33,8 @@ pub(super) struct Arguments {
     /// A file with one JSON object per line, as `export` writes it; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "from")]
     path: Option<PathBuf>,
-    /// Import from the database or logs of this program; FILE is one of them, or their directory
+    /// Import from the database or logs of this program; FILE is the database, one log, or their
+    /// directory
     #[arg(long, value_name = "PROGRAM", value_parser = program_parser())]
     from: Option<String>,
 }

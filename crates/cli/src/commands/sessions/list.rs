@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Cell, Column, Style, Table};
 
-// A plain comment: a doc comment would become the help of both commands that share these options.
+// The options of `sessions list`. This is not a doc comment, because clap would show it as help.
 #[derive(Args, Default, PartialEq)]
 pub(crate) struct ListArguments {
     /// Show only sessions of this agent or platform (repeatable)

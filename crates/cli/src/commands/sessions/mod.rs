@@ -36,7 +36,7 @@ Examples:
   takeback sessions export --all -o all.jsonl
   takeback sessions import all.jsonl")]
 pub(crate) struct Arguments {
-    // Defaults to `list`: see `arguments.rs`.
+    // Defaults to `list`: see `arguments/subcommands.rs`.
     #[command(subcommand)]
     command: SessionsCommand,
 }

@@ -1,4 +1,4 @@
-//! `takeback sessions prune` and `delete`: delete sessions for good.
+//! `takeback sessions prune`, `delete`, `clear`: delete sessions or their messages for good.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -44,7 +44,8 @@ pub(super) struct ReopenArguments {
 
 /// Hide a session from the list
 ///
-/// `takeback sessions list --archived` still shows it, and it is still found by a search.
+/// `takeback sessions list --archived` still shows it, and `takeback search` still finds its
+/// messages.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

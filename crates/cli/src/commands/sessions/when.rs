@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_may_be_written_in_words() {
+    fn spans_can_be_written_in_words() {
         check("7 d", Some("2026-03-24T11:00:00Z"));
         check("2 weeks", Some("2026-03-17T11:00:00Z"));
         check("2 weeks ago", Some("2026-03-17T11:00:00Z"));

@@ -38,7 +38,7 @@ fn columns_are_aligned() {
 
 #[test]
 fn columns_are_shortened_by_rank() {
-    // The mark goes first.
+    // The mark is left out first.
     assert_eq!(
         plain(table(&ROWS), Some(38)),
         [" 1  write the file  “make it work”", "22  run             “go on”", " 3"]
@@ -48,7 +48,7 @@ fn columns_are_shortened_by_rank() {
         plain(table(&ROWS), Some(28)),
         [" 1  write t…  “make it work”", "22  run       “go on”", " 3"]
     );
-    // Width that was freed in excess is given back.
+    // Space that was freed but not needed is used again.
     assert_eq!(plain(table(&[["1", "a reason", "a long mark", ""]]), Some(12)), ["1  a reason"]);
     // The prompts are shortened last, and keep their quotes.
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_column_without_text_takes_no_space() {
 }
 
 #[test]
-fn cells_cannot_act_on_the_terminal() {
+fn cells_cannot_control_the_terminal() {
     let mut table = Table::new([Column::left()]);
     table.add([Cell::new("a\u{1b}[2Jb")]);
     assert_eq!(table.lines(None), ["a\\u{1b}[2Jb"]);

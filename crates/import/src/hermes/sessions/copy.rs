@@ -13,7 +13,7 @@ use takeback_base::hex;
 
 use super::HermesError;
 
-/// The time after which copying gives up on a database that changes faster than it is copied.
+/// The time after which copying gives up on a database that changes faster than it can be copied.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The number of bytes copied between two checks of the original.
@@ -42,7 +42,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Retry at once: the longest quiet time is likely to be right after a change.
+        // Retry at once: right after a change, the database is least likely to change again soon.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -58,7 +58,7 @@ impl PrivateCopy {
 
 impl Drop for PrivateCopy {
     fn drop(&mut self) {
-        // A failure cannot be reported from here, and the caller owns the directory above.
+        // A failure cannot be reported from here. The caller can still delete the directory above.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -89,9 +89,10 @@ fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
 ///
 /// With a write-ahead log, a version lasts until the log starts over. Pages that are written to the
 /// database in the meantime come from the log, which is copied afterwards and takes precedence over
-/// the database. The log may grow: its checksums tell SQLite where the last whole transaction ends.
+/// the database. The log can grow meanwhile: its checksums tell SQLite where the last whole
+/// transaction ends.
 ///
-/// Without a log, neither the database nor the rollback journal may change.
+/// Without a log, a version lasts until the database or the rollback journal changes.
 #[derive(PartialEq)]
 enum SourceVersion {
     Log(Vec<u8>),
@@ -159,7 +160,8 @@ fn copy_while(
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
     let mut from = File::open(original)?;
-    // Not `fs::copy`, which also copies the mode. That may be read-only, or let all users read.
+    // Not `fs::copy`, which also copies the mode: the original may be read-only or readable by all
+    // users.
     let mut to = durable::create_file(copy)?;
     while io::copy(&mut Read::by_ref(&mut from).take(PIECE), &mut to)? > 0 {
         if !is_unchanged()? {

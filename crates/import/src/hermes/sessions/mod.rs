@@ -57,7 +57,7 @@ pub struct HermesDatabase {
 }
 
 impl HermesDatabase {
-    /// Opens a copy of the database `path`, or of `path/state.db` if that is a directory.
+    /// Opens a copy of the database `path`, or of `path/state.db` if `path` is a directory.
     ///
     /// The database and its journal are copied into a new directory below `scratch`. Only this user
     /// can read the directory, and it is removed when the value is dropped. SQLite never opens the

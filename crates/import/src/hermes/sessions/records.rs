@@ -4,11 +4,11 @@ use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, Tokens, Us
 
 use super::row::RowFields;
 
-/// Names that mean something else in a [`SessionRecord`] than as a Hermes column.
+/// Names of Hermes columns that have another meaning in a [`SessionRecord`].
 const SESSION_NAMES: &[&str] =
     &["workspace", "parent_kind", "messages", "usage", "calls", "effects"];
 
-/// Names that mean something else in a [`MessageRecord`] than as a Hermes column.
+/// Names of Hermes columns that have another meaning in a [`MessageRecord`].
 const MESSAGE_NAMES: &[&str] = &["seq", "undone", "summarizes"];
 
 /// Converts a session, except for `parent_kind`, which also depends on the parent's row.

@@ -242,8 +242,8 @@ impl RowFields {
     }
 }
 
-/// Returns the name under which the original value of a column is kept if the column's own name
-/// means something else in a record.
+/// Returns the name under which the original value of a column is kept if the column's own name has
+/// another meaning in a record.
 fn marked_name(name: &str) -> String {
     format!("hermes:{name}")
 }

@@ -1,18 +1,18 @@
-//! Secrets at their places in commands, URLs, headers and files.
+//! Secrets that are recognised by their place in a command, URL, header or file.
 
 use super::{KeywordPosition, Rule, SecretTest, token};
 
-#[rustfmt::skip] // One rule a paragraph reads better than one argument a line.
+#[rustfmt::skip] // One rule per paragraph reads better than one argument per line.
 pub(super) const COMMANDS: &[Rule] = &[
     // URLs and headers.
     token("url-password", "password in a URL",
         &["://"],
         r#"://[^ \t\r\n/?#@:"'`\\<>\[\](){}]*:([^ \t\r\n@"'`\\<>\[\](){}]{4,}?)@[A-Za-z0-9\[]"#, 1.5)
         .at(KeywordPosition::Before).test(SecretTest::InUrl),
-    token("url-token", "token in the place of a name in a URL",
+    token("url-token", "token in place of a user name in a URL",
         &["://"], r"://([A-Za-z0-9]{20,})(?::[A-Za-z0-9_-]*)?@[A-Za-z0-9\[]", 3.0)
         .at(KeywordPosition::Before).test(SecretTest::Random),
-    token("basic-auth", "Authorization header with a name and a password",
+    token("basic-auth", "Authorization header with a user name and a password",
         &["basic "], r"(?i-u:basic) {1,4}([A-Za-z0-9+/]{16,}={0,2})", 3.2)
         .at(KeywordPosition::Before).test(SecretTest::Random),
     token("bearer-token", "Authorization header with a token",
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Rule] = &[
         .at(KeywordPosition::Around(1)).test(SecretTest::Token),
 
     // Commands.
-    token("curl-user", "name and password for curl, wget or httpie",
+    token("curl-user", "user name and password for curl, wget or httpie",
         &["curl ", "wget ", "http "],
         concat!(r#"(?i-u:curl|wget|http) "#, options!(),
             r#"(?:-[A-Za-z]{0,6}u|--user|--proxy-user|-a|--auth)[ =]{0,2}\\*["']?[^ \t\r\n:"'\\$/]+:([^ \t\r\n"'\\]{4,})"#), 1.5)
@@ -101,7 +101,7 @@ pub(super) const COMMANDS: &[Rule] = &[
         .at(KeywordPosition::Before).test(SecretTest::Password),
 
     // Code.
-    token("login-call", "name and password as arguments of a call",
+    token("login-call", "user name and password as arguments of a call",
         &["auth=(", ".login(", "credential(", "credentials(", "getconnection(", "basic_auth(", "basicauth("],
         r#"(?i-u:auth=|\.login|credentials?|getconnection|basic_?auth)\([ \t]{0,4}\\*["'][^"'\\\r\n]+\\*["'],[ \t]{0,4}(?:\\*["'][^"'\\\r\n]+\\*["'],[ \t]{0,4})?(?:Some\()?\\*["']([^ \t\r\n"'\\]{6,})\\*["']"#, 2.0)
         .at(KeywordPosition::Before).test(SecretTest::Password),

@@ -1,10 +1,10 @@
-//! Tokens that are known by their format.
+//! Tokens that are recognised by their format.
 
 use super::{KeywordPosition, Rule, SecretTest, token};
 
-#[rustfmt::skip] // One rule a paragraph reads better than one argument a line.
+#[rustfmt::skip] // One rule per paragraph reads better than one argument per line.
 pub(super) const FORMATS: &[Rule] = &[
-    // Keys in armor.
+    // Armored keys.
     token("private-key", "PEM, OpenSSH and PGP private keys, also cut off",
         &["-----BEGIN ", "-----END "],
         r"-----(?:BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----", 0.0)
@@ -83,7 +83,7 @@ pub(super) const FORMATS: &[Rule] = &[
     token("mongodb-secret", "MongoDB Atlas service account secret",
         &["mdb_sa_sk_"], r"mdb_sa_sk_[A-Za-z0-9_-]{40}", 3.2),
 
-    // Where code and packages are kept.
+    // Code hosts and package registries.
     token("github-pat", "GitHub personal access token",
         &["ghp_"], r"ghp_[A-Za-z0-9]{36,255}", 3.0),
     token("github-fine-grained-pat", "GitHub fine-grained access token",
@@ -129,7 +129,7 @@ pub(super) const FORMATS: &[Rule] = &[
         &["sk-or-"], r"sk-or-v[0-9]-[a-f0-9]{64}", 3.0),
     token("langfuse-key", "Langfuse secret key",
         &["sk-lf-"], r"sk-lf-[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}", 2.8),
-    token("openai-key", "OpenAI API key, and the many that look like it",
+    token("openai-key", "API key of OpenAI, or one of the many that look like it",
         &["sk-"], r"sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{32,})", 3.2),
     token("huggingface-token", "Hugging Face token",
         &["hf_", "api_org_"], r"(?:hf|api_org)_[A-Za-z0-9]{34,40}", 3.2),

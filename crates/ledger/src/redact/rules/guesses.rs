@@ -1,8 +1,8 @@
-//! Guesses by the name that a value is given to.
+//! Secrets that are guessed from the name of a value.
 
 use super::{KeywordPosition, Rule, SecretTest, token};
 
-#[rustfmt::skip] // One rule a paragraph reads better than one argument a line.
+#[rustfmt::skip] // One rule per paragraph reads better than one argument per line.
 pub(super) const GUESSES: &[Rule] = &[
     token("password", "value called a password",
         &["password", "passwd", "passphrase", "pwd", "_pass", "-pass", "dbpass", "userpass", "rootpass",
@@ -20,7 +20,7 @@ pub(super) const GUESSES: &[Rule] = &[
         &["password", "passwort", "passphrase"],
         r#"(?i-u:password|passwort|passphrase)(?: (?:for|of|to|auf|von) [^\r\n:=]+?)?(?: (?:is|was|ist|lautet)|:)[ \t]{1,4}["'`]?([^ \t\r\n"'`\\,;<>]{6,})"#, 2.5)
         .at(KeywordPosition::Before).test(SecretTest::Chosen),
-    token("bare-password", "password after the word, without a sign between them",
+    token("bare-password", "password after the word, with only a space between them",
         &["password ", "passwort ", "passphrase "],
         r#"(?i-u:password|passwort|passphrase) ["'`]?([^ \t\r\n"'`\\,;<>]{8,})"#, 2.5)
         .at(KeywordPosition::Before).test(SecretTest::Jumbled),
@@ -36,7 +36,7 @@ pub(super) const GUESSES: &[Rule] = &[
         &["api key ", "api key:", "access token ", "token is "],
         r#"(?i-u:api key|access token|token)(?: (?:is|was|ist|lautet)|:)[ \t]{1,4}["'`]?([A-Za-z0-9_+/=.-]{16,})"#, 3.2)
         .at(KeywordPosition::Before).test(SecretTest::Token),
-    token("auth-token", "value called a token for logins, which may be a UUID",
+    token("auth-token", "value called a login token; can be a UUID",
         &["auth_token", "authtoken", "auth-token", "access_token", "accesstoken", "access-token", "api_token",
             "apitoken", "api-token", "http_token", "server_token", "server-token", "service_token",
             "private_token", "private-token", "deploy_token", "upload_token"],
@@ -45,7 +45,7 @@ pub(super) const GUESSES: &[Rule] = &[
     token("token", "value called a token",
         &["token"], concat!(r"(?i-u:token)", gives!()), 3.2)
         .at(KeywordPosition::Name).test(SecretTest::Token),
-    token("auth", "value called auth: of npm, Docker, Redis and URLs",
+    token("auth", "value called auth, as in npm, Docker, Redis and URLs",
         &["auth"], concat!(r"(?i-u:auth)", gives!()), 3.2)
         .at(KeywordPosition::Name).test(SecretTest::Token),
     token("key-option", "key, secret or token given to a command",

@@ -9,7 +9,7 @@ fn stat() -> Stat {
     Stat { mode: 0o100_644, size: 10, mtime: time, ctime: time + 1, inode: 42 }
 }
 
-/// The cutoff of a scan that began this long after the file's last change.
+/// Returns the cutoff of a scan that began this long after the file's last change.
 fn cutoff_after(after: i64) -> Cutoff {
     Cutoff { scan: stat().ctime + after }
 }
@@ -31,12 +31,12 @@ fn a_file_is_racy_if_either_time_is_new() {
 }
 
 #[test]
-fn a_modification_time_from_the_future_is_not_racy_for_ever() {
+fn a_file_with_a_future_modification_time_is_not_racy_forever() {
     assert!(!cutoff_after(SECOND).is_racy(&Stat { mtime: i64::MAX, ..stat() }));
 }
 
 #[test]
-fn whole_seconds_are_trusted_later() {
+fn times_in_whole_seconds_are_trusted_later() {
     let coarse = Stat { mtime: 1_700_000_000 * SECOND, ctime: 1_700_000_000 * SECOND, ..stat() };
     let after = |time: i64| Cutoff { scan: coarse.ctime + time };
     assert!(after(SECOND).is_racy(&coarse));

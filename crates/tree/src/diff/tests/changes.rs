@@ -70,7 +70,7 @@ fn each_kind_of_change_is_reported() {
 }
 
 #[test]
-fn only_the_paths_that_were_asked_for_are_compared() {
+fn only_requested_paths_are_compared() {
     let fixture = Fixture::new();
     let from = nodes([("a/b/x", file("1")), ("a/b", Node::Directory(0o755)), ("f", file("1"))]);
     let to = nodes([

@@ -56,7 +56,7 @@ fn plain(nodes: &Nodes) -> Nodes {
     nodes.iter().filter_map(|(path, node)| Some((path.clone(), plain(node)?))).collect()
 }
 
-/// A text with few distinct lines, so that they repeat, and with any bytes but NUL.
+/// Generates a text with few distinct lines, so that they repeat, and with any bytes but NUL.
 fn any_text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         3 => "[a-d]{0,1}".prop_map(String::into_bytes),
@@ -70,7 +70,7 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A text before and after some edits.
+/// Generates a text before and after some edits.
 fn edited_text() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let edits = vec((any::<prop::sample::Index>(), 0..4_usize, any_text()), 0..4);
     (any_text(), edits).prop_map(|(old, edits)| {
@@ -121,7 +121,7 @@ fn make_possible(mut nodes: Nodes) -> Nodes {
     nodes
 }
 
-/// Two trees that have much in common.
+/// Generates two trees that have much in common.
 fn any_trees() -> impl Strategy<Value = (Nodes, Nodes)> {
     let any_nodes = || btree_map(any_path(), any_node(), 0..10);
     (any_nodes(), any_nodes(), any_nodes()).prop_map(|(common, old, new)| {
@@ -205,7 +205,7 @@ proptest! {
         fs::write(&patch, diff.to_unified(&fixture.store, None).unwrap().text).unwrap();
         let root = fixture.directory.path().join("root");
         fs::create_dir(&root).unwrap();
-        // Git does not track empty directories, so none may be in its way.
+        // Git does not track empty directories, so they are not written.
         write_files(&plain(&from), &root);
         let arguments = ["apply", "--allow-empty", "--whitespace=nowarn", "../patch"];
         run(&mut fixture.git(&root, &arguments));

@@ -40,7 +40,7 @@ fn exact_renames_prefer_the_same_name() {
 }
 
 #[test]
-fn similar_files_are_renames_from_half_on() {
+fn files_that_share_at_least_half_of_their_content_are_renames() {
     let fixture = Fixture::new();
     let renamed = |old: &str, new: &str| {
         let diff = fixture.diff(&nodes([("old", file(old))]), &nodes([("new", file(new))]));
@@ -60,7 +60,7 @@ fn similar_files_are_renames_from_half_on() {
 }
 
 #[test]
-fn similar_renames_take_the_most_similar_and_agree_with_git() {
+fn the_most_similar_files_are_paired_as_in_git() {
     let fixture = Fixture::new();
     let from = nodes([
         ("a/first", file(numbered(100..200))),

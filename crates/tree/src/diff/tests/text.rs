@@ -231,7 +231,7 @@ fn private_content_is_never_shown() {
 }
 
 #[test]
-fn the_line_limit_counts_what_it_leaves_out() {
+fn lines_beyond_the_limit_are_counted() {
     let fixture = Fixture::new();
     let from = nodes([("a", file(numbered(0..9))), ("b", file("x"))]);
     let to = nodes([("a", file(numbered(3..30))), ("b", file("y\n"))]);

@@ -19,8 +19,8 @@ pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.
     doubtful: BTreeSet<RelPath>,
-    /// True if all files may have been changed: a call without a known end names no files. It may
-    /// have deleted the whole place.
+    /// True if any file may have changed, because a call without a known end names no files. Such a
+    /// call may even have deleted the whole place.
     pub(super) is_everything: bool,
     /// True if the end of a call is unknown.
     pub(super) is_open: bool,
@@ -84,7 +84,8 @@ impl ChangedFiles {
         self.is_everything || self.certain.contains(path)
     }
 
-    /// Returns true if any file is still as the events left it, and was different before them.
+    /// Returns true if any file is still as the events left it, and was different before the
+    /// events.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {
             let is_missing = |path: &Path| path.symlink_metadata().is_err();

@@ -35,7 +35,8 @@ pub(super) fn remove_emptied(workspace: &Workspace<'_>, view: &mut RollbackView)
     remove_kept(view, |kept| workspace.remove_if_empty(&kept.path));
 }
 
-/// Moves the kept directories that are removed to the deleted ones, the innermost first.
+/// Calls `is_removed` for each directory that was kept because it is not empty, innermost first.
+/// Moves the removed ones from the kept to the deleted directories.
 fn remove_kept(view: &mut RollbackView, mut is_removed: impl FnMut(&KeptPath) -> bool) {
     let kept = std::mem::take(&mut view.kept).into_iter().rev();
     let (removed, kept): (Vec<KeptPath>, Vec<KeptPath>) =
@@ -46,8 +47,8 @@ fn remove_kept(view: &mut RollbackView, mut is_removed: impl FnMut(&KeptPath) ->
     view.deleted.sort();
 }
 
-/// True if everything in a directory will be gone. A directory that cannot be listed may have
-/// content that stays.
+/// Returns true if everything in a directory will be gone. A directory that cannot be listed may
+/// have content that stays.
 fn is_emptied(directory: &Path, gone: &BTreeSet<PathBuf>) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.into_iter().all(|entry| entry.is_ok_and(|entry| gone.contains(&entry.path())))

@@ -21,9 +21,10 @@ pub(super) struct TakenBack {
     turns: HashSet<(String, TurnId)>,
     /// The calls that were made in the workspace since the checkpoint.
     calls: HashSet<CallKey>,
-    /// The calls that were made before. They may be in turns of the same name: agents reuse names.
+    /// The calls that were made before the checkpoint. They may be in turns with the same names,
+    /// because agents reuse names.
     earlier: HashSet<CallKey>,
-    /// The safety checkpoints of the rollbacks that were made since.
+    /// The safety checkpoints of the rollbacks that were made since the checkpoint.
     rollbacks: HashSet<Oid>,
 }
 
@@ -84,7 +85,7 @@ fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)
     turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
 }
 
-/// Finds the checkpoint or state of a place before the first of some events.
+/// Finds the checkpoint that holds the state of a place before the first of some events.
 pub(super) fn find_target<'h>(
     history: &'h History,
     events: &[&'h Checkpoint],

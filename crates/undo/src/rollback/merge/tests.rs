@@ -47,7 +47,7 @@ fn every_byte_counts() {
 }
 
 #[test]
-fn contradictions_are_counted_or_resolved_as_asked() {
+fn conflicts_are_counted_or_resolved_as_requested() {
     let (base, ours, theirs) = ("a\nb\nc\nd\ne\n", "1\nb\nc\nd\n5\n", "2\nb\nx\nd\n6\n");
     let report = merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Conflicts::Report);
     assert_eq!(report, Merged::Conflict { count: 2 });
@@ -58,7 +58,7 @@ fn contradictions_are_counted_or_resolved_as_asked() {
     let marked = "<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\nb\nx\nd\n\
                   <<<<<<< ours\n5\n=======\n6\n>>>>>>> theirs\n";
     assert_eq!(resolved(base, ours, theirs, MARKERS), (marked.to_owned(), 2));
-    // Adjacent changes count as one.
+    // Adjacent changes are one conflict.
     let touching = merge(b"a\nb\n", b"A\nb\n", b"a\nB\n", Conflicts::Report);
     assert_eq!(touching, Merged::Conflict { count: 1 });
 }
@@ -74,7 +74,7 @@ fn markers_fit_around_line_ends_of_all_kinds() {
 }
 
 #[test]
-fn binary_files_are_not_mixed() {
+fn binary_files_are_not_merged() {
     let (base, ours, theirs) = (&b"a\0\nb\nc\n"[..], &b"A\0\nb\nc\n"[..], &b"a\0\nb\nC\n"[..]);
     let conflict = Merged::Conflict { count: 1 };
     assert_eq!(merge(base, ours, theirs, Conflicts::Report), conflict);
@@ -95,7 +95,7 @@ fn binary_files_are_not_mixed() {
 }
 
 #[test]
-fn large_files_without_a_clue_do_not_take_forever() {
+fn large_files_of_repeated_lines_merge_quickly() {
     let mut random = Random(3);
     let mut noise = || -> Vec<u8> {
         (0..150_000).flat_map(|_| format!("{}\n", random.below(40)).into_bytes()).collect()
@@ -197,14 +197,14 @@ fn merge_with_git(directory: &Path, contents: [&[u8]; 3], options: &[&str]) -> (
     (output.stdout, code > 0)
 }
 
-/// The number of merges in which git's result differs.
+/// The numbers of merges in which git's result differs from ours.
 #[derive(Debug, Default)]
 struct Disagreements {
     /// Merges that we find clean, but in which git finds a conflict or produces another result.
     clean: usize,
     /// Merges in which only we see a conflict.
     conflict: usize,
-    /// Merges in which both see conflicts, but write different lines.
+    /// Merges in which both programs see conflicts, but write different lines.
     choice: usize,
 }
 
@@ -249,7 +249,7 @@ fn programs_merge_as_git_merges_them() {
     assert!(found.clean == 0 && found.conflict == 0 && found.choice <= 4, "{found:?}");
 }
 
-/// In a file of equal lines, there is more than one way to match the lines.
+/// In a file of repeated lines, there is more than one way to match the lines.
 #[test]
 fn monotonous_files_mostly_merge_as_git_merges_them() {
     for (letters, most) in [(2, 6), (4, 3), (12, 1)] {
@@ -282,7 +282,8 @@ fn fates() -> impl Strategy<Value = Vec<(usize, Fate)>> {
 }
 
 proptest! {
-    /// The result has every change of either side and nothing else. This is checked without a diff.
+    /// The result has every change of either side and nothing else. The test checks this without a
+    /// diff.
     #[test]
     fn nothing_is_missing_and_nothing_is_made_up(fates in fates()) {
         let mut versions: [Vec<u8>; 5] = Default::default();
@@ -293,14 +294,14 @@ proptest! {
             format!("{mark} {number}\n").into_bytes()
         };
         for (count, fate) in fates {
-            // Lines that are the same in all versions, each occurring once.
+            // A line that occurs once in every version separates the changes.
             let apart = next("kept");
             versions.iter_mut().for_each(|version| version.extend(&apart));
             let old: Vec<u8> = (0..count).flat_map(|_| next("old")).collect();
             let mut lines = |new: &[u8], mark: &str| -> Vec<u8> {
                 new.iter().flat_map(|_| next(mark)).collect()
             };
-            // The lines of ours and theirs, and of the merges resolved for ours and for
+            // The lines of ours and theirs, and of the merges resolved in favour of ours and of
             // theirs.
             let [ours, theirs, one, other] = match &fate {
                 Fate::Nothing => [&old, &old, &old, &old].map(Clone::clone),

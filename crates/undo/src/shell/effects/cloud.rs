@@ -2,7 +2,7 @@
 
 use super::Invocation;
 
-/// Programs that change containers, clusters or infrastructure with these verbs.
+/// Programs, and the verbs with which they change containers, clusters or infrastructure.
 #[rustfmt::skip]
 const VERBS: &[(&str, &[&str])] = &[
     ("cdk", &["deploy", "destroy", "bootstrap"]),
@@ -63,7 +63,7 @@ const TERRAFORM: &[&str] = &[
     "taint", "untaint", "workspace new", "workspace delete", "force-unlock", "refresh",
 ];
 
-/// True if a command changes containers, clusters or infrastructure.
+/// Returns true if a command changes containers, clusters or infrastructure.
 pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     match command.base {
         "aws" => is_aws_change(&command.skip_options(&[
@@ -118,7 +118,7 @@ pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True for `docker compose -f file up` and the like.
+/// Returns true for `docker compose -f file up` and the like.
 fn is_compose_change(command: &Invocation<'_>) -> bool {
     let Some((&"compose", rest)) = command.words.split_first() else { return false };
     let compose = Invocation { base: command.base, words: rest.to_vec(), operands: Vec::new() };
@@ -136,7 +136,7 @@ fn is_aws_change(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True if a verb such as `delete-stack` changes something.
+/// Returns true if a verb such as `delete-stack` changes something.
 fn is_writing_verb(verb: &str) -> bool {
     #[rustfmt::skip]
     const WRITING: &[&str] = &[

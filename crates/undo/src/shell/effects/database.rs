@@ -3,7 +3,7 @@
 
 use super::Invocation;
 
-/// Tools that change a database with these verbs.
+/// Tools, and the verbs with which they change a database.
 #[rustfmt::skip]
 const VERBS: &[(&str, &[&str])] = &[
     ("aerich", &["upgrade", "downgrade"]),
@@ -52,7 +52,7 @@ const ALWAYS_CHANGING: &[&str] = &[
     "mysql_upgrade", "pg_restore", "reindexdb", "vacuumdb",
 ];
 
-/// True if a command changes data in a database.
+/// Returns true if a command changes data in a database.
 pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     match command.base {
         "psql" | "pgcli" => {
@@ -88,7 +88,7 @@ pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True for `python manage.py migrate`, `php artisan migrate` and the like.
+/// Returns true for `python manage.py migrate`, `php artisan migrate` and the like.
 fn is_script_change(command: &Invocation<'_>) -> bool {
     let Some((script, rest)) = command.operands.split_first() else { return false };
     let base = script.rsplit('/').next().unwrap_or(script);
@@ -103,19 +103,19 @@ fn is_rails_change(task: &str) -> bool {
     task.starts_with("db:") && !reads.contains(&task)
 }
 
-/// True if there are statements and all of them only read.
+/// Returns true if there are statements and all of them only read.
 fn is_reading_sql(scripts: &[&str]) -> bool {
     !scripts.is_empty() && scripts.iter().all(|script| is_reading_statements(script))
 }
 
-/// True for `sqlite3 file 'select …'` and the like.
+/// Returns true for `sqlite3 file 'select …'` and the like.
 fn is_reading_local(command: &Invocation<'_>) -> bool {
     let mut scripts = command.option_values(&["-c", "-cmd", "--cmd"]);
     scripts.extend(command.operands.iter().skip(1));
     is_reading_sql(&scripts)
 }
 
-/// True if every statement clearly only reads. Words in strings count as SQL.
+/// Returns true if every statement clearly only reads. Words in strings count as SQL.
 fn is_reading_statements(script: &str) -> bool {
     #[rustfmt::skip]
     const FIRST: &[&str] =
@@ -144,7 +144,7 @@ fn is_reading_statements(script: &str) -> bool {
         })
 }
 
-/// True for a meta-command that only reads, such as `\dt` in psql or `.tables` in sqlite.
+/// Returns true for a meta-command that only reads, such as `\dt` in psql or `.tables` in sqlite.
 fn is_reading_meta_command(statement: &str) -> bool {
     let name = statement.split_whitespace().next().unwrap_or_default();
     let sqlite = [

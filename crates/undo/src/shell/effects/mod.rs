@@ -1,4 +1,4 @@
-//! Recognizes effects that a checkpoint cannot undo, by program and verb.
+//! Recognizes effects that no rollback reverses, by program and verb.
 
 mod cloud;
 mod database;
@@ -41,7 +41,7 @@ impl<'a> Invocation<'a> {
         Invocation { base, words, operands }
     }
 
-    /// True if the operands start with this verb, which may be several words.
+    /// Returns true if the operands start with this verb, which may be several words.
     fn has_verb(&self, verb: &str) -> bool {
         let mut operands = self.operands.iter();
         verb.split(' ').all(|word| operands.next() == Some(&word))

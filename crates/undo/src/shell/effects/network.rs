@@ -2,7 +2,7 @@
 
 use super::Invocation;
 
-/// True if a command sends something to another machine.
+/// Returns true if a command sends something to another machine.
 pub(super) fn is_sending(command: &Invocation<'_>) -> bool {
     match command.base {
         "curl" => is_curl_sending(command),
@@ -19,7 +19,7 @@ pub(super) fn is_sending(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True if the method may change something, or is unknown.
+/// Returns true if the method may change something, or is unknown.
 fn is_changing_method(method: &str) -> bool {
     !["GET", "HEAD", "OPTIONS", "TRACE"].iter().any(|read| method.eq_ignore_ascii_case(read))
 }
@@ -69,14 +69,15 @@ fn is_curl_sending(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True for `http POST url`, and for a request with a field to send, such as `http url name=value`.
+/// Returns true for `http POST url`, and for a request with a field to send, such as `http url
+/// name=value`.
 fn is_httpie_sending(command: &Invocation<'_>) -> bool {
     let is_method =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
     match command.operands.as_slice() {
         [first, ..] if is_method(first) => is_changing_method(first),
         [_, rest @ ..] => {
-            // Neither `name==value`, which becomes part of the URL, nor `Name:value`, a header.
+            // `name==value` is part of the URL and `Name:value` is a header, so neither is a field.
             let is_field = |word: &&str| {
                 let Some((name, value)) = word.split_once('=') else { return word.contains('@') };
                 !value.starts_with('=') && (!name.contains(':') || name.ends_with(':'))

@@ -2,7 +2,7 @@
 
 use super::Invocation;
 
-/// Programs that publish something with these verbs.
+/// Programs, and the verbs with which they publish something.
 #[rustfmt::skip]
 const PUBLISH: &[(&str, &[&str])] = &[
     ("bun", &["publish"]),
@@ -34,7 +34,7 @@ const FORGE_VERBS: &[&str] = &[
     "update", "update-branch", "upload",
 ];
 
-/// True if a command publishes something.
+/// Returns true if a command publishes something.
 pub(super) fn is_publishing(command: &Invocation<'_>) -> bool {
     match command.base {
         "gh" | "glab" => is_forge_change(command),
@@ -65,7 +65,7 @@ fn is_forge_change(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// True for `host:path` and for a URL, but not for a path with a colon in a later part.
+/// Returns true for `host:path` and for a URL, but not for a path with a colon in a later part.
 fn is_remote(word: &str) -> bool {
     let host = word.split_once(':').map(|(host, _)| host);
     word.starts_with("rsync://") || host.is_some_and(|host| !host.is_empty() && !host.contains('/'))

@@ -1,4 +1,4 @@
-//! Recognizes commands that change the references, HEAD or the stash of a repository, or push them.
+//! Recognizes commands that push, or that change the references, HEAD or the stash of a repository.
 
 use crate::shell::EffectKind;
 
@@ -108,7 +108,7 @@ fn is_tag_change(rest: &[&str], operands: &[&str]) -> bool {
         || (!operands.is_empty() && !rest.iter().any(lists))
 }
 
-/// True if a checkout moves HEAD instead of only writing files.
+/// Returns true if a checkout moves HEAD instead of only writing files.
 fn is_head_moving(rest: &[&str]) -> bool {
     let creates = |word: &&str| matches!(*word, "-b" | "-B" | "--orphan" | "--detach" | "-");
     if rest.iter().any(creates) {
@@ -122,7 +122,7 @@ fn is_head_moving(rest: &[&str]) -> bool {
         [] => false,
         // A name that looks like a file most likely is one: `git checkout .`, `… src/a.rs`.
         [one] => **one != "." && !one.starts_with("./") && !looks_like_file(one),
-        // A tree and the files from it.
+        // A tree, and files to take from it.
         _ => false,
     }
 }

@@ -72,7 +72,7 @@ impl Parser<'_> {
     }
 
     /// Parses arithmetic after its `((`. Only arithmetic on plain numbers certainly runs nothing:
-    /// the value of a name may contain a subscript, and a subscript may contain a command.
+    /// the value of a variable may contain a subscript, and a subscript may contain a command.
     pub(super) fn parse_arithmetic(&mut self, word: &mut Word) -> Parsed<()> {
         let mut open = 0usize;
         let mut plain = true;
@@ -103,8 +103,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses an expansion after its `${`. Forms that treat a value as code or as arithmetic are not
-    /// accepted.
+    /// Parses an expansion after its `${`. Forms that treat a value as code or as arithmetic are
+    /// not accepted.
     fn parse_braced_expansion(&mut self, word: &mut Word, quoted: bool) -> Parsed<()> {
         let rest = self.rest();
         let counted = rest.starts_with('#') && !rest.starts_with("#}");
@@ -155,8 +155,8 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// Skips the operator of an expansion and returns it: `:-`, `##`, `/` and so on, or the `:` of a
-    /// substring.
+    /// Skips the operator of an expansion and returns it: `:-`, `##`, `/` and so on, or the `:` of
+    /// a substring.
     fn skip_modifier(&mut self) -> Parsed<&'static str> {
         const MODIFIERS: &[&str] = &[
             ":-", ":+", ":?", "##", "%%", "//", "^^", ",,", "-", "+", "?", "#", "%", "/", "^", ",",

@@ -69,7 +69,7 @@ struct PendingHereDocument {
     end: String,
     /// True if the body is taken literally, without expansions.
     quoted: bool,
-    /// True for `<<-`.
+    /// True if the operator is `<<-`.
     strip_tabs: bool,
     body: Rc<OnceCell<Word>>,
 }

@@ -221,13 +221,13 @@ impl Parser<'_> {
     }
 }
 
-/// True if a parenthesis after this word opens an array: `name=` or `name+=`.
+/// Returns true if a parenthesis after this word opens an array: `name=` or `name+=`.
 fn is_array_start(word: &Word) -> bool {
     let Some(name) = word.bare().and_then(|text| text.strip_suffix('=')) else { return false };
     is_name(name.strip_suffix('+').unwrap_or(name))
 }
 
-/// True if a text can be the name of a variable.
+/// Returns true if a text can be the name of a variable.
 pub(in crate::shell) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

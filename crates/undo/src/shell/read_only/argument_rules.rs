@@ -23,7 +23,7 @@ pub(in crate::shell) struct AllowedOptions {
     /// the value is optional and attached. `#` allows numbers such as `-12`.
     short: &'static str,
     /// The names of long options. A name that takes a value is followed by `=`, by `?` if the value
-    /// is optional and attached, or by `*` if it is optional.
+    /// is optional and attached, or by `*` if it is optional and may be a separate word.
     long: &'static str,
     /// The maximum number of operands.
     max_operands: usize,
@@ -51,7 +51,7 @@ impl AllowedOptions {
         AllowedOptions { required, ..self }
     }
 
-    /// True if all the arguments are allowed.
+    /// Returns true if all the arguments are allowed.
     fn allows(&self, args: &[Arg]) -> bool {
         let mut reader =
             OptionReader { options: self, args, at: 0, has_required: self.required.is_empty() };
@@ -91,7 +91,7 @@ impl AllowedOptions {
     }
 }
 
-/// Reads options one by one, as a program would.
+/// A reader that takes options one by one, as a program would.
 struct OptionReader<'a> {
     options: &'a AllowedOptions,
     args: &'a [Arg],
@@ -159,8 +159,8 @@ impl OptionReader<'_> {
         true
     }
 
-    /// Skips the next argument as the value of an option. A value that looks like an option is
-    /// rejected: if the table were wrong about the value, the option would slip through.
+    /// Skips the next argument as the value of an option. Rejects a value that looks like an
+    /// option: if the table were wrong and no value were expected, that option would slip through.
     fn skip_value(&mut self) -> bool {
         let Some(arg) = self.args.get(self.at) else { return false };
         self.at += 1;
@@ -172,7 +172,7 @@ impl OptionReader<'_> {
 }
 
 impl ArgumentRule {
-    /// True if a program with this rule only reads when run with these arguments.
+    /// Returns true if a program with this rule only reads when run with these arguments.
     pub(super) fn allows(&self, args: &[Arg]) -> bool {
         match self {
             ArgumentRule::Any => true,

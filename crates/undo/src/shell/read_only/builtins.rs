@@ -4,7 +4,8 @@ use super::variables::{is_harmless_for_programs, is_harmless_in_shell};
 use crate::shell::parser::is_name;
 use crate::shell::syntax::{Arg, Word};
 
-/// Returns true if a shell builtin is harmless, or `None` for other commands.
+/// Returns true if a shell builtin is harmless with these arguments. Returns `None` for other
+/// commands.
 pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     Some(match name {
         "test" | "[" => is_harmless_single_test(args),
@@ -31,8 +32,8 @@ pub(in crate::shell) fn is_harmless(name: &str, args: &[Arg]) -> Option<bool> {
     })
 }
 
-/// True for a harmless `[ … ]`. The operators must be known: `-v` and `-R` evaluate a subscript,
-/// which may run a command.
+/// Returns true for a harmless `[ … ]`. The operators must be known: `-v` and `-R` evaluate a
+/// subscript, which may run a command.
 fn is_harmless_single_test(args: &[Arg]) -> bool {
     let unknown_operator =
         |pair: &[Arg]| pair[0] == Arg::Value && !matches!(pair[1], Arg::Known(_) | Arg::Home(_));
@@ -40,8 +41,8 @@ fn is_harmless_single_test(args: &[Arg]) -> bool {
         && !args.windows(2).any(unknown_operator)
 }
 
-/// True if `[[ … ]]` with these words is harmless. Numbers are compared by arithmetic, which may
-/// run a command.
+/// Returns true if `[[ … ]]` with these words is harmless. Numbers are compared by arithmetic,
+/// which may run a command.
 pub(in crate::shell) fn is_harmless_test(words: &[Word]) -> bool {
     let args: Vec<Arg> = words.iter().map(Word::to_arg).collect();
     let is_number = |arg: Option<&Arg>| {
@@ -76,8 +77,8 @@ fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
         let Some(text) = arg.known() else { return false };
         if let Some(letters) = text.strip_prefix('-') {
             exported |= letters.contains('x');
-            // Neither `-n`, which makes a name refer to another variable, nor `-i`, which evaluates
-            // arithmetic.
+            // `-n` makes a name refer to another variable, and `-i` evaluates arithmetic, so
+            // neither is allowed.
             return letters.bytes().all(|byte| b"raAglupx".contains(&byte));
         }
         let (variable, value) = match text.split_once('=') {
@@ -92,7 +93,7 @@ fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
     })
 }
 
-/// True for `set -euo pipefail`, `set -- a b` and the like.
+/// Returns true for `set -euo pipefail`, `set -- a b` and the like.
 fn is_harmless_set(args: &[Arg]) -> bool {
     const NAMES: &[&str] = &["errexit", "nounset", "pipefail", "xtrace", "verbose", "noglob"];
     for arg in args {

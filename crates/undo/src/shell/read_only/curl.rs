@@ -3,7 +3,7 @@
 use super::argument_rules::{ArgumentRule, only};
 use crate::shell::syntax::Arg;
 
-/// True if curl only fetches a resource and prints it.
+/// Returns true if curl only fetches a resource and prints it.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let options = only(
         "sSfLkviIgGN46#aA:e:H:m:u:b:x:w:X:o:r:0",
@@ -20,8 +20,8 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
     values.all(is_harmless_word) && has_harmless_values(args)
 }
 
-/// True for a word that contains no `%output{file}`, reads no file, and has no URL scheme other
-/// than HTTP.
+/// Returns true for a word that contains no `%output{file}`, reads no file, and has no URL scheme
+/// other than HTTP.
 fn is_harmless_word(text: &str) -> bool {
     let web = |scheme: &str| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
@@ -31,8 +31,8 @@ fn is_harmless_word(text: &str) -> bool {
     !text.contains("%output") && !text.starts_with('@') && !odd_scheme
 }
 
-/// True if options that could send or write have harmless values, such as `-X GET` and
-/// `-o /dev/null`.
+/// Returns true if options that could send or write have harmless values, such as `-X GET` and `-o
+/// /dev/null`.
 fn has_harmless_values(args: &[Arg]) -> bool {
     let reads = |method: Option<&str>| matches!(method, Some("GET" | "HEAD" | "OPTIONS"));
     let nowhere = |file: Option<&str>| matches!(file, Some("/dev/null" | "-"));

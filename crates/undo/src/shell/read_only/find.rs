@@ -2,7 +2,7 @@
 
 use crate::shell::syntax::Arg;
 
-/// True if find only prints. The commands that it runs with `-exec` are visited separately.
+/// Returns true if find only prints. The commands that it runs with `-exec` are visited separately.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     #[rustfmt::skip]
     const TESTS: &[&str] = &[

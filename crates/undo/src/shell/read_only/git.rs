@@ -14,7 +14,7 @@ pub(super) const BEFORE_VERB: AllowedOptions = only(
      no-replace-objects glob-pathspecs noglob-pathspecs icase-pathspecs no-lazy-fetch",
 );
 
-/// The rule for git as a whole. Without a verb it allows only `--version` and the like.
+/// The rule for git as a whole. Without a verb, it allows only `--version` and the like.
 pub(super) const GIT: Rule = Rule::Check(|args| {
     Rule::Verbs(BEFORE_VERB, VERBS).allows(args)
         || Rule::Only(

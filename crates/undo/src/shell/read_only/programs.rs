@@ -11,7 +11,7 @@ const SYSTEM_DIRECTORIES: &[&str] = &[
 ];
 
 /// Programs whose purpose is to change files. Any unknown program counts as changing files, but for
-/// these the reason is clearer.
+/// these the user gets a clearer reason.
 #[rustfmt::skip]
 const CHANGES_FILES: &[&str] = &[
     "chgrp", "chmod", "chown", "cp", "dd", "install", "ln", "mkdir", "mkfifo", "mknod", "mktemp",
@@ -24,7 +24,7 @@ pub(in crate::shell) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// True if the program is given by its bare name, or by a path in a system directory.
+/// Returns true if the program is given by its bare name, or by a path in a system directory.
 pub(in crate::shell) fn is_in_usual_place(name: &str) -> bool {
     let base = base_name(name);
     base == name || SYSTEM_DIRECTORIES.iter().any(|dir| name.strip_prefix(dir) == Some(base))
@@ -63,8 +63,8 @@ fn find_rule(base: &str) -> Option<&'static Rule> {
     RULES.iter().find(|(name, _)| *name == base).map(|(_, rule)| rule)
 }
 
-/// True if the sole argument asks for the version. Short options have other meanings in some
-/// programs.
+/// Returns true if the sole argument asks for the version. Short options count only for programs in
+/// which they have this meaning.
 fn is_version_request(base: &str, args: &[Arg]) -> bool {
     let [Arg::Known(arg)] = args else { return false };
     match arg.as_str() {

@@ -1,10 +1,10 @@
-//! Determines when sed only reads. With `-i` it changes files, and so do some commands of its
-//! scripts.
+//! Determines when sed only reads. With `-i`, sed changes files. Some commands in its scripts do so
+//! too.
 
 use crate::shell::syntax::Arg;
 
-/// True if sed only prints: it is not told to edit files, and every command of its script only
-/// prints.
+/// Returns true if sed only prints: it is not told to edit files, and every command of its script
+/// only prints.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     let mut scripts: Vec<&str> = Vec::new();
     let mut first_operand: Option<&Arg> = None;
@@ -19,7 +19,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
         if let Some(script) = text.strip_prefix("--expression=") {
             scripts.push(script);
         } else if text.starts_with("--") {
-            // Not `--in-place`.
+            // `--in-place` is not in the list, because it edits files.
             #[rustfmt::skip]
             const LONG: &[&str] =
                 &["--quiet", "--silent", "--regexp-extended", "--null-data", "--posix", "--separate"];
@@ -28,7 +28,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
             }
         } else {
             let letters = &text[1..];
-            // Not `i`, which edits files in place.
+            // `i` is not in the list, because it edits files in place.
             let flags = letters.trim_start_matches(['n', 'E', 'r', 's', 'u', 'z']);
             match flags.strip_prefix('e') {
                 None if flags.is_empty() => {}
@@ -115,7 +115,7 @@ impl SedScript<'_> {
                 if !self.skip_two_parts() {
                     return false;
                 }
-                // Neither `w`, which writes a file, nor `e`, which runs a command.
+                // `w` writes a file and `e` runs a command, so neither is in the list.
                 self.rest = self.rest.trim_start_matches(|c: char| {
                     matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit()
                 });
@@ -134,8 +134,8 @@ impl SedScript<'_> {
         }
     }
 
-    /// Skips text up to and including the delimiter. Brackets must be closed before it: whether a
-    /// delimiter within brackets counts depends on the implementation of sed.
+    /// Skips text up to and including the delimiter. Brackets must be closed before the delimiter:
+    /// whether a delimiter within brackets counts depends on the implementation of sed.
     fn skip_part(&mut self, delimiter: char) -> bool {
         let mut brackets = false;
         loop {

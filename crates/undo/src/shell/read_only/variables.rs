@@ -2,7 +2,7 @@
 
 use crate::shell::parser::is_name;
 
-/// True if it is harmless to export a variable, or to set it for a single program.
+/// Returns true if it is harmless to export a variable, or to set it for a single program.
 pub(in crate::shell) fn is_harmless_for_programs(name: &str, value: Option<&str>) -> bool {
     #[rustfmt::skip]
     const HARMLESS: &[&str] = &[
@@ -16,8 +16,8 @@ pub(in crate::shell) fn is_harmless_for_programs(name: &str, value: Option<&str>
         || (is_pager && matches!(value, Some("cat" | "")))
 }
 
-/// True if it is harmless to set a shell variable. The variable may already be exported, so names
-/// that the shell or other programs read are not harmless.
+/// Returns true if it is harmless to set a shell variable. The variable may already be exported, so
+/// names that the shell or other programs read are not harmless.
 pub(in crate::shell) fn is_harmless_in_shell(name: &str) -> bool {
     #[rustfmt::skip]
     const PARTS: &[&str] = &[
@@ -34,7 +34,7 @@ pub(in crate::shell) fn is_harmless_in_shell(name: &str) -> bool {
     #[rustfmt::skip]
     const NAMES: &[&str] =
         &["IFS", "VISUAL", "BROWSER", "TMPDIR", "OPTIND", "NULLCMD", "READNULLCMD", "CDABLE"];
-    // zsh ties these to their upper-case forms, or gives them another meaning.
+    // zsh ties these to their upper-case forms, or gives them a special meaning.
     #[rustfmt::skip]
     const ZSH: &[&str] =
         &["path", "fpath", "cdpath", "manpath", "mailpath", "module_path", "aliases", "functions",

@@ -20,7 +20,8 @@ impl SplitArguments {
         self.options_named(names).first().map(|values| (*values).clone())
     }
 
-    /// Returns the value of an option. If it may be several words, also adds them to the operands.
+    /// Returns the value of an option. If the value may be several words, also adds these words to
+    /// the operands.
     fn take_words(&mut self, group: Option<&Vec<Value>>) -> Option<Vec<Value>> {
         self.operands.extend(group.filter(|group| group.len() > 1).cloned());
         group.cloned()

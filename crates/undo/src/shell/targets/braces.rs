@@ -188,7 +188,8 @@ fn expand_range<'w>(tokens: &[Token<'w>]) -> Option<Option<Vec<Vec<Token<'w>>>>>
     let (Some(from), Some(to)) = (single(first), single(last)) else { return Some(None) };
     let (low, high) = (from.min(to), from.max(to));
     let step = usize::try_from(step).unwrap_or(1);
-    // Counting down by a step leads to other letters than counting up, so all letters are taken.
+    // Counting down by a step leads to different letters than counting up, so all letters are
+    // included.
     let step = if from <= to { step } else { 1 };
     Some(Some((low..=high).step_by(step).map(|c| as_tokens(c.to_string())).collect()))
 }

@@ -106,7 +106,7 @@ impl Finder<'_> {
             }
             _ if self.state.variable("CDPATH").is_some() => None,
             [group] if group.iter().any(|value| value.start().is_empty()) => {
-                // If the argument expands to no word, `cd` leads home.
+                // If the argument expands to no word, `cd` goes to the home directory.
                 let values = [group.as_slice(), &self.home()].concat();
                 self.find_directories(&values)
             }
@@ -123,7 +123,7 @@ impl Finder<'_> {
             after.iter().all(|directory| self.is_certain_directory(directory))
         });
         if !exists {
-            // If an earlier `cd` failed, this one may not have run.
+            // If an earlier `cd` failed, the script may have skipped this one.
             let mut failed = self.failed_cd.take().unwrap_or_default();
             failed.extend(before.iter().flatten().cloned());
             failed.dedup();
@@ -138,7 +138,7 @@ impl Finder<'_> {
         exists
     }
 
-    /// True if a directory exists and the script has not removed it.
+    /// Returns true if a directory exists and the script has not removed it.
     fn is_certain_directory(&mut self, directory: &Path) -> bool {
         if !self.file_system.is_directory(directory) {
             return false;
@@ -276,7 +276,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Handles `shift`. It may run any number of times, so each argument may become any other.
+    /// Handles `shift`. A loop may run it any number of times, so each argument may become any
+    /// other.
     fn shift_arguments(&mut self) {
         if let Some(arguments) = &self.state.arguments {
             let all: Vec<Value> = arguments.iter().flatten().cloned().collect();

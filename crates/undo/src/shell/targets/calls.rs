@@ -29,7 +29,7 @@ const CHANGING: &[(&str, &str, Change)] = &[
     ("unix2dos", "", Change::Overwrites),
 ];
 
-/// Programs that replace a file by its compressed form, or the reverse.
+/// Programs that replace a file with its compressed form, or the reverse.
 #[rustfmt::skip]
 const COMPRESSING: &[(&str, &str)] = &[
     ("brotli", ".br"), ("bunzip2", ".bz2"), ("bzip2", ".bz2"), ("gunzip", ".gz"), ("gzip", ".gz"),
@@ -171,7 +171,8 @@ impl Finder<'_> {
         } else {
             let count = self.paths.len() + self.sweeps.len();
             self.visit_other(name, base, args, text);
-            // A program that names no path most likely changes the directory it runs in.
+            // If the command names no path, the program most likely changes the directory it runs
+            // in.
             if self.paths.len() + self.sweeps.len() == count {
                 self.add_outside_directory();
             }
@@ -246,7 +247,7 @@ impl Finder<'_> {
         self.name_operands(base, args);
     }
 
-    /// Adds the operands of an unknown program that are paths.
+    /// Adds those operands of an unknown program that are paths.
     pub(super) fn name_operands(&mut self, base: &str, args: &[Vec<Value>]) {
         // The first operand of perl is a script, which may look like a path.
         let mut skips_operand = matches!(base, "perl");
@@ -283,7 +284,7 @@ impl Finder<'_> {
         if let Value::Prefix(prefix) = value
             && prefix.ends_with('/')
         {
-            // The program may not change the directory, which may be large.
+            // It is uncertain whether the program changes the directory, which may be large.
             return;
         }
         let Some(paths) = self.resolve_value(value) else { return };
@@ -309,7 +310,7 @@ impl Finder<'_> {
     }
 }
 
-/// True if the first operand is a mode or an owner.
+/// Returns true if the first operand is a mode or an owner.
 fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) -> bool {
     let has_reference = args.iter().flatten().any(|value| value.start().starts_with("--reference"));
     let is_mode = |text: &str| {
@@ -323,8 +324,8 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
     }
 }
 
-/// True if a program with these arguments changes nothing but its operands, or the files that it
-/// copies them to.
+/// Returns true if a program with these arguments changes nothing but its operands, or the files
+/// that it copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     // An argument that becomes several words, or none, would change the meaning of the others.
     let words: Option<Vec<&str>> = args
@@ -336,7 +337,7 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
         .collect();
     match (base, words) {
         ("chmod" | "mkdir" | "rm" | "tee" | "touch" | "truncate" | "unlink", _) => true,
-        // `-p` also removes the directories above.
+        // `-p` also removes directories above the operands.
         ("rmdir", Some(words)) => !words.iter().any(|word| word.starts_with('-')),
         ("cp" | "ln" | "mv", Some(words)) => {
             words.iter().filter(|word| word.len() > 1).all(|word| is_plain_copy_option(word))
@@ -356,8 +357,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// True for an operand of `cp`, `ln` or `mv`, and for an option known not to make them write other
-/// files, such as backups or the parent directories of the sources.
+/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option known not to make them
+/// write other files, such as backups or the parent directories of the sources.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",

@@ -66,8 +66,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Visits a loop until its body changes nothing new. After some rounds, values that still
-    /// change count as unknown.
+    /// Visits a loop until its body has no new effect on the state. After some rounds, values that
+    /// still change count as unknown.
     fn visit_loop(&mut self, compound: &CompoundCommand, input: &Stream) -> Stream {
         let values = match (&compound.variable, compound.words.is_empty()) {
             (Some(_), true) => self.argument_values(),
@@ -109,8 +109,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Adds the state in which `break`, `continue` or `return` may have left the preceding
-    /// commands.
+    /// Joins the state in which `break`, `continue` or `return` may have ended the preceding
+    /// commands early.
     fn join_escaped(&mut self) {
         if let Some(escaped) = self.escaped.take() {
             self.state.join(&escaped);
@@ -159,7 +159,7 @@ impl Finder<'_> {
         self.escaped = outer_escape;
         for (name, values) in std::mem::replace(&mut self.locals, outer_locals).unwrap_or_default()
         {
-            // The declaration may not have run.
+            // It is uncertain whether the declaration ran.
             let values = values.map_or_else(|| vec![Value::unknown()], |values| values.to_vec());
             self.state.add_values(&name, values);
         }

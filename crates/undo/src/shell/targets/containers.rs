@@ -50,7 +50,7 @@ fn mount_source(mount: &Value) -> Option<Value> {
     })
 }
 
-/// True for a host path. Other sources are names of volumes.
+/// Returns true for a host path. Other sources are names of volumes.
 fn is_path(source: &str) -> bool {
     source.starts_with(['/', '.'])
 }

@@ -319,7 +319,7 @@ fn find_names(sources: &[Value]) -> Vec<Value> {
     sources.iter().map(find_name).collect()
 }
 
-/// True if a group may expand to no word at all.
+/// Returns true if a group may expand to no word at all.
 fn may_vanish(group: &[Value]) -> bool {
     group.iter().any(|value| match value {
         Value::Text(text) => text.is_empty() || text.contains(['*', '?', '[']),
@@ -327,7 +327,7 @@ fn may_vanish(group: &[Value]) -> bool {
     })
 }
 
-/// True if an argument with several possible values may be an option.
+/// Returns true if an argument with several possible values may be an option.
 fn has_hidden_options(args: &[Vec<Value>]) -> bool {
     args.iter().any(|group| group.len() > 1 && group.iter().any(Value::is_option))
 }

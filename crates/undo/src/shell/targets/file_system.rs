@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, with the numbers of entries and lookups that are left.
+/// The file system, with the numbers of entries and lookups that may still be used.
 pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,
@@ -58,7 +58,7 @@ impl FileSystem {
         }
     }
 
-    /// True once no lookups are left.
+    /// Returns true once no lookups are left.
     pub(super) fn is_exhausted(&self) -> bool {
         self.lookups == 0
     }
@@ -81,7 +81,7 @@ impl FileSystem {
         }
     }
 
-    /// True if the script may have changed the content of a directory in an unknown way.
+    /// Returns true if the script may have changed the content of a directory in an unknown way.
     pub(super) fn is_written(&mut self, directory: &Path) -> bool {
         if self.written.is_empty() {
             return false;
@@ -144,8 +144,8 @@ impl FileSystem {
         Some(())
     }
 
-    /// True if the path exists, even as a broken link. Once no lookups are left, every path counts
-    /// as existing.
+    /// Returns true if the path exists, even as a broken link. Once no lookups are left, every path
+    /// counts as existing.
     pub(super) fn exists(&mut self, path: &Path) -> bool {
         self.look_up().is_none() || fs::symlink_metadata(path).is_ok()
     }

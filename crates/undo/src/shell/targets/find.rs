@@ -154,7 +154,7 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
-    // An argument whose values include options is several words.
+    // An argument with several values, one of which is an option, is several words.
     let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
     search.is_complex = args.iter().any(is_several);
     let args: Vec<Vec<Value>> = args
@@ -175,7 +175,8 @@ fn read_search(args: &[Vec<Value>]) -> Search {
         } else if group.iter().any(is_expression) {
             break;
         } else {
-            // An expansion to no word may leave no root. find then starts in the current directory.
+            // If an argument expands to no word, no root may be left. find then starts in the
+            // current directory.
             let root = |value: &Value| match value.text() {
                 Some("") => Value::Text(".".to_owned()),
                 _ => value.clone(),

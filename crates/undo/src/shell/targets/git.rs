@@ -111,7 +111,7 @@ impl Finder<'_> {
         }
     }
 
-    /// True if one of the values is a path that exists.
+    /// Returns true if one of the values is a path that exists.
     pub(super) fn is_existing(&mut self, values: &[Value]) -> bool {
         values.iter().any(|value| match value {
             Value::Text(text) if !text.is_empty() => {

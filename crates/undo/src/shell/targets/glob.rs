@@ -56,7 +56,7 @@ impl Pattern {
         Pattern { tokens }
     }
 
-    /// True if the pattern matches every name.
+    /// Returns true if the pattern matches every name.
     pub(super) fn matches_all(&self) -> bool {
         matches!(self.tokens.as_slice(), [Token::Many])
     }
@@ -129,7 +129,8 @@ impl Token {
 }
 
 impl ClassItem {
-    /// True if the item may match a character. In some locales, a range contains both cases.
+    /// Returns true if the item may match a character. In some locales, a range contains both upper
+    /// and lower case.
     fn matches(&self, c: char) -> bool {
         match self {
             ClassItem::Any => true,
@@ -175,7 +176,7 @@ fn read_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     }
 }
 
-/// True if a pattern contains an unescaped special character.
+/// Returns true if a pattern contains an unescaped special character.
 fn has_meaning(pattern: &str) -> bool {
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -200,7 +201,7 @@ fn unescape(pattern: &str) -> String {
 /// The options for expanding a pattern.
 #[derive(Clone, Copy)]
 pub(super) struct GlobOptions {
-    /// True if the script makes `*` match all hidden names. Otherwise `*` still matches hidden
+    /// True if the script makes `*` match all hidden names. Otherwise, `*` still matches hidden
     /// files, because the user's shell may be set up that way, but not hidden directories, which
     /// are large.
     pub(super) matches_hidden: bool,

@@ -1,5 +1,5 @@
-//! Finds paths among the words of texts that are not parsed: programs in other languages, and shell
-//! scripts that the parser does not accept.
+//! Finds paths in texts that are not parsed: programs in other languages, and shell scripts that
+//! the parser does not accept.
 
 use super::value::Value;
 use super::{Change, Finder};
@@ -49,7 +49,7 @@ pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) 
     for word in words {
         add_literal(finder, word, deletes);
     }
-    // A redirection may be to a file that is only known at run time.
+    // A redirection may write a file that is only known at run time.
     let writes = cut(script)
         .split('>')
         .skip(1)

@@ -1,4 +1,4 @@
-//! Finds the files that a script changes or deletes, before it runs.
+//! Finds the files that a script changes or deletes, before the script runs.
 //!
 //! Commands are visited in the order in which a shell would run them, but each word has all the
 //! values that it may have at run time: the matches of a pattern, the values of a loop variable,
@@ -165,13 +165,13 @@ impl Stream {
 /// The way in which a command changes a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// It deletes or renames the path itself. A link is not followed.
+    /// The command deletes or renames the path itself. It does not follow a link.
     Removes,
-    /// It overwrites the file. A link is followed.
+    /// The command overwrites the file. It follows a link.
     Overwrites,
-    /// It may change the path, or create it.
+    /// The command may change the path, or create it.
     Touches,
-    /// It creates the path. The files in an existing directory do not change.
+    /// The command creates the path. It changes no files in an existing directory.
     Creates,
 }
 
@@ -267,7 +267,7 @@ impl<'a> Finder<'a> {
         match self.resolve_value(value) {
             Some(paths) => {
                 let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
-                // The script may have replaced a link in the path by another one.
+                // The script may have replaced a link in the path with another one.
                 let named = self.absolute_paths(value.start()).unwrap_or_default();
                 let normal = named.iter().map(|path| normalize(path));
                 let places: HashSet<PathBuf> =
@@ -454,8 +454,8 @@ impl<'a> Finder<'a> {
         self.state.directories = before;
     }
 
-    /// Returns the directories that values name. As for `cd`, `..` removes the name before it, even
-    /// if that name is a link.
+    /// Returns the directories that values name. As with `cd`, `..` removes the name before it,
+    /// even if that name is a link.
     fn find_directories(&mut self, values: &[Value]) -> Option<Vec<PathBuf>> {
         let mut directories = Vec::new();
         for value in values {

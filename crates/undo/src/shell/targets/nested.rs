@@ -24,7 +24,7 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
 ];
 
 impl Finder<'_> {
-    /// Visits a command that runs another one. Returns `None` if it runs no other.
+    /// Visits a command that runs another one. Returns `None` if it runs no other command.
     pub(super) fn visit_nested(
         &mut self,
         name: &str,
@@ -131,7 +131,7 @@ impl Finder<'_> {
                     Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),
                     None => {
                         if input.text.is_none() {
-                            // The known parts of its lines may name files.
+                            // The known parts of the input may name files.
                             for line in &input.values {
                                 literals::visit_words(self, line.start(), true);
                             }
@@ -258,7 +258,7 @@ fn find_chdir(options: &[Vec<Value>]) -> Option<Vec<Value>> {
     split.option(&["-C", "--chdir"])
 }
 
-/// Converts arguments such that `name=value` is known not to be a command, even if the value is
+/// Converts arguments so that `name=value` is known not to be a command, even if the value is
 /// unknown.
 fn to_wrapped_args(args: &[Vec<Value>]) -> Vec<Arg> {
     let to_arg = |(group, arg): (&Vec<Value>, Arg)| {

@@ -180,14 +180,14 @@ impl Finder<'_> {
         }
     }
 
-    /// True if a search prints the names of files.
+    /// Returns true if a search prints the names of files.
     fn lists_files(&self, args: &[Vec<Value>]) -> bool {
         let split = split_operands(args, "e f A B C m g t");
         split.has(&["-l", "-L", "--files-with-matches", "--files-without-match", "--files"])
     }
 }
 
-/// True for an argument of `tr` that does not affect the characters of names.
+/// Returns true for an argument of `tr` that does not affect the characters of names.
 fn is_line_end(argument: &Value) -> bool {
     matches!(argument.text(), Some("\\n" | "\\0" | "\\r" | " " | "\n" | "-d" | "-s"))
 }

@@ -75,7 +75,7 @@ impl Finder<'_> {
         for word in &simple.words {
             let mut values = self.expand_word(word);
             if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
-                // `cd` fails with several words.
+                // `cd` fails if it is given several words.
                 values.push(Value::Text(".".to_owned()));
             }
             if name == Some("find")
@@ -121,7 +121,7 @@ impl Finder<'_> {
         }
         let input = redirected.as_ref().unwrap_or(input);
         let output = self.visit_call(&groups, &simple.text, input);
-        // These assignments hold for one command only.
+        // These assignments apply to one command only.
         for (name, values) in before {
             self.state.restore_variable(name, values);
         }
@@ -154,7 +154,7 @@ impl Finder<'_> {
     }
 }
 
-/// True for an argument of `set` that may turn pattern expansion off.
+/// Returns true for an argument of `set` that may turn pattern expansion off.
 fn turns_patterns_off(arg: &Arg) -> bool {
     let Some(text) = arg.known() else { return true };
     text == "noglob" || (text.starts_with('-') && !text.starts_with("--") && text.contains('f'))
@@ -167,8 +167,8 @@ fn element_name(word: &Word) -> Option<&str> {
     (is_name(name) && text.contains("]=")).then_some(name)
 }
 
-/// True if a command does not change the meaning of later ones: it sets no variable that programs
-/// or the shell read, and no shell option.
+/// Returns true if a command does not change the meaning of later ones: it sets no variable that
+/// programs or the shell read, and no shell option.
 fn keeps_programs(simple: &SimpleCommand) -> bool {
     let args: Vec<Arg> = simple.words.iter().map(Word::to_arg).collect();
     let name = args.first().and_then(Arg::known);

@@ -10,7 +10,8 @@ use crate::shell::syntax::CompoundCommand;
 /// The maximum number of values that are kept for one word or variable.
 pub(super) const MAX_VALUES: usize = 1000;
 
-/// The maximum number of directories that the shell may be in. Beyond it, the directory is unknown.
+/// The maximum number of directories that the shell may be in. Beyond that, the directory is
+/// unknown.
 const MAX_DIRECTORIES: usize = 32;
 
 /// The maximum number of variables, and of functions, that are tracked.
@@ -32,12 +33,12 @@ pub(super) struct State {
     pub(super) functions: Rc<HashMap<String, Function>>,
     /// The scripts that run when this shell ends.
     pub(super) traps: Rc<Vec<String>>,
-    /// The directories that the shell has been in since the first `trap`. It may have ended in any
+    /// The directories that the shell has been in since the first `trap`. The shell may end in any
     /// of them.
     trap_directories: Vec<PathBuf>,
 }
 
-/// A variable, with the values to restore.
+/// The name of a variable, and the values to restore.
 pub(super) type SavedVariable = (String, Option<Rc<Vec<Value>>>);
 
 /// An entry on the stack of `pushd`.
@@ -92,8 +93,8 @@ impl State {
         self.trap_directories.clear();
     }
 
-    /// Returns the state in which the scripts of `trap` run. The shell may have ended in any
-    /// directory that it has been in since the first `trap`.
+    /// Returns the state in which the scripts of `trap` run. The shell may end in any directory
+    /// that it has been in since the first `trap`.
     pub(super) fn at_trap(&self) -> State {
         let mut state = self.clone();
         state.clear_traps();
@@ -284,7 +285,7 @@ impl State {
         }
     }
 
-    /// True if two states are the same.
+    /// Returns true if two states are the same.
     pub(super) fn is_same(&self, other: &State) -> bool {
         self.directories == other.directories
             && self.previous == other.previous
@@ -296,7 +297,7 @@ impl State {
             && self.trap_directories == other.trap_directories
     }
 
-    /// True if everything that is possible in this state is possible in another one.
+    /// Returns true if everything that is possible in this state is possible in another one.
     pub(super) fn is_within(&self, other: &State) -> bool {
         let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
             let known = other.variable(name).unwrap_or_default();
@@ -342,7 +343,7 @@ impl State {
     }
 }
 
-/// True if all of `own` are among `others`. `None` stands for any directories.
+/// Returns true if all of `own` are among `others`. `None` stands for any directories.
 fn are_within(own: Option<&[PathBuf]>, others: Option<&[PathBuf]>) -> bool {
     match (own, others) {
         (_, None) => true,
@@ -364,7 +365,7 @@ fn join_directories(
     (one.len() <= MAX_DIRECTORIES).then_some(one)
 }
 
-/// Removes duplicates. If too many values remain, replaces them by their common prefix.
+/// Removes duplicates. If too many values remain, replaces them with their common prefix.
 pub(super) fn bound_values(values: Vec<Value>) -> Vec<Value> {
     if values.len() < 2 {
         return values;

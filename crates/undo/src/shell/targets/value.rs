@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// True if the value starts with a dash, like an option.
+    /// Returns true if the value starts with a dash, like an option.
     pub(super) fn is_option(&self) -> bool {
         self.start().starts_with('-') && self.start().len() > 1
     }

@@ -98,7 +98,7 @@ impl Finder<'_> {
 
     /// Visits pipelines that are joined by `&&` and `||`. Only the first one certainly runs.
     fn visit_chain(&mut self, chain: &[ListEntry], input: &Stream, output: &mut Stream) {
-        // Everything that is possible after the pipelines so far.
+        // The joined states that are possible after the pipelines so far.
         let mut possible: Option<State> = None;
         let mut rest = chain;
         while let Some(first) = rest.first() {
@@ -195,7 +195,7 @@ impl Finder<'_> {
     }
 }
 
-/// True for a command that ends the script, the function or the loop.
+/// Returns true for a command that ends the script, the function or the loop.
 fn is_exit(command: &Command) -> bool {
     let Command::Simple(simple) = command else {
         let Command::Compound(compound) = command else { return false };

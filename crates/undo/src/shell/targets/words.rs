@@ -147,7 +147,7 @@ impl Finder<'_> {
             values => values,
         };
         let separators = self.separators();
-        // With a custom `IFS`, values may not be split at blanks.
+        // With a custom `IFS`, values are not always split at blanks.
         let has_separators = self.state.variable("IFS").is_some();
         let mut next = Vec::new();
         for field in open {
@@ -191,7 +191,7 @@ impl Finder<'_> {
         chars.filter(|c| !c.is_whitespace()).collect()
     }
 
-    /// Returns the values of a part, and whether they are quoted.
+    /// Returns the values of a part. The second value is true if they are quoted.
     fn expand_part(&mut self, part: &WordPart) -> (Vec<Value>, bool) {
         match part {
             WordPart::Text { text, quoted } => (vec![Value::Text(text.clone())], *quoted),
@@ -372,7 +372,7 @@ impl Finder<'_> {
     }
 }
 
-/// True if a value is certainly not empty.
+/// Returns true if a value is certainly not empty.
 fn is_filled(value: &Value) -> bool {
     !value.start().is_empty() || *value == Value::Fresh
 }

@@ -1,5 +1,5 @@
-//! Compares the analysis with bash and the real programs: commands that it calls read-only are run,
-//! and must change nothing.
+//! Compares the analysis with bash and the real programs: the tests run commands that the analysis
+//! calls read-only, and check that nothing changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +57,7 @@ fn read_files(dir: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     found
 }
 
-/// True if a command can be run here safely and quickly: it needs no network and no daemon.
+/// Returns true if a command can be run here safely and quickly: it needs no network and no daemon.
 fn is_runnable(command: &str) -> bool {
     #[rustfmt::skip]
     const NOT: &[&str] = &[
@@ -69,7 +69,7 @@ fn is_runnable(command: &str) -> bool {
 }
 
 #[test]
-fn commands_that_are_said_to_read_change_nothing() {
+fn commands_that_count_as_reading_change_nothing() {
     let dir = make_repository();
     let before = read_files(dir.path());
     let mut count = 0;
@@ -83,7 +83,7 @@ fn commands_that_are_said_to_read_change_nothing() {
     assert!(count > 150, "only {count} were run");
 }
 
-/// Scripts in which other text replaces `@`, where it may or may not run.
+/// Scripts in which `@` is replaced with other text, in a place where that text may or may not run.
 #[rustfmt::skip]
 const PLACES: &[&str] = &[
     "echo '@'", "echo \"@\"", "cat <<'E'\n@\nE\n", "cat <<E\n@\nE\n", "cat <<-E\n@\n\tE\n",
@@ -119,7 +119,7 @@ fn random_scripts() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..4).prop_map(|parts| parts.join("\n"))
 }
 
-/// True if files appear when bash runs the script.
+/// Returns true if files appear when bash runs the script.
 fn creates_files(script: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
     run_in_bash(dir.path(), script);

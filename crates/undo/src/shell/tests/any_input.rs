@@ -40,7 +40,7 @@ fn deep_nesting_counts_as_changing() {
 }
 
 #[test]
-fn long_scripts_end() {
+fn the_analysis_of_a_long_script_ends() {
     for piece in
         ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"]
     {
@@ -68,17 +68,17 @@ fn random_pieces() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_has_an_answer(script in "(?s).{0,200}") {
+    fn any_text_can_be_analyzed(script in "(?s).{0,200}") {
         analyze(&script);
     }
 
     #[test]
-    fn any_bytes_have_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_can_be_analyzed(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         analyze(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn any_pieces_have_an_answer(script in random_pieces()) {
+    fn any_pieces_can_be_analyzed(script in random_pieces()) {
         analyze(&script);
     }
 

@@ -4,7 +4,8 @@ use crate::shell::EffectKind::{Cloud, Network, Repository};
 
 use super::Row;
 
-/// Commands that hide what they do. Some tool has mistaken most of them for harmless.
+/// Commands that hide what they do. Most of them have been mistaken for harmless commands by some
+/// tool.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     ("\\rm x", true, &[]),

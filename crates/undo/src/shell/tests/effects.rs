@@ -1,10 +1,10 @@
-//! Commands with effects that a checkpoint cannot undo.
+//! Commands with effects that no rollback reverses.
 
 use crate::shell::EffectKind::{Cloud, Database, Network, Publish, Repository};
 
 use super::Row;
 
-/// Commands with such effects, and commands that only look similar.
+/// Commands with effects, and commands that only look similar.
 #[rustfmt::skip]
 pub(super) const EFFECTS: &[Row] = &[
     ("psql -c 'drop table x'", true, &[Database]),

@@ -90,7 +90,7 @@ fn there_are_enough_rows() {
 }
 
 #[test]
-fn an_effect_names_its_command_only() {
+fn an_effect_names_only_its_command() {
     let commands = |script: &str| -> Vec<String> {
         analyze(script).effects.into_iter().map(|effect| effect.command).collect()
     };
@@ -102,7 +102,7 @@ fn an_effect_names_its_command_only() {
 }
 
 #[test]
-fn the_reason_is_a_short_sentence() {
+fn the_reason_is_a_short_clause() {
     let because = |script: &str| analyze(script).because;
     assert_eq!(because("rm x"), "`rm` changes files");
     assert_eq!(because("ls > out.txt"), "`> out.txt` writes a file");

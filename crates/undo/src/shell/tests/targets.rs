@@ -215,7 +215,7 @@ fn hidden_files_match_but_hidden_directories_do_not() {
 }
 
 #[test]
-fn directories_are_followed() {
+fn changes_of_directory_are_followed() {
     Scene::new().check(&[
         ("cd sub && rm keep.txt", &["sub/keep.txt"], &[], &[]),
         ("cd @/other; rm f*", &["@/other/f1", "@/other/f2"], &[], &[]),
@@ -269,7 +269,7 @@ fn directories_are_followed() {
 }
 
 #[test]
-fn words_that_are_several_or_none_are_followed() {
+fn words_that_become_several_or_none_are_followed() {
     Scene::new().check(&[
         (
             "v=$(printf 'sub\nb.txt'); rm $v/keep.txt",
@@ -335,7 +335,7 @@ fn words_that_are_several_or_none_are_followed() {
 }
 
 #[test]
-fn changes_of_the_script_are_seen_by_later_commands() {
+fn later_commands_see_the_changes_of_earlier_ones() {
     Scene::new().check(&[
         ("touch z1; for f in z*; do cp $f @/other/$f; done", &["z1", "@/other/z1"], &[], &[]),
         ("cp -r sub new; rm new/*", &["new"], &[], &[]),
@@ -634,7 +634,7 @@ fn a_script_that_cannot_be_parsed_names_the_paths_in_it() {
 }
 
 #[test]
-fn links_are_resolved_as_the_system_does() {
+fn links_are_resolved_as_the_system_resolves_them() {
     Scene::new().check(&[
         // `..` after a link leads to the parent of its target.
         ("rm src/link/../f1", &["@/other/f1"], &[], &[]),
@@ -650,7 +650,7 @@ fn links_are_resolved_as_the_system_does() {
 }
 
 #[test]
-fn paths_outside_are_a_part_of_all_paths() {
+fn outside_paths_are_among_all_paths() {
     let scene = Scene::new();
     let outside = |script: &str| scene.shorten(&scene.analyze(script).outside);
     assert_eq!(
@@ -672,7 +672,7 @@ fn a_script_that_reads_changes_nothing() {
 }
 
 #[test]
-fn large_directories_are_taken_whole() {
+fn large_directories_are_named_as_a_whole() {
     let scene = Scene::new();
     let many = scene.root().join("app/many");
     fs::create_dir(&many).unwrap();

@@ -28,7 +28,7 @@ const FILES: &[&str] = &[
     "out/p/z.txt",
 ];
 
-/// Creates files, lists and links.
+/// Creates files, links, a list of files and a repository.
 fn make_scene(root: &Path) {
     for file in FILES {
         let path = root.join(file);
@@ -67,8 +67,8 @@ fn read_all(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Runs a script in bash. Returns a file that it changed although the analysis did not name it, and
-/// the paths that the analysis named.
+/// Runs a script in bash. If the script changes a file that the analysis did not name, returns that
+/// file and the paths that the analysis named.
 fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let scratch = tempfile::tempdir().unwrap();
     // Scripts delete files at random, so they run far below the directory for temporary files.
@@ -97,7 +97,7 @@ fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
         found.paths.iter().chain(&found.sweeps).any(|named| path.starts_with(named))
     };
     let is_changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
-    // A new file overwrites nothing, but a bounded script must also name it.
+    // A new file overwrites nothing, but if the script is bounded, the analysis must name it too.
     let new = after.keys().filter(|path| found.bounded && !before.contains_key(*path));
     let missed = before.keys().chain(new).filter(is_changed).find(|path| !is_named(path));
     missed.map(|path| (path.clone(), found.paths.clone()))

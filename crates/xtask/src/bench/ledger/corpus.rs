@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_messages_are_as_long_and_as_mixed_as_they_should_be() {
+    fn the_messages_have_the_intended_lengths_and_languages() {
         let messages = Corpus::new().take_messages(20_000);
         let mean = messages.iter().map(Message::text_length).sum::<usize>() / messages.len();
         assert!((600..680).contains(&mean), "{mean} bytes on average");

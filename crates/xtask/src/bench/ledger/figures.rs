@@ -10,7 +10,7 @@ pub(crate) const PLAIN: &str = "plain";
 /// The contender that uses Hermes's own SessionDB.
 pub(crate) const HERMES: &str = "hermes";
 
-/// A measured number and its names.
+/// A measured number, with the names of its stage, contender and unit.
 struct Figure {
     stage: &'static str,
     who: &'static str,
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_latencies_are_real_latencies() {
+    fn percentiles_are_measured_latencies() {
         let latencies = Latencies::new((1..=1_000).rev().map(f64::from).collect());
         assert_eq!(latencies.per_mille(500), 500.0);
         assert_eq!(latencies.per_mille(999), 999.0);

@@ -1,6 +1,6 @@
 """Hermes's documented schema (version 11) in SQLite, without Hermes.
 
-Two full-text indexes, of words and of trigrams, are kept by triggers. An append is one
+Triggers keep two full-text indexes up to date, one of words and one of trigrams. An append is one
 transaction: the message, and the counters of its session.
 """
 

@@ -72,7 +72,7 @@ impl<'m> Words<'m> {
         Words { texts, frequencies, ranked, random: Random(0x5ea4_c4e5_0b1e_c7ed) }
     }
 
-    /// Makes `count` queries of one kind. If `make` returns none, it is called again.
+    /// Makes `count` queries of one kind. If `make` returns `None`, it is called again.
     fn make_queries(
         &mut self,
         count: usize,

@@ -38,7 +38,7 @@ pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer 
 
 /// The name of a checkpoint: the number of a row (`2`), a step (`"2.3"`), a name, or an id.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected the number of a row, or a text: a step, a name, an id")]
+#[serde(untagged, expecting = "expected the number of a row, or a string: a step, a name, an id")]
 pub(super) enum CheckpointName {
     Row(u64),
     Text(String),

@@ -74,7 +74,7 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
-/// Appends messages, and returns their numbers. A message that summarises earlier ones compacts
+/// Appends messages, and returns their numbers. A message that summarizes earlier ones compacts
 /// them.
 fn append_messages(
     ledger: &mut Ledger,
@@ -94,7 +94,7 @@ fn append_messages(
     Ok(numbers)
 }
 
-/// Sets the fields of the session that its agent knows.
+/// Updates a session with the settings that the agent passes.
 pub(super) fn set_session(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (agent, session) = take_session(&mut params)?;
     let settings = SessionSettings {
@@ -110,7 +110,7 @@ pub(super) fn set_session(_: &Server, context: &Context, mut params: Params) -> 
     answer(&json!({ "session": session }))
 }
 
-/// Continues a session under another name, after its conversation was summarised.
+/// Continues a session under another name, after its conversation was summarized.
 pub(super) fn compress(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (agent, parent) = take_session(&mut params)?;
     let Name(to) = params.required("to")?;
@@ -135,7 +135,7 @@ pub(super) fn end_session(server: &Server, context: &Context, mut params: Params
     };
     let reported = reports::report("session_end", &[], server, context, params)?;
     if was_open {
-        // The report recorded the default reason.
+        // The report has recorded the default reason, so replace it.
         write_in_session(&agent, &session, context, |ledger| {
             ledger.reopen_session(&session)?;
             ledger.end_session(&session, &reason, context.now())

@@ -68,14 +68,14 @@ fn parse_report(
     let mut payload: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
     for name in COMMON.iter().chain(fields) {
         let raw = match *name {
-            // These may be nested deeper than serde_json parses.
+            // These can be nested more deeply than serde_json can parse.
             "input" | "outcome" => params.take_raw(name),
             name => params.take_checked::<Name>(name)?,
         };
         payload.extend(raw.map(|raw| (*name, raw)));
     }
     params.end()?;
-    let payload = serde_json::to_vec(&payload).expect("JSON becomes JSON");
+    let payload = serde_json::to_vec(&payload).expect("raw JSON can be serialized");
     let generic = find_agent("generic").expect("it is in the table");
     match parse_payload(generic, Some(event), &payload, &context.directory) {
         Ok(Some(ParsedPayload::Report { report, .. })) => Ok(*report),
