@@ -83,12 +83,20 @@ impl Config {
         if text.is_empty() {
             return Ok(Config::default());
         }
-        toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let config: Config = toml::from_str(&text).map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| line_of(&text, span.start));
             let path = config_path(home);
             Failure::new(format!("{}, line {line}: {}", path.display(), error.message()))
                 .hint("fix the file, or remove it to use the defaults")
-        })
+        })?;
+        match &config.protection.mirror {
+            Some(mirror) if !mirror.is_absolute() && !mirror.starts_with("~") => {
+                let path = config_path(home);
+                let problem = format!("{}: mirror must be an absolute path", path.display());
+                Err(Failure::new(problem).hint("write the whole path, or begin it with ~/"))
+            }
+            _ => Ok(config),
+        }
     }
 }
 

@@ -261,11 +261,17 @@ impl Context {
     pub(crate) fn open_with(&self, config: Config) -> Opened {
         let mut settings = config.checkpoints;
         settings.enabled &= !self.is_switched_off();
+        let mut protection = config.protection;
+        let expand = |path: PathBuf| match (path.strip_prefix("~"), self.user_home()) {
+            (Ok(inner), Some(home)) => home.join(inner),
+            _ => path,
+        };
+        protection.mirror = protection.mirror.map(expand);
         Opened::new(OpenOptions {
             home: self.home.clone(),
             forbidden: self.places.clone(),
             settings,
-            protection: config.protection,
+            protection,
             redact: config.ledger.redact,
             clock: SystemTime::now,
             on_recovery: output::report_recovery,

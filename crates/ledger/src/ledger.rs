@@ -124,6 +124,12 @@ impl Ledger {
         self.database.path()
     }
 
+    /// Copies the whole ledger to another file, as of one moment. Replaces the content of that file
+    /// in one transaction, so a copy that is cut off changes nothing.
+    pub fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
+        self.database.copy_to(path)
+    }
+
     /// Takes in the events that wait in the spool. Waits for other processes as long as a write
     /// does. Returns false if some events are still waiting.
     pub fn catch_up(&mut self) -> Result<bool, LedgerError> {

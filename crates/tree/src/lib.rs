@@ -22,6 +22,7 @@ mod forbidden;
 mod gc;
 pub mod git;
 mod lock;
+mod mirror;
 mod object;
 mod oid;
 mod owner;
@@ -62,6 +63,7 @@ pub use git::{
     Head, OpenGitDirectory,
 };
 pub use lock::{Lock, PinError};
+pub use mirror::{MirrorError, MirrorReport};
 pub use object::{Mode, ObjectKind};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;

@@ -203,7 +203,11 @@ impl<'w> Lock<'w> {
         if let Some(seq) = self.next_seq {
             return Ok(seq);
         }
-        let noted = read_seq(&self.directory.join("seq"));
+        let noted = match read_seq(&self.directory.join("seq")) {
+            // A workspace that was forgotten may have had pins, which a mirror still has.
+            1 => read_seq(&self.store().highest_seq()),
+            noted => noted,
+        };
         let is_pin = |seq| {
             let name = PinName { workspace: self.workspace.id.clone(), seq };
             self.store().directory().join(name.to_string()).exists()

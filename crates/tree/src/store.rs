@@ -128,10 +128,14 @@ pub enum ObjectError {
 impl Store {
     /// Opens the store in this directory, and creates it if it does not exist.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Store, StoreError> {
-        let directory = directory.into();
+        Store::open_with_uuid(directory.into(), &hex::random_digits(32))
+    }
+
+    /// Opens the store in this directory, and creates it with this id if it does not exist.
+    pub(crate) fn open_with_uuid(directory: PathBuf, uuid: &str) -> Result<Store, StoreError> {
         let identity_path = directory.join("store.json");
         if !identity_path.exists() {
-            create_store(&directory)?;
+            create_store(&directory, uuid)?;
         }
         let text = fs::read(&identity_path).map_err(StoreError::io("read", &identity_path))?;
         let identity: StoreIdentity = serde_json::from_slice(&text).map_err(|error| {
@@ -327,14 +331,13 @@ impl Store {
 }
 
 /// Creates an empty store. Several processes may do so at once. `store.json` is written last.
-fn create_store(directory: &Path) -> Result<(), StoreError> {
+fn create_store(directory: &Path, uuid: &str) -> Result<(), StoreError> {
     for sub in ["objects/pack", "objects/info", "refs/takeback", "workspaces", "tmp", "tmp-gc"] {
         let path = directory.join(sub);
         durable::create_directory(&path).map_err(StoreError::io("create", &path))?;
     }
-    let uuid = hex::random_digits(32);
-    let identity = serde_json::to_string(&StoreIdentity { version: VERSION, uuid })
-        .expect("plain data serializes to JSON");
+    let identity = StoreIdentity { version: VERSION, uuid: uuid.to_owned() };
+    let identity = serde_json::to_string(&identity).expect("plain data serializes to JSON");
     let temporary = directory.join("tmp");
     // The lock prevents other processes from sweeping the temporary files.
     let lock = directory.join("lock");

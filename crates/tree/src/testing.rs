@@ -78,6 +78,13 @@ impl Bench {
         Bench { directory, store }
     }
 
+    /// Opens a mirror of the store in another directory.
+    pub(crate) fn mirror(&self) -> Bench {
+        let directory = temporary_directory();
+        let store = self.store.open_mirror(directory.path().join("store")).expect("a mirror");
+        Bench { directory, store }
+    }
+
     /// Reopens the store, as another process would.
     pub(crate) fn reopen(&mut self) {
         self.store = Store::open(self.store.directory()).expect("the store can be opened");

@@ -149,6 +149,7 @@ impl Store {
         // If the directory is not empty, another program put files into it.
         let _ = fs::remove_dir(self.refs_of(id));
         let directory = self.workspace_directory(id);
+        self.keep_seq(&directory).map_err(StoreError::io("write", &self.highest_seq()))?;
         let aside = self.temporary().join(hex::random_digits(16));
         // A rename removes the directory in one step, so that no process finds half of it. If this
         // process is killed, the temporary files are swept later.
@@ -157,6 +158,24 @@ impl Store {
             .map_err(StoreError::io("remove", &directory))?;
         let _ = fs::remove_dir_all(&aside);
         Ok(())
+    }
+
+    /// Returns the file with the highest number that a pin of a forgotten workspace would have had
+    /// next.
+    pub(crate) fn highest_seq(&self) -> PathBuf {
+        self.directory().join("seq")
+    }
+
+    /// Makes sure that the pin numbers of a workspace that is forgotten are never assigned again.
+    fn keep_seq(&self, directory: &Path) -> io::Result<()> {
+        let highest = self.highest_seq();
+        let next = read_seq(&directory.join("seq"));
+        fault::point("keep seq")?;
+        let _lock = FileLock::exclusive(&highest)?;
+        match next > read_seq(&highest) {
+            true => write_seq(&highest, next)?.sync_data(),
+            false => Ok(()),
+        }
     }
 
     /// Moves the pins of the workspace `from` to `to`, where they come before the existing pins,

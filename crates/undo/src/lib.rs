@@ -29,8 +29,9 @@ pub use hook::{
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
 pub use open::{HookFile, LedgerGuard, OpenOptions, Opened};
 pub use retention::{
-    ClearedCheckpoints, ClockJump, DirectoryState, Failure, LegacyArchive, PruneError,
-    PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, WorkspaceStatus,
+    ClearedCheckpoints, ClockJump, DirectoryState, Failure, LegacyArchive, MirrorStatus,
+    PruneError, PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, UpdateMirrorError,
+    WorkspaceStatus,
 };
 pub use rollback::{
     ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,

@@ -129,6 +129,22 @@ impl Opened {
         }
     }
 
+    /// Makes the value for another home, with the same settings but without a mirror.
+    pub(crate) fn in_home(&self, home: &Path) -> Opened {
+        Opened::new(OpenOptions {
+            home: home.to_owned(),
+            forbidden: self.forbidden.with_own(home),
+            settings: self.settings.clone(),
+            protection: Protection { mirror: None, ..self.protection.clone() },
+            redact: self.redact,
+            clock: self.clock,
+            on_recovery: self.on_recovery,
+            resume_hint: self.resume_hint,
+            find_hook_files: self.find_hook_files,
+            lock_wait: self.lock_wait,
+        })
+    }
+
     /// Returns takeback's own directory.
     pub fn home(&self) -> &Path {
         &self.home

@@ -7,12 +7,12 @@ use takeback_ledger::{
     ExchangeError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
 };
 use takeback_tree::{
-    BlockedPath, CaptureError, DiffError, GcError, MoveError, PinError, PlanError, RepairError,
-    RestoreError, StoreError, WorkspaceError,
+    BlockedPath, CaptureError, DiffError, GcError, MirrorError, MoveError, PinError, PlanError,
+    RepairError, RestoreError, StoreError, WorkspaceError,
 };
 use takeback_undo::{
     CompareError, FindError, IndexError, MoveHistoryError, NameError, PruneError, RollbackError,
-    StatusError, TakeError,
+    StatusError, TakeError, UpdateMirrorError,
 };
 
 use super::Failure;
@@ -280,6 +280,29 @@ impl From<PruneError> for Failure {
             PruneError::Store(error) => error.into(),
             PruneError::Gc(error) => error.into(),
             PruneError::Io(_) => Failure::of(&error).hint(SPACE),
+        }
+    }
+}
+
+impl From<UpdateMirrorError> for Failure {
+    fn from(error: UpdateMirrorError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            UpdateMirrorError::Inside { .. } => {
+                failure.hint("choose another directory for `mirror` in config.toml")
+            }
+            UpdateMirrorError::OpenToOthers => {
+                failure.hint("run `chmod go-w` on it, or choose another directory")
+            }
+            UpdateMirrorError::Mirror(MirrorError::OtherStore { .. }) => failure.hint(
+                "look at it with `takeback --home DIR list`; move it away to start a new mirror",
+            ),
+            UpdateMirrorError::Store(error) => error.into(),
+            UpdateMirrorError::Prune(error) => error.into(),
+            UpdateMirrorError::Io(_)
+            | UpdateMirrorError::Mirror(_)
+            | UpdateMirrorError::Ledger(_)
+            | UpdateMirrorError::OpenLedger(_) => failure,
         }
     }
 }

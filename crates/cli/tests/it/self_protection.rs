@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, configure, hook, ledger, rows};
+use crate::agent::{Agent, configure, eventually, everything, hook, ledger, rows};
 use crate::install::{run_takeback, write_file};
 use crate::session::{Session, said};
 
@@ -211,4 +211,92 @@ fn an_agent_over_rpc_and_a_generic_one_are_told_too() {
         hook(&session.base(), &["-C", session.project().to_str().unwrap(), "rpc"], line.as_bytes());
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["result"]["refused"], true, "{answer}");
+}
+
+/// Waits until the mirror has as many checkpoints as the store.
+fn wait_for_mirror(session: &Session) {
+    let count = |home: &str| {
+        let refs = session.base().join(home).join("checkpoints/store/refs/takeback");
+        everything(&refs).len()
+    };
+    eventually("the mirror is up to date", || {
+        let mirror = session.base().join("mirror/checkpoints/.updated");
+        mirror.exists() && count("mirror") == count(".takeback")
+    });
+}
+
+#[test]
+fn a_mirror_keeps_files_and_conversation_when_the_home_is_deleted() {
+    let session = Session::new();
+    configure(&session, "[protection]\nmirror = \"~/mirror\"\n");
+    session.write("a", "one");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("write two", "a", "two");
+    agent.turn("write three", "a", "three");
+    wait_for_mirror(&session);
+    let before = session.json(&["list"])["checkpoints"].clone();
+    fs::remove_dir_all(session.base().join(".takeback")).unwrap();
+    let mirror = session.base().join("mirror");
+    let mirror = mirror.to_str().unwrap();
+    let after = session.json(&["--home", mirror, "list"])["checkpoints"].clone();
+    let of_each = |list: &Value, key: &str| -> Vec<Value> {
+        list.as_array().unwrap().iter().map(|row| row[key].clone()).collect()
+    };
+    for key in ["id", "reason"] {
+        assert_eq!(of_each(&after, key), of_each(&before, key));
+    }
+    let found = session.json(&["--home", mirror, "search", "write"]);
+    assert_eq!(found["results"][0]["session"], "mine:s1", "{found}");
+    session.json(&["--home", mirror, "rollback", "2"]);
+    assert_eq!(session.read("a"), "one");
+}
+
+#[test]
+fn a_mirror_keeps_what_is_cleared_and_is_not_overwritten_by_a_new_store() {
+    let session = Session::new();
+    configure(&session, "[protection]\nmirror = \"~/mirror\"\n");
+    session.write("a", "one");
+    run_takeback(&session, &["checkpoint", "--reason", "first"], 0);
+    let said = run_takeback(&session, &["checkpoints", "mirror"], 0);
+    assert_eq!(said, "Copied 1 checkpoint or step to ~/mirror.\n");
+    let said = run_takeback(&session, &["checkpoints", "clear", "--force"], 0);
+    assert!(said.contains("the mirror in ~/mirror still has its copies"), "{said}");
+    session.write("a", "two");
+    run_takeback(&session, &["checkpoint", "--reason", "second"], 0);
+    run_takeback(&session, &["checkpoints", "mirror"], 0);
+    let mirror = session.base().join("mirror");
+    let mirror = mirror.to_str().unwrap();
+    let reasons = |home: &str| -> Vec<String> {
+        let list = session.json(&["--home", home, "list"]);
+        let rows = list["checkpoints"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["reason"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(reasons(mirror), ["second", "first"]);
+    // A new store must not replace the only copy of the old one.
+    fs::remove_dir_all(session.base().join(".takeback/checkpoints")).unwrap();
+    run_takeback(&session, &["checkpoint", "--reason", "third"], 0);
+    let said = run_takeback(&session, &["checkpoints", "mirror"], 1);
+    assert!(said.contains("holds the checkpoints of another store"), "{said}");
+    assert_eq!(reasons(mirror), ["second", "first"]);
+    let said = run_takeback(&session, &["checkpoints"], 0);
+    assert!(said.contains("the mirror is not up to date"), "{said}");
+}
+
+#[test]
+fn a_mirror_in_a_bad_place_is_refused() {
+    let session = Session::new();
+    session.write("a", "one");
+    run_takeback(&session, &["checkpoint"], 0);
+    let said = run_takeback(&session, &["checkpoints", "mirror"], 1);
+    assert!(said.contains("no mirror is configured"), "{said}");
+    for (mirror, problem) in [
+        ("~/project/mirror", "the mirror must not be in"),
+        ("~/.takeback/mirror", "the mirror must not be in"),
+        ("mirror", "mirror must be an absolute path"),
+    ] {
+        configure(&session, &format!("[protection]\nmirror = \"{mirror}\"\n"));
+        let said = run_takeback(&session, &["checkpoints", "mirror"], 1);
+        assert!(said.contains(problem), "{said}");
+        assert!(!session.exists("mirror"));
+    }
 }

@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use takeback_base::paths;
 
@@ -297,6 +298,18 @@ impl Database {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
         fs::metadata(&log).map_or(0, |log| log.len())
+    }
+
+    /// Copies the database to another file, as of one moment.
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
+        const ALL_PAGES: i32 = -1;
+        let mut copy = Database::open(path, None, self.wait)?;
+        let backup = Backup::new(self.reader()?, &mut copy.connection)?;
+        match backup.step(ALL_PAGES)? {
+            StepResult::Done => Ok(()),
+            // Another process uses the copy.
+            _ => Err(LedgerError::Busy { waited: Duration::ZERO }),
+        }
     }
 
     /// Returns free space in the file to the disk, if there is much of it. Other writers wait

@@ -5,6 +5,7 @@ mod clear;
 pub(crate) mod days_seen;
 pub(crate) mod failures;
 mod legacy;
+mod mirror;
 mod prune;
 mod size_cap;
 mod status;
@@ -19,6 +20,7 @@ pub use self::days_seen::ClockJump;
 pub use self::failures::Failure;
 pub(crate) use self::legacy::archive_repositories;
 pub use self::legacy::{clear_legacy_archives, legacy_directories};
+pub use self::mirror::{MirrorStatus, UpdateMirrorError, update_mirror};
 pub use self::prune::{
     PruneOptions, PruneReport, PrunedWorkspace, has_packs_over_size_cap, is_prune_due, limit_rows,
     prune, prune_if_due,

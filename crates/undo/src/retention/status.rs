@@ -10,6 +10,7 @@ use super::DirectoryState;
 use super::days_seen::{ClockJump, DaysSeen};
 use super::failures::Failure;
 use super::legacy::{directory_size, list_archives};
+use super::mirror::{MirrorStatus, read_mirror_status};
 use super::size_cap::has_candidates;
 use crate::Opened;
 use crate::history::History;
@@ -30,6 +31,8 @@ pub struct Status {
     pub legacy: Vec<LegacyArchive>,
     pub workspaces: Vec<WorkspaceStatus>,
     pub failures: Vec<Failure>,
+    /// The mirror, if one is configured.
+    pub mirror: Option<MirrorStatus>,
 }
 
 /// An archive of an older layout.
@@ -77,6 +80,7 @@ pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
             .collect(),
         workspaces: Vec::new(),
         failures: opened.failures(),
+        mirror: read_mirror_status(opened),
     };
     if !opened.has_store() {
         return Ok(status);

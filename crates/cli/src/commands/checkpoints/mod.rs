@@ -2,6 +2,7 @@
 
 mod import;
 mod maintenance;
+mod mirror;
 mod move_history;
 pub(crate) mod prune;
 mod status;
@@ -89,6 +90,15 @@ Examples:
 Examples:
   takeback checkpoints gc")]
     Gc,
+    /// Bring the mirror up to date: a second copy of all checkpoints
+    ///
+    /// The setting `mirror` under [protection] in config.toml names its directory. This also happens
+    /// at the end of every turn. `takeback --home DIR` reads the mirror, if the first copy is lost.
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints mirror
+  takeback --home /mnt/backup/takeback list")]
+    Mirror,
     /// Import Hermes checkpoints
     ///
     /// Importing twice adds nothing.
@@ -150,6 +160,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         CheckpointsCommand::Verify => maintenance::verify_store(opened.store()?, context),
         CheckpointsCommand::Repair => maintenance::repair_store(opened.store()?, context),
         CheckpointsCommand::Gc => maintenance::collect_garbage(opened.store()?, context),
+        CheckpointsCommand::Mirror => mirror::run(opened, context),
         CheckpointsCommand::Import { path } => import::run(opened, path.as_deref(), context),
         CheckpointsCommand::Warm { session, log } => {
             background::detach_from_terminal();
@@ -187,6 +198,9 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
+    // The mirror comes first: it keeps what a prune deletes, as long as its own limits allow.
+    let mirrored = retention::update_mirror(opened);
     retention::prune_if_due(opened)?;
+    mirrored?;
     Ok(ExitCode::SUCCESS)
 }

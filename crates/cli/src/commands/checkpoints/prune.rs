@@ -138,6 +138,10 @@ pub(super) fn run_clear(
             describe_store(cleared.checkpoints, cleared.workspaces, cleared.bytes)
         );
     }
+    if let Some(mirror) = &opened.protection().mirror {
+        let mirror = output::tilde(mirror, context);
+        output::warn(&format!("the mirror in {mirror} still has its copies"));
+    }
     for path in &cleared.busy {
         let path = output::tilde(&path.0, context);
         output::warn(&format!("kept the checkpoints of {path}: another process is using it"));

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use takeback_undo::{DirectoryState, Opened, Status};
+use takeback_undo::{DirectoryState, MirrorStatus, Opened, Status};
 
 use super::prune::{PROTECTED, describe_jump};
 use crate::commands::list::describe_failure;
@@ -38,6 +38,9 @@ fn print_status(status: &Status, context: &Context) {
     if let Some(jump) = &status.clock_jump {
         println!("{}", describe_jump(jump));
     }
+    if let Some(mirror) = &status.mirror {
+        println!("{}", describe_mirror(mirror, context));
+    }
     println!("{}", output::count(status.workspaces.len(), "workspace"));
     let path = Column::left().shrinks(1, 20).keeps_end();
     let columns = [path, Column::right().at_least(14), Column::left(), Column::free()];
@@ -64,4 +67,13 @@ fn print_status(status: &Status, context: &Context) {
         format!("{}: {}", output::tilde(&missed.workspace.0, context), describe_failure(missed))
     });
     output::print_section("Failures", failures, context);
+}
+
+/// Describes the mirror in one line.
+pub(crate) fn describe_mirror(mirror: &MirrorStatus, context: &Context) -> String {
+    let path = output::tilde(&mirror.path.0, context);
+    match &mirror.updated {
+        Some(time) => format!("Mirror in {path}, updated {}", output::local_time(time)),
+        None => format!("Mirror in {path}, not made yet: it is made at the end of the next turn"),
+    }
 }
