@@ -5,6 +5,7 @@
 mod adversary;
 mod agents;
 mod bench;
+mod deny;
 mod nextest;
 mod plugins;
 mod prose;
@@ -27,6 +28,7 @@ usage: cargo xtask <task>
                   load on all cores   [filter…] only tests whose name contains one of these
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
+  deny          Check the licences, sources and known vulnerabilities of the dependencies
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths
   plugins       Build packages for agents that have plugins, in target/plugins
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),
+        ["deny"] => deny::check_dependencies(),
         ["plugins"] => plugins::write_plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),
         [bench::ledger::WRITER, ref options @ ..] => bench::ledger::run_writer(options),

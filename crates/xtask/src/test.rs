@@ -6,6 +6,7 @@ use std::thread;
 use crate::Failure;
 use crate::adversary;
 use crate::agents;
+use crate::deny;
 use crate::nextest;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, run_step_with_output};
@@ -42,11 +43,14 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     doc.args(["doc", "--workspace", "--all-features", "--no-deps"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     run_step(&mut doc)?;
-    if !is_success(cargo().args(["deny", "--version"])) {
-        tally.add_skipped("licences and sources of dependencies", "cargo-deny is not installed");
-        return Ok(());
+    match deny::find_program() {
+        Some(program) => deny::check_offline(&program),
+        None => {
+            let reason = "cargo-deny is not installed: run `cargo xtask deny`";
+            tally.add_skipped("licences and sources of dependencies", reason);
+            Ok(())
+        }
     }
-    run_step(cargo().args(["deny", "check"]))
 }
 
 /// Runs all tests, even if some fail. nextest comes last, so that its summary stays visible.
