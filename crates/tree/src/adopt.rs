@@ -24,9 +24,11 @@ use crate::capture::{Uncovered, UncoveredReason};
 use crate::git::{ForeignObjectError, ForeignRepository};
 use crate::lock::PinError;
 use crate::object::{
-    Mode, ObjectKind, OwnedEntry, TreeEntry, compare_names, is_valid_name, push_entry,
+    Malformed, Mode, ObjectKind, OwnedEntry, TreeEntry, compare_names, is_valid_name, push_entry,
+    split_foreign_entry,
 };
 use crate::oid::Oid;
+use crate::pack::MAX_OBJECT;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
 use crate::path::RelPath;
@@ -36,6 +38,25 @@ pub use pins::AdoptLock;
 
 /// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
+
+/// The maximum size of all directories of a state, as git stores them.
+const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
+
+/// The maximum number of files in a state. A few directories that contain each other many times
+/// could stand for any number.
+const MAX_FILES: u64 = 1_000_000;
+
+/// The maximum depth of the directories in a state.
+const MAX_DEPTH: u64 = 4_096;
+
+/// The maximum size of the uncovered paths of a state, with those of all directories in it.
+const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
+
+/// The maximum size of the uncovered paths of an adoption, which are in memory until it ends.
+const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
+
+/// The maximum size of a file that is copied while others are. Larger ones are copied one by one.
+const MAX_PARALLEL: u64 = 32 << 20;
 
 /// The mode of a link to a commit of another repository.
 const NESTED: u32 = 0o160_000;
@@ -82,6 +103,8 @@ pub struct Adoption<'s> {
     trees: HashMap<Oid, RewrittenTree>,
     /// The files that are too large for the store, with their sizes.
     too_large: HashMap<Oid, u64>,
+    /// The size of all uncovered paths so far.
+    uncovered_bytes: u64,
     store_lock: FileLock,
 }
 
@@ -90,6 +113,7 @@ pub struct Adoption<'s> {
 struct RewrittenTree {
     oid: Oid,
     files: u64,
+    depth: u64,
     uncovered: Vec<Uncovered>,
 }
 
@@ -99,6 +123,10 @@ struct PendingObjects {
     blobs: HashSet<Oid>,
     /// The foreign id, the id in the store, and the content of each tree.
     trees: Vec<(Oid, Oid, Vec<u8>)>,
+    /// The size of the foreign trees.
+    directory_bytes: u64,
+    /// The size of the uncovered paths of all trees.
+    uncovered_bytes: u64,
 }
 
 impl Store {
@@ -111,6 +139,7 @@ impl Store {
             writer: self.new_pack(),
             trees: HashMap::new(),
             too_large: HashMap::new(),
+            uncovered_bytes: 0,
             store_lock,
         })
     }
@@ -133,22 +162,20 @@ impl<'s> Adoption<'s> {
                 .rewrite_tree(foreign, tree, &mut pending)
                 .map_err(AdoptError::from)
                 .and_then(|()| self.write_objects(foreign, &pending));
-            match taken {
-                Ok(()) => break,
-                Err(error) => {
-                    // A tree counts as taken only if everything in it is.
-                    pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
-                    let AdoptError::Foreign(ForeignObjectError::TooLarge { oid, size }) = error
-                    else {
-                        return Err(error);
-                    };
-                    if !pending.blobs.contains(&oid) || self.too_large.insert(oid, size).is_some() {
-                        return Err(ForeignObjectError::TooLarge { oid, size }.into());
-                    }
-                }
+            if let Ok(too_large) = &taken
+                && too_large.is_empty()
+            {
+                self.uncovered_bytes += pending.uncovered_bytes;
+                break;
             }
+            // A tree counts as taken only if everything in it is.
+            pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
+            // The next round leaves these files out.
+            self.too_large.extend(taken?);
         }
-        let RewrittenTree { oid, files, mut uncovered } = self.trees[&tree].clone();
+        let RewrittenTree { oid, files, mut uncovered, .. } = self.trees[&tree].clone();
+        // Many states may have the same tree, and each has its own copy of the paths.
+        self.uncovered_bytes += uncovered.iter().map(uncovered_size).sum::<u64>();
         uncovered.sort_by(|a, b| a.path.cmp(&b.path));
         uncovered.dedup_by(|a, b| a.path == b.path);
         Ok(Adopted { tree: oid, files, uncovered })
@@ -167,9 +194,9 @@ impl<'s> Adoption<'s> {
         while let Some((oid, entries)) = waiting.pop() {
             match entries {
                 _ if self.trees.contains_key(&oid) => {}
-                Some(entries) => self.rewrite_entries(oid, entries, pending),
+                Some(entries) => self.rewrite_entries(oid, entries, pending)?,
                 None => {
-                    let entries = foreign.tree(&oid)?;
+                    let entries = read_entries(foreign, root, oid, pending)?;
                     let is_entered = |entry: &&OwnedEntry| {
                         entry.mode.is_directory()
                             && self.find_refusal(entry.mode, &entry.name, entry.oid).is_none()
@@ -190,30 +217,51 @@ impl<'s> Adoption<'s> {
         foreign: Oid,
         entries: Vec<OwnedEntry>,
         pending: &mut PendingObjects,
-    ) {
+    ) -> Result<(), ForeignObjectError> {
+        let too_many =
+            |things, limit| ForeignObjectError::TooMany { tree: foreign, things, limit };
         let mut tree = RewrittenTree::default();
         let mut kept: BTreeMap<Vec<u8>, (Mode, Oid)> = BTreeMap::new();
+        let left = MAX_ALL_UNCOVERED_BYTES.saturating_sub(self.uncovered_bytes);
+        let max_uncovered = MAX_UNCOVERED_BYTES.min(left);
+        let mut add_uncovered = |tree: &mut RewrittenTree, uncovered: Uncovered| {
+            pending.uncovered_bytes += uncovered_size(&uncovered);
+            tree.uncovered.push(uncovered);
+            match pending.uncovered_bytes <= max_uncovered {
+                true => Ok(()),
+                false => Err(too_many("bytes of paths that cannot be imported", max_uncovered)),
+            }
+        };
         for OwnedEntry { mode, name, oid } in entries {
             let refusal = self.find_refusal(mode, &name, oid);
             let refusal = refusal.or(kept.contains_key(&name).then_some(UncoveredReason::Special));
             if let Some(reason) = refusal {
-                tree.uncovered.push(Uncovered { path: path_of_name(&name), reason });
+                add_uncovered(&mut tree, Uncovered { path: path_of_name(&name), reason })?;
             } else if mode.is_directory() {
                 let inside = &self.trees[&oid];
                 tree.files += inside.files;
-                let uncovered = inside.uncovered.iter();
-                tree.uncovered.extend(uncovered.map(|uncovered| move_below(&name, uncovered)));
+                tree.depth = tree.depth.max(inside.depth + 1);
+                for uncovered in &inside.uncovered {
+                    add_uncovered(&mut tree, move_below(&name, uncovered))?;
+                }
                 kept.insert(name, (Mode::directory(0o755), inside.oid));
             } else {
                 tree.files += 1;
                 pending.blobs.insert(oid);
                 kept.insert(name, (normalize_mode(mode), oid));
             }
+            if tree.files > MAX_FILES {
+                return Err(too_many("files", MAX_FILES));
+            }
+        }
+        if tree.depth > MAX_DEPTH {
+            return Err(too_many("levels of directories", MAX_DEPTH));
         }
         let content = encode_tree(kept);
         tree.oid = Oid::of(ObjectKind::Tree, &content);
         pending.trees.push((foreign, tree.oid, content));
         self.trees.insert(foreign, tree);
+        Ok(())
     }
 
     /// Returns the reason why an entry of a tree is left out, or `None` if it is not.
@@ -233,19 +281,44 @@ impl<'s> Adoption<'s> {
     }
 
     /// Writes the objects that the store lacks. Files come first, so that a tree is never written
-    /// without its content.
+    /// without its content. Returns the files that are too large, with their sizes; if there are
+    /// any, no tree is written.
     fn write_objects(
         &self,
         foreign: &ForeignRepository,
         pending: &PendingObjects,
-    ) -> Result<(), AdoptError> {
+    ) -> Result<Vec<(Oid, u64)>, AdoptError> {
         let blobs: Vec<&Oid> = pending.blobs.iter().filter(|oid| !self.has_object(oid)).collect();
-        blobs.into_par_iter().try_for_each(|oid| {
-            let content = foreign.blob(oid)?;
-            self.add_object(ObjectKind::Blob, *oid, &content)
-        })?;
-        let mut trees = pending.trees.iter().filter(|(_, oid, _)| !self.has_object(oid));
-        trees.try_for_each(|(_, oid, content)| self.add_object(ObjectKind::Tree, *oid, content))
+        let large: Vec<(Oid, u64)> = blobs
+            .into_par_iter()
+            .filter_map(|oid| self.copy_blob(foreign, oid, MAX_PARALLEL).transpose())
+            .collect::<Result<_, _>>()?;
+        let too_large: Vec<(Oid, u64)> = large
+            .iter()
+            .filter_map(|(oid, _)| self.copy_blob(foreign, oid, MAX_OBJECT).transpose())
+            .collect::<Result<_, _>>()?;
+        if too_large.is_empty() {
+            let mut trees = pending.trees.iter().filter(|(_, oid, _)| !self.has_object(oid));
+            trees.try_for_each(|(_, oid, content)| {
+                self.add_object(ObjectKind::Tree, *oid, content)
+            })?;
+        }
+        Ok(too_large)
+    }
+
+    /// Copies a file, unless it is larger than `max_size`. Returns the file and its size in that
+    /// case.
+    fn copy_blob(
+        &self,
+        foreign: &ForeignRepository,
+        oid: &Oid,
+        max_size: u64,
+    ) -> Result<Option<(Oid, u64)>, AdoptError> {
+        match foreign.blob(oid, max_size) {
+            Ok(content) => self.add_object(ObjectKind::Blob, *oid, &content).map(|()| None),
+            Err(ForeignObjectError::TooLarge { oid, size }) => Ok(Some((oid, size))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn has_object(&self, oid: &Oid) -> bool {
@@ -275,6 +348,40 @@ impl<'s> Adoption<'s> {
 fn write_error(store: &Store) -> impl Fn(io::Error) -> PinError + use<> {
     let path = store.directory().to_owned();
     move |source| PinError::Write { path: path.clone(), source }
+}
+
+/// Reads the entries of a tree. They may have names and modes that are invalid in a tree of the
+/// store.
+fn read_entries(
+    foreign: &ForeignRepository,
+    root: Oid,
+    oid: Oid,
+    pending: &mut PendingObjects,
+) -> Result<Vec<OwnedEntry>, ForeignObjectError> {
+    let left = MAX_DIRECTORY_BYTES - pending.directory_bytes;
+    let content = foreign.tree(&oid, left).map_err(|error| match error {
+        ForeignObjectError::TooLarge { .. } => ForeignObjectError::TooMany {
+            tree: root,
+            things: "bytes of directories",
+            limit: MAX_DIRECTORY_BYTES,
+        },
+        error => error,
+    })?;
+    pending.directory_bytes += content.len() as u64;
+    let mut entries = Vec::new();
+    let mut rest = &content[..];
+    while !rest.is_empty() {
+        let (entry, after) = split_foreign_entry(rest)
+            .ok_or(ForeignObjectError::Malformed(oid, Malformed("tree")))?;
+        entries.push(entry.into());
+        rest = after;
+    }
+    Ok(entries)
+}
+
+/// Returns the memory that an uncovered path takes, about.
+fn uncovered_size(uncovered: &Uncovered) -> u64 {
+    uncovered.path.as_bytes().len() as u64 + 64
 }
 
 /// Returns the path of an entry that is left out. If its name cannot be part of a path, returns the

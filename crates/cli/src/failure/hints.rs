@@ -344,7 +344,7 @@ impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Failure {
         match error {
             ExchangeError::Ledger(error) => error.into(),
-            ExchangeError::Io(_) => Failure::of(&error),
+            ExchangeError::Io(_) | ExchangeError::LongLine { .. } => Failure::of(&error),
         }
     }
 }
@@ -377,6 +377,9 @@ impl From<HermesError> for Failure {
         match error {
             HermesError::Missing { .. } => failure
                 .hint("name Hermes's directory: `takeback sessions import --from hermes DIR`"),
+            HermesError::Copy { .. } | HermesError::Sqlite { .. } => {
+                failure.hint("nothing was imported; check where the file comes from")
+            }
             _ => failure,
         }
     }
