@@ -50,9 +50,7 @@ pub struct ForeignDatabase {
 impl ForeignDatabase {
     /// Opens a database. Fails if it or one of SQLite's files beside it is not a regular file.
     pub fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<ForeignDatabase> {
-        let size = measure_files(path).map_err(|error| {
-            failure(ffi::SQLITE_CANTOPEN, &format!("cannot read {}: {error}", path.display()))
-        })?;
+        let size = measure_files(path).map_err(|error| refusal(&error.to_string()))?;
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)?;
         let mut checks = (FREE_STEPS + size.saturating_mul(STEPS_PER_BYTE)) / STEPS_PER_CHECK;
@@ -107,7 +105,7 @@ impl ForeignDatabase {
             Some(kind) => {
                 let kind = if kind == "virtual" { "virtual table" } else { kind };
                 let message = format!("`{table}` is a {kind}, not a table");
-                return Err(failure(ffi::SQLITE_AUTH, &message));
+                return Err(refusal(&message));
             }
         }
         let mut statement =
@@ -121,10 +119,7 @@ impl ForeignDatabase {
         let has = |name: &&str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
         match names.iter().find(|name| !has(name)) {
             None => Ok(()),
-            Some(name) => {
-                let message = format!("the table `{table}` has no column `{name}`");
-                Err(failure(ffi::SQLITE_ERROR, &message))
-            }
+            Some(name) => Err(refusal(&format!("the table `{table}` has no column `{name}`"))),
         }
     }
 }
@@ -139,27 +134,38 @@ impl Deref for ForeignDatabase {
 
 /// Returns the error for a database that has more than fits into a file of its size.
 pub fn endless_database() -> rusqlite::Error {
-    explain_limit(failure(ffi::SQLITE_INTERRUPT, ""))
+    failure(ffi::SQLITE_INTERRUPT, "interrupted")
 }
 
-/// Returns the error for a value, row or session that is too large.
-pub fn oversized_value(message: &str) -> rusqlite::Error {
+/// Returns the error for a session or a message that is too large.
+pub fn oversized(message: &str) -> rusqlite::Error {
     failure(ffi::SQLITE_TOOBIG, message)
 }
 
-/// Explains the error that SQLite returns at one of the limits. Other errors are unchanged.
-pub fn explain_limit(error: rusqlite::Error) -> rusqlite::Error {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::OperationInterrupted) => failure(
-            ffi::SQLITE_INTERRUPT,
-            "it takes too long to read for its size: it is damaged, or made to never end",
+/// Explains an error that is due to one of the limits here. Returns `None` for other errors.
+pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
+    let rusqlite::Error::SqliteFailure(cause, message) = error else { return None };
+    match cause.code {
+        ErrorCode::OperationInterrupted => Some(
+            "it takes too long to read for its size, so it is damaged or made to never end"
+                .to_owned(),
         ),
-        Some(ErrorCode::TooBig) if error.to_string() == "string or blob too big" => {
-            let message = format!("it has a row of more than {} MB", MAX_VALUE >> 20);
-            failure(ffi::SQLITE_TOOBIG, &message)
-        }
-        _ => error,
+        ErrorCode::TooBig => Some(match message {
+            Some(message) if message != SQLITE_TOO_BIG => message.clone(),
+            _ => format!("it has a row of more than {} MB", MAX_VALUE >> 20),
+        }),
+        ErrorCode::AuthorizationForStatementDenied => message.clone(),
+        _ => None,
     }
+}
+
+/// SQLite's own message for a value beyond its limit.
+const SQLITE_TOO_BIG: &str = "string or blob too big";
+
+/// Returns the error for something that is never read. Nothing else returns this code, because
+/// there is no authorizer.
+fn refusal(message: &str) -> rusqlite::Error {
+    failure(ffi::SQLITE_AUTH, message)
 }
 
 fn failure(code: i32, message: &str) -> rusqlite::Error {

@@ -47,13 +47,16 @@ const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
 const MAX_FILES: u64 = 1_000_000;
 
 /// The maximum depth of the directories in a state.
-const MAX_DEPTH: u64 = 4_096;
+const MAX_DEPTH: u64 = 10_000;
 
 /// The maximum size of the uncovered paths of a state, with those of all directories in it.
 const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 
 /// The maximum size of the uncovered paths of an adoption, which are in memory until it ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
+
+/// What a state has too many of, in its error.
+const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
 
 /// The maximum size of a file that is copied while others are. Larger ones are copied one by one.
 const MAX_PARALLEL: u64 = 32 << 20;
@@ -176,6 +179,10 @@ impl<'s> Adoption<'s> {
         let RewrittenTree { oid, files, mut uncovered, .. } = self.trees[&tree].clone();
         // Many states may have the same tree, and each has its own copy of the paths.
         self.uncovered_bytes += uncovered.iter().map(uncovered_size).sum::<u64>();
+        if self.uncovered_bytes > MAX_ALL_UNCOVERED_BYTES {
+            let (things, limit) = (UNCOVERED_MEGABYTES, MAX_ALL_UNCOVERED_BYTES >> 20);
+            return Err(ForeignObjectError::TooMany { tree, things, limit }.into());
+        }
         uncovered.sort_by(|a, b| a.path.cmp(&b.path));
         uncovered.dedup_by(|a, b| a.path == b.path);
         Ok(Adopted { tree: oid, files, uncovered })
@@ -218,8 +225,7 @@ impl<'s> Adoption<'s> {
         entries: Vec<OwnedEntry>,
         pending: &mut PendingObjects,
     ) -> Result<(), ForeignObjectError> {
-        let too_many =
-            |things, limit| ForeignObjectError::TooMany { tree: foreign, things, limit };
+        let too_many = |things, limit| ForeignObjectError::TooMany { tree: foreign, things, limit };
         let mut tree = RewrittenTree::default();
         let mut kept: BTreeMap<Vec<u8>, (Mode, Oid)> = BTreeMap::new();
         let left = MAX_ALL_UNCOVERED_BYTES.saturating_sub(self.uncovered_bytes);
@@ -229,7 +235,7 @@ impl<'s> Adoption<'s> {
             tree.uncovered.push(uncovered);
             match pending.uncovered_bytes <= max_uncovered {
                 true => Ok(()),
-                false => Err(too_many("bytes of paths that cannot be imported", max_uncovered)),
+                false => Err(too_many(UNCOVERED_MEGABYTES, max_uncovered >> 20)),
             }
         };
         for OwnedEntry { mode, name, oid } in entries {
@@ -362,8 +368,8 @@ fn read_entries(
     let content = foreign.tree(&oid, left).map_err(|error| match error {
         ForeignObjectError::TooLarge { .. } => ForeignObjectError::TooMany {
             tree: root,
-            things: "bytes of directories",
-            limit: MAX_DIRECTORY_BYTES,
+            things: "MB of directories",
+            limit: MAX_DIRECTORY_BYTES >> 20,
         },
         error => error,
     })?;
@@ -425,5 +431,7 @@ fn encode_tree(entries: BTreeMap<Vec<u8>, (Mode, Oid)>) -> Vec<u8> {
     tree
 }
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde_json::Value;
 use takeback_base::foreign;
 use takeback_ledger::foreign_database::{
-    ForeignDatabase, endless_database, explain_limit, oversized_value,
+    ForeignDatabase, endless_database, limit_reason, oversized,
 };
 use takeback_ledger::{Bookmark, LogPage, Time, Tokens};
 
@@ -67,7 +67,11 @@ fn open_database(path: &Path) -> rusqlite::Result<ForeignDatabase> {
 }
 
 fn database_error(path: &Path, source: rusqlite::Error) -> LogError {
-    LogError::Database { path: path.to_owned(), source: explain_limit(source) }
+    let path = path.to_owned();
+    match limit_reason(&source) {
+        Some(reason) => LogError::Malformed { path, reason },
+        None => LogError::Database { path, source },
+    }
 }
 
 /// Reads the next page of a session, after a bookmark or from the beginning.
@@ -112,7 +116,7 @@ fn read_session(
         let id: String = row.get(0)?;
         // The bookmark keeps the id.
         if id.len() > MAX_ID {
-            return Err(oversized_value("a message has too long an id"));
+            return Err(oversized("a message has too long an id"));
         }
         let time = Time(row.get(1)?);
         let data: String = row.get(2)?;
@@ -198,7 +202,7 @@ fn query_parts(
         *bytes += data.len();
         values += foreign::count_json_values(data.as_bytes());
         if *bytes > PAGE_BYTES + MAX_MESSAGE || values > foreign::MAX_JSON_VALUES {
-            return Err(oversized_value(&format!("message {message} is too large")));
+            return Err(oversized(&format!("message {message} is too large")));
         }
         parts.push(parse_json(&data));
     }

@@ -57,9 +57,8 @@ impl ReaderState {
     /// Returns the state as JSON, for a bookmark. A log whose ids are huge has no state but its
     /// lines.
     pub(super) fn to_json(&self) -> Value {
-        let json = |state: &ReaderState| {
-            serde_json::to_value(state).expect("plain data becomes JSON")
-        };
+        let json =
+            |state: &ReaderState| serde_json::to_value(state).expect("plain data becomes JSON");
         let value = json(self);
         match value.to_string().len() <= MAX_STATE {
             true => value,

@@ -377,7 +377,7 @@ impl From<HermesError> for Failure {
         match error {
             HermesError::Missing { .. } => failure
                 .hint("name Hermes's directory: `takeback sessions import --from hermes DIR`"),
-            HermesError::Copy { .. } | HermesError::Sqlite { .. } => {
+            HermesError::Copy { .. } | HermesError::Refused { .. } | HermesError::Sqlite { .. } => {
                 failure.hint("nothing was imported; check where the file comes from")
             }
             _ => failure,

@@ -420,8 +420,6 @@ fn read_exclude(repository: &Path) -> Result<Vec<String>, ReadProblem> {
         lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect();
     match patterns.len() <= MAX_PATTERNS {
         true => Ok(patterns),
-        false => {
-            Err(ReadProblem::new(&path, &format!("has more than {MAX_PATTERNS} patterns")))
-        }
+        false => Err(ReadProblem::new(&path, &format!("has more than {MAX_PATTERNS} patterns"))),
     }
 }

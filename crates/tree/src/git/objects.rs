@@ -319,8 +319,7 @@ fn add_database(
     if databases.iter().any(|known| known.directory == directory) {
         return Ok(());
     }
-    let too_many =
-        |things, limit| ForeignError::TooMany { path: directory.clone(), things, limit };
+    let too_many = |things, limit| ForeignError::TooMany { path: directory.clone(), things, limit };
     if databases.len() == MAX_DATABASES {
         return Err(too_many("alternates", MAX_DATABASES - 1));
     }

@@ -120,13 +120,12 @@ fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<Im
     let report = match ledger.import_lines(&mut lines, context.now(), &progress) {
         Err(ExchangeError::Io(error)) => return Err(failed(error)),
         Err(ExchangeError::LongLine { line, report }) => {
-            let sessions = output::count(report.sessions, "session");
-            let limit = MAX_LINE >> 20;
-            return Err(Failure::new(format!(
-                "line {line} of {} is longer than {limit} MB",
-                path.display()
-            ))
-            .hint(format!("{sessions} before it were imported; remove the line to import the rest")));
+            let (sessions, limit) = (output::count(report.sessions, "session"), MAX_LINE >> 20);
+            let were = if report.sessions == 1 { "was" } else { "were" };
+            let message = format!("line {line} of {} is longer than {limit} MB", path.display());
+            return Err(Failure::new(message).hint(format!(
+                "{sessions} before it {were} imported; remove the line to import the rest"
+            )));
         }
         outcome => outcome?,
     };
@@ -263,6 +262,9 @@ fn print_counts(view: &ImportView, unit: &str, context: &Context) {
         eprintln!("error: {}{}", output::disarm(&place), output::disarm(&bad.message));
     }
     if view.more_bad > 0 {
-        eprintln!("error: {} could not be imported", output::count(view.more_bad, &format!("more {unit}")));
+        eprintln!(
+            "error: {} could not be imported",
+            output::count(view.more_bad, &format!("more {unit}"))
+        );
     }
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::vec;
 
 use rusqlite::{ErrorCode, OpenFlags};
-use takeback_ledger::foreign_database::{ForeignDatabase, explain_limit, oversized_value};
+use takeback_ledger::foreign_database::{ForeignDatabase, limit_reason, oversized};
 use takeback_ledger::{MessageRecord, SessionRecord, Transcript, UsageRecord};
 
 use copy::PrivateCopy;
@@ -43,6 +43,9 @@ pub enum HermesError {
     NotSqlite { path: PathBuf },
     #[error("{} is not a Hermes database: it has no {missing}", .path.display())]
     NotHermes { path: PathBuf, missing: &'static str },
+    /// The database, or a session in it, is beyond a limit.
+    #[error("cannot read the Hermes database {}: {reason}", .path.display())]
+    Refused { path: PathBuf, reason: String },
     #[error("cannot read the Hermes database {}", .path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },
 }
@@ -115,7 +118,7 @@ impl HermesDatabase {
         let fields = RowFields::read(row)?;
         let left = budget.checked_sub(fields.cost());
         *budget = left.ok_or_else(|| {
-            oversized_value(&format!("the session takes more than {} MB of memory", MAX_SESSION >> 20))
+            oversized(&format!("the session takes more than {} MB of memory", MAX_SESSION >> 20))
         })?;
         Ok(Some(fields))
     }
@@ -182,7 +185,7 @@ impl Transcripts<'_> {
             None => records::missing_session(rows.time),
         };
         session.id.clone_from(&rows.id);
-        session.parent_kind = 
+        session.parent_kind =
             records::parent_kind(&session, self.read_parent(&session, budget)?.as_ref());
         Ok(session)
     }
@@ -246,8 +249,9 @@ fn open_connection(copy: &Path) -> rusqlite::Result<ForeignDatabase> {
 
 fn sqlite_error(path: &Path, source: rusqlite::Error) -> HermesError {
     let path = path.to_owned();
-    match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => HermesError::NotSqlite { path },
-        _ => HermesError::Sqlite { path, source: explain_limit(source) },
+    match (source.sqlite_error_code(), limit_reason(&source)) {
+        (Some(ErrorCode::NotADatabase), _) => HermesError::NotSqlite { path },
+        (_, Some(reason)) => HermesError::Refused { path, reason },
+        _ => HermesError::Sqlite { path, source },
     }
 }
