@@ -10,6 +10,7 @@
 //! If an adoption is cut off at any point, the store is consistent: the pins that were made are in
 //! order among the others, and another adoption adds the missing ones.
 
+mod entries;
 mod pins;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,18 +24,18 @@ use takeback_base::durable::FileLock;
 use crate::capture::{Uncovered, UncoveredReason};
 use crate::git::{ForeignObjectError, ForeignRepository};
 use crate::lock::PinError;
-use crate::object::{
-    Malformed, Mode, ObjectKind, OwnedEntry, TreeEntry, compare_names, is_valid_name, push_entry,
-    split_foreign_entry,
-};
+use crate::object::{Mode, ObjectKind, OwnedEntry, is_valid_name};
 use crate::oid::Oid;
 use crate::pack::MAX_OBJECT;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
-use crate::path::RelPath;
 use crate::store::{Store, StoreError};
 
 pub use pins::AdoptLock;
+
+use entries::{
+    encode_tree, move_below, normalize_mode, path_of_name, read_entries, uncovered_size,
+};
 
 /// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
@@ -354,81 +355,6 @@ impl<'s> Adoption<'s> {
 fn write_error(store: &Store) -> impl Fn(io::Error) -> PinError + use<> {
     let path = store.directory().to_owned();
     move |source| PinError::Write { path: path.clone(), source }
-}
-
-/// Reads the entries of a tree. They may have names and modes that are invalid in a tree of the
-/// store.
-fn read_entries(
-    foreign: &ForeignRepository,
-    root: Oid,
-    oid: Oid,
-    pending: &mut PendingObjects,
-) -> Result<Vec<OwnedEntry>, ForeignObjectError> {
-    let left = MAX_DIRECTORY_BYTES - pending.directory_bytes;
-    let content = foreign.tree(&oid, left).map_err(|error| match error {
-        ForeignObjectError::TooLarge { .. } => ForeignObjectError::TooMany {
-            tree: root,
-            things: "MB of directories",
-            limit: MAX_DIRECTORY_BYTES >> 20,
-        },
-        error => error,
-    })?;
-    pending.directory_bytes += content.len() as u64;
-    let mut entries = Vec::new();
-    let mut rest = &content[..];
-    while !rest.is_empty() {
-        let (entry, after) = split_foreign_entry(rest)
-            .ok_or(ForeignObjectError::Malformed(oid, Malformed("tree")))?;
-        entries.push(entry.into());
-        rest = after;
-    }
-    Ok(entries)
-}
-
-/// Returns the memory that an uncovered path takes, about.
-fn uncovered_size(uncovered: &Uncovered) -> u64 {
-    uncovered.path.as_bytes().len() as u64 + 64
-}
-
-/// Returns the path of an entry that is left out. If its name cannot be part of a path, returns the
-/// path of its directory.
-fn path_of_name(name: &[u8]) -> RelPath {
-    match RelPath::new(name) {
-        Ok(path) if !name.contains(&b'/') => path,
-        _ => RelPath::root(),
-    }
-}
-
-fn move_below(directory: &[u8], uncovered: &Uncovered) -> Uncovered {
-    let path = match uncovered.path.is_root() {
-        true => RelPath::root().join(directory),
-        false => RelPath::root().join(directory).join(uncovered.path.as_bytes()),
-    };
-    Uncovered { path, reason: uncovered.reason.clone() }
-}
-
-/// Reduces the mode of a file or symlink to the part that git keeps: its kind and a file's
-/// executable bit.
-fn normalize_mode(mode: Mode) -> Mode {
-    match mode {
-        mode if mode.is_symlink() => Mode::SYMLINK,
-        mode if mode.permissions() & 0o100 != 0 => Mode::file(0o755),
-        _ => Mode::file(0o644),
-    }
-}
-
-fn encode_tree(entries: BTreeMap<Vec<u8>, (Mode, Oid)>) -> Vec<u8> {
-    let mut entries: Vec<_> = entries.into_iter().collect();
-    let key = |(name, (mode, _)): &'_ (Vec<u8>, (Mode, Oid))| (name.clone(), mode.is_directory());
-    entries.sort_by(|a, b| {
-        let (a, b) = (key(a), key(b));
-        compare_names((&a.0, a.1), (&b.0, b.1))
-    });
-    let mut tree = Vec::new();
-    for (name, (mode, oid)) in &entries {
-        push_entry(&mut tree, TreeEntry { mode: *mode, name, oid: *oid });
-    }
-    tree
 }
 
 #[cfg(test)]

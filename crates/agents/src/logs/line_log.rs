@@ -21,7 +21,7 @@ const PAGE_SIZE: u64 = 4 << 20;
 const MAX_LINE: u64 = 64 << 20;
 
 /// The maximum length of a line that is skipped. A sparse file can have an endless one.
-const MAX_SKIPPED: u64 = 8 << 30;
+const MAX_SKIPPED: u64 = 1 << 30;
 
 /// Reads the next page of a log. If the log is no longer the one that the bookmark is for, reads
 /// from the beginning.

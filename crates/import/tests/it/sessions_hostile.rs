@@ -32,7 +32,7 @@ fn read_errors(home: &HermesHome) -> Vec<String> {
         Ok(database) => match database.transcripts() {
             Err(error) => vec![takeback_base::errors::error_chain(&error)],
             Ok(transcripts) => transcripts
-                .filter_map(|read| read.err())
+                .filter_map(Result::err)
                 .map(|error| takeback_base::errors::error_chain(&error))
                 .collect(),
         },

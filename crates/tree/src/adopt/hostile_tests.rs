@@ -16,6 +16,7 @@ use super::*;
 use crate::git::ForeignError;
 use crate::pack::index::{IndexedObject, encode_index};
 use crate::pack::{OFS_DELTA, REF_DELTA, deflate, push_distance, push_entry_head};
+use crate::path::RelPath;
 use crate::testing::Bench;
 
 /// A repository beside a store.
@@ -190,12 +191,15 @@ fn a_chain_of_deltas_that_makes_too_much_is_refused() {
 fn a_chain_of_huge_deltas_is_refused() {
     let hostile = Hostile::new();
     let base = whole_entry(b"x");
-    let huge = vec![0; 250 << 20];
+    let huge = delta_entry(&Oid::ZERO.0, REF_DELTA, [1, 1], &vec![0; 250 << 20]);
+    let base_at = huge.windows(20).position(|bytes| *bytes == Oid::ZERO.0).unwrap();
     let mut previous = base.0;
     let mut entries = vec![base];
     for number in 1..=5 {
-        entries.push((Oid([number; 20]), delta_entry(&previous.0, REF_DELTA, [1, 1], &huge)));
+        let mut entry = huge.clone();
+        entry[base_at..base_at + 20].copy_from_slice(&previous.0);
         previous = Oid([number; 20]);
+        entries.push((previous, entry));
     }
     hostile.write_pack(&entries);
     let error = hostile.take_file(previous).unwrap_err();
