@@ -312,7 +312,7 @@ impl FileLock {
         FileLock::acquire(File::open(directory)?, FlockOperation::LockExclusive)
     }
 
-    fn acquire(file: File, operation: FlockOperation) -> io::Result<FileLock> {
+    pub(crate) fn acquire(file: File, operation: FlockOperation) -> io::Result<FileLock> {
         loop {
             match rustix::fs::flock(&file, operation) {
                 Ok(()) => return Ok(FileLock { file }),

@@ -16,13 +16,27 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open_with_size(path).map(|(file, _)| file)
 }
 
+/// Opens a regular file for reading, but not through a link: the file must be where its name says.
+/// Returns `None` if there is no file.
+pub fn open_unlinked(path: &Path) -> io::Result<Option<File>> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Ok(metadata) if !metadata.is_file() => Err(not_regular()),
+        _ => open_regular(path).map(Some),
+    }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+}
+
 fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
     let metadata = file.metadata()?;
     match metadata.is_file() {
         true => Ok((file, metadata.len())),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        false => Err(not_regular()),
     }
 }
 
@@ -52,6 +66,31 @@ pub fn read_beginning(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The maximum number of values in JSON that is parsed. A value of a few bytes takes up to a
+/// hundred times as much memory when it is parsed.
+pub const MAX_JSON_VALUES: usize = 2_000_000;
+
+/// Returns an upper bound of the number of values in JSON, without parsing it.
+pub fn count_json_values(json: &[u8]) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' | b',' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// True if JSON has so many values that parsing it could exhaust memory.
+pub fn has_too_many_values(json: &[u8]) -> bool {
+    // Each value takes at least one byte.
+    json.len() > MAX_JSON_VALUES && count_json_values(json) > MAX_JSON_VALUES
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -75,9 +114,30 @@ mod tests {
         symlink("/dev/zero", at("endless")).unwrap();
         assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
         fs::create_dir(at("directory")).unwrap();
+        assert!(open_unlinked(&at("file")).unwrap().is_some());
+        assert!(open_unlinked(&at("missing")).unwrap().is_none());
+        for name in ["link", "endless", "pipe", "directory"] {
+            assert!(open_unlinked(&at(name)).is_err(), "{name}");
+        }
         for name in ["endless", "pipe", "directory", "missing"] {
             assert!(read_regular(&at(name), 5).is_err(), "{name}");
             assert!(read_beginning(&at(name), 5).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (json, count) in [
+            ("1", 1),
+            ("[]", 2),
+            ("[1,2]", 3),
+            (r#"{"a":[{},{}]}"#, 5),
+            (r#""[,{""#, 1),
+            (r#"["a\",",2]"#, 3),
+        ] {
+            assert_eq!(count_json_values(json.as_bytes()), count, "{json}");
+        }
+        assert!(!has_too_many_values(&[b'x'; MAX_JSON_VALUES + 2]));
+        assert!(has_too_many_values(&[b','; MAX_JSON_VALUES + 2]));
     }
 }

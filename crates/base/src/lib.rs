@@ -9,6 +9,7 @@
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`owners`]: owners of files that root writes for a user
 //! - [`paths`]: normalized and canonical paths; paths as bytes
+//! - [`scratch`]: a directory for temporary files, emptied after a kill
 //! - [`text`]: untrusted text that must not control the terminal
 //!
 //! This crate depends on no other crate in the project.
@@ -21,4 +22,5 @@ pub mod hex;
 pub mod lock_wait;
 pub mod owners;
 pub mod paths;
+pub mod scratch;
 pub mod text;

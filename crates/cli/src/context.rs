@@ -13,6 +13,7 @@ use clap::Args;
 use rustix::process::geteuid;
 use takeback_agents::LogFormat;
 use takeback_base::lock_wait::LockWait;
+use takeback_base::scratch;
 use takeback_ledger::Time;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{LedgerGuard, OpenOptions, Opened};
@@ -257,8 +258,16 @@ impl Context {
         self.opened()
     }
 
-    /// Opens takeback's home with a configuration.
+    /// Returns the directory for the copies that imports make. It is beside the ledger, because
+    /// they are private and may be large. Its name is unusual, because it is swept even if a user
+    /// chooses a home with other files in it.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.home.join("import-copies")
+    }
+
+    /// Opens takeback's home with a configuration. Removes what a killed import left.
     pub(crate) fn open_with(&self, config: Config) -> Opened {
+        let _ = scratch::sweep(&self.scratch());
         let mut settings = config.checkpoints;
         settings.enabled &= !self.is_switched_off();
         let mut protection = config.protection;

@@ -14,6 +14,10 @@ use takeback_undo::{Kind, Record};
 /// The reason for a checkpoint that came without one.
 const NO_REASON: &str = "imported";
 
+/// The maximum number of imported checkpoints that new ones are compared with: the newest.
+/// Comparing takes memory for each pair.
+const MAX_COMPARED: usize = 20_000;
+
 /// A checkpoint of another program: a commit in a git repository.
 pub(crate) struct ForeignCheckpoint<'a> {
     /// The repository that has the commit.
@@ -146,6 +150,7 @@ fn system_time(time: Time) -> SystemTime {
 fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {
     let known: Vec<(u64, Key)> =
         pins.iter().filter_map(|pin| Some((pin.name.seq, imported_key(pin)?))).collect();
+    let known = &known[known.len().saturating_sub(MAX_COMPARED)..];
     let keys: Vec<Key> = taken.iter().map(|new| checkpoint_key(new.tree, &new.record)).collect();
     let known_keys: Vec<&Key> = known.iter().map(|(_, key)| key).collect();
     let same = match_longest(&keys.iter().collect::<Vec<_>>(), &known_keys);

@@ -1,9 +1,10 @@
 //! The exchange of complete sessions: one JSON object per line.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use rusqlite::Transaction;
 use serde_json::Value;
+use takeback_base::foreign;
 
 use crate::messages::{self, Appender};
 use crate::sessions::{head, upsert_session};
@@ -24,6 +25,9 @@ pub struct ImportedSession {
 pub enum ImportError {
     #[error("not a session: {0}")]
     Malformed(String),
+    /// Parsing the session could exhaust memory.
+    #[error("the session has more than {} JSON values", foreign::MAX_JSON_VALUES)]
+    TooManyValues,
     /// The ledger already has the session, with a different message under the same number.
     #[error("session {session} already exists with a different message {seq}")]
     Conflict { session: String, seq: i64 },
@@ -49,11 +53,27 @@ pub struct ImportReport {
     pub new_sessions: usize,
     /// The number of messages that were added.
     pub messages: usize,
-    /// The lines that could not be imported.
+    /// The first of the lines that could not be imported.
     pub bad: Vec<BadLine>,
+    /// The number of further lines that could not be imported.
+    pub more_bad: usize,
 }
 
+/// The maximum number of lines or sessions whose errors are kept.
+pub const MAX_BAD: usize = 100;
+
+/// The maximum length of a line, which is one session.
+pub const MAX_LINE: u64 = 512 << 20;
+
 impl ImportReport {
+    /// Keeps the error of a line, or only counts it if there were many.
+    fn add_bad(&mut self, line: usize, error: ImportError) {
+        match self.bad.len() < MAX_BAD {
+            true => self.bad.push(BadLine { line, error }),
+            false => self.more_bad += 1,
+        }
+    }
+
     /// Counts an imported session.
     pub fn add(&mut self, imported: &ImportedSession) {
         self.sessions += 1;
@@ -98,8 +118,9 @@ impl Ledger {
     }
 
     /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
-    /// the other lines are still imported. If the ledger itself fails, the lines before the failure
-    /// stay imported. `progress` is called with the number of lines read so far.
+    /// the other lines are still imported. If the ledger itself fails, or a line is longer than
+    /// [`MAX_LINE`], the lines before it stay imported. `progress` is called with the number of
+    /// lines read so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
@@ -110,23 +131,32 @@ impl Ledger {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
-            if lines.read_until(b'\n', &mut line)? == 0 {
+            if lines.take(MAX_LINE + 1).read_until(b'\n', &mut line)? == 0 {
                 break;
+            }
+            // The rest of the line may be endless.
+            if line.len() as u64 > MAX_LINE {
+                return Err(ExchangeError::LongLine { line: number, report });
             }
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let read = serde_json::from_slice::<Transcript>(&line)
-                .map_err(|error| ImportError::Malformed(error.to_string()));
-            match read.and_then(|transcript| self.import(&transcript, now)) {
+            match parse_line(&line).and_then(|transcript| self.import(&transcript, now)) {
                 Ok(imported) => report.add(&imported),
                 Err(ImportError::Ledger(error)) => return Err(error.into()),
-                Err(error) => report.bad.push(BadLine { line: number, error }),
+                Err(error) => report.add_bad(number, error),
             }
             progress(number);
         }
         Ok(report)
     }
+}
+
+fn parse_line(line: &[u8]) -> Result<Transcript, ImportError> {
+    if foreign::has_too_many_values(line) {
+        return Err(ImportError::TooManyValues);
+    }
+    serde_json::from_slice(line).map_err(|error| ImportError::Malformed(error.to_string()))
 }
 
 /// The reason why an import or an export ended early.
@@ -137,6 +167,12 @@ pub enum ExchangeError {
     Ledger(#[from] LedgerError),
     #[error("cannot read or write sessions")]
     Io(#[from] std::io::Error),
+    #[error("line {line} is longer than {} MB", MAX_LINE >> 20)]
+    LongLine {
+        line: usize,
+        /// The result of the lines before it.
+        report: ImportReport,
+    },
 }
 
 /// The exclusive upper bound of imported numbers. It keeps sums from overflowing.
@@ -183,6 +219,7 @@ fn prepare_transcript(transcript: &mut Transcript, now: Time) -> Result<(), Impo
 /// Parses a list of tool calls that a program stored as a JSON string.
 fn normalize_calls(message: &mut MessageRecord) {
     if let Some(Value::String(json)) = &message.tool_calls
+        && !foreign::has_too_many_values(json.as_bytes())
         && let Ok(value @ (Value::Array(_) | Value::Object(_))) = serde_json::from_str(json)
     {
         message.tool_calls = Some(value);

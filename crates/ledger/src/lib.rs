@@ -5,6 +5,7 @@ mod calls;
 mod database;
 mod event;
 mod exchange;
+pub mod foreign_database;
 mod ledger;
 mod lineage;
 mod logs;
@@ -30,7 +31,9 @@ mod verify;
 pub use calls::Moment;
 pub use database::{JournalMode, OpenError};
 pub use event::{Event, Recorded};
-pub use exchange::{BadLine, ExchangeError, ImportError, ImportReport, ImportedSession};
+pub use exchange::{
+    BadLine, ExchangeError, ImportError, ImportReport, ImportedSession, MAX_BAD, MAX_LINE,
+};
 pub use ledger::{Ledger, LedgerError, LedgerOptions};
 pub use lineage::Descendant;
 pub use logs::{Bookmark, LogEntry, LogFact, LogIntake, LogPage};

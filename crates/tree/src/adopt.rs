@@ -10,6 +10,7 @@
 //! If an adoption is interrupted at any point, the store stays consistent: the pins made so far are
 //! in the right order, and another adoption adds the missing ones.
 
+mod entries;
 mod pins;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,19 +24,43 @@ use takeback_base::durable::FileLock;
 use crate::capture::{Uncovered, UncoveredReason};
 use crate::git::{ForeignObjectError, ForeignRepository};
 use crate::lock::PinError;
-use crate::object::{
-    Mode, ObjectKind, OwnedEntry, TreeEntry, compare_names, is_valid_name, push_entry,
-};
+use crate::object::{Mode, ObjectKind, OwnedEntry, is_valid_name};
 use crate::oid::Oid;
+use crate::pack::MAX_OBJECT;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
-use crate::path::RelPath;
 use crate::store::{Store, StoreError};
 
 pub use pins::AdoptLock;
 
+use entries::{
+    encode_tree, move_below, normalize_mode, path_of_name, read_entries, uncovered_size,
+};
+
 /// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
+
+/// The maximum size of all directories of a state, as git stores them.
+const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
+
+/// The maximum number of files in a state. A few directories that contain each other many times
+/// could stand for any number.
+const MAX_FILES: u64 = 1_000_000;
+
+/// The maximum depth of the directories in a state.
+const MAX_DEPTH: u64 = 10_000;
+
+/// The maximum size of the uncovered paths of a state, with those of all directories in it.
+const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
+
+/// The maximum size of the uncovered paths of an adoption, which are in memory until it ends.
+const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
+
+/// What a state has too many of, in its error.
+const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
+
+/// The maximum size of a file that is copied while others are. Larger ones are copied one by one.
+const MAX_PARALLEL: u64 = 32 << 20;
 
 /// The mode of a tree entry that links to a commit of another repository.
 const NESTED: u32 = 0o160_000;
@@ -82,6 +107,8 @@ pub struct Adoption<'s> {
     trees: HashMap<Oid, RewrittenTree>,
     /// The files that are too large for the store, with their sizes.
     too_large: HashMap<Oid, u64>,
+    /// The size of all uncovered paths so far.
+    uncovered_bytes: u64,
     store_lock: FileLock,
 }
 
@@ -90,6 +117,7 @@ pub struct Adoption<'s> {
 struct RewrittenTree {
     oid: Oid,
     files: u64,
+    depth: u64,
     uncovered: Vec<Uncovered>,
 }
 
@@ -99,6 +127,10 @@ struct PendingObjects {
     blobs: HashSet<Oid>,
     /// The foreign id, the id in the store, and the content of each tree.
     trees: Vec<(Oid, Oid, Vec<u8>)>,
+    /// The size of the foreign trees.
+    directory_bytes: u64,
+    /// The size of the uncovered paths of all trees.
+    uncovered_bytes: u64,
 }
 
 impl Store {
@@ -111,6 +143,7 @@ impl Store {
             writer: self.new_pack(),
             trees: HashMap::new(),
             too_large: HashMap::new(),
+            uncovered_bytes: 0,
             store_lock,
         })
     }
@@ -133,22 +166,24 @@ impl<'s> Adoption<'s> {
                 .rewrite_tree(foreign, tree, &mut pending)
                 .map_err(AdoptError::from)
                 .and_then(|()| self.write_objects(foreign, &pending));
-            match taken {
-                Ok(()) => break,
-                Err(error) => {
-                    // A tree counts as copied only if everything in it was copied.
-                    pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
-                    let AdoptError::Foreign(ForeignObjectError::TooLarge { oid, size }) = error
-                    else {
-                        return Err(error);
-                    };
-                    if !pending.blobs.contains(&oid) || self.too_large.insert(oid, size).is_some() {
-                        return Err(ForeignObjectError::TooLarge { oid, size }.into());
-                    }
-                }
+            if let Ok(too_large) = &taken
+                && too_large.is_empty()
+            {
+                self.uncovered_bytes += pending.uncovered_bytes;
+                break;
             }
+            // A tree counts as copied only if everything in it was copied.
+            pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
+            // The next round leaves these files out.
+            self.too_large.extend(taken?);
         }
-        let RewrittenTree { oid, files, mut uncovered } = self.trees[&tree].clone();
+        let RewrittenTree { oid, files, mut uncovered, .. } = self.trees[&tree].clone();
+        // Many states may have the same tree, and each has its own copy of the paths.
+        self.uncovered_bytes += uncovered.iter().map(uncovered_size).sum::<u64>();
+        if self.uncovered_bytes > MAX_ALL_UNCOVERED_BYTES {
+            let (things, limit) = (UNCOVERED_MEGABYTES, MAX_ALL_UNCOVERED_BYTES >> 20);
+            return Err(ForeignObjectError::TooMany { tree, things, limit }.into());
+        }
         uncovered.sort_by(|a, b| a.path.cmp(&b.path));
         uncovered.dedup_by(|a, b| a.path == b.path);
         Ok(Adopted { tree: oid, files, uncovered })
@@ -167,9 +202,9 @@ impl<'s> Adoption<'s> {
         while let Some((oid, entries)) = waiting.pop() {
             match entries {
                 _ if self.trees.contains_key(&oid) => {}
-                Some(entries) => self.rewrite_entries(oid, entries, pending),
+                Some(entries) => self.rewrite_entries(oid, entries, pending)?,
                 None => {
-                    let entries = foreign.tree(&oid)?;
+                    let entries = read_entries(foreign, root, oid, pending)?;
                     let is_entered = |entry: &&OwnedEntry| {
                         entry.mode.is_directory()
                             && self.find_refusal(entry.mode, &entry.name, entry.oid).is_none()
@@ -190,30 +225,50 @@ impl<'s> Adoption<'s> {
         foreign: Oid,
         entries: Vec<OwnedEntry>,
         pending: &mut PendingObjects,
-    ) {
+    ) -> Result<(), ForeignObjectError> {
+        let too_many = |things, limit| ForeignObjectError::TooMany { tree: foreign, things, limit };
         let mut tree = RewrittenTree::default();
         let mut kept: BTreeMap<Vec<u8>, (Mode, Oid)> = BTreeMap::new();
+        let left = MAX_ALL_UNCOVERED_BYTES.saturating_sub(self.uncovered_bytes);
+        let max_uncovered = MAX_UNCOVERED_BYTES.min(left);
+        let mut add_uncovered = |tree: &mut RewrittenTree, uncovered: Uncovered| {
+            pending.uncovered_bytes += uncovered_size(&uncovered);
+            tree.uncovered.push(uncovered);
+            match pending.uncovered_bytes <= max_uncovered {
+                true => Ok(()),
+                false => Err(too_many(UNCOVERED_MEGABYTES, max_uncovered >> 20)),
+            }
+        };
         for OwnedEntry { mode, name, oid } in entries {
             let refusal = self.find_refusal(mode, &name, oid);
             let refusal = refusal.or(kept.contains_key(&name).then_some(UncoveredReason::Special));
             if let Some(reason) = refusal {
-                tree.uncovered.push(Uncovered { path: path_of_name(&name), reason });
+                add_uncovered(&mut tree, Uncovered { path: path_of_name(&name), reason })?;
             } else if mode.is_directory() {
                 let inside = &self.trees[&oid];
                 tree.files += inside.files;
-                let uncovered = inside.uncovered.iter();
-                tree.uncovered.extend(uncovered.map(|uncovered| move_below(&name, uncovered)));
+                tree.depth = tree.depth.max(inside.depth + 1);
+                for uncovered in &inside.uncovered {
+                    add_uncovered(&mut tree, move_below(&name, uncovered))?;
+                }
                 kept.insert(name, (Mode::directory(0o755), inside.oid));
             } else {
                 tree.files += 1;
                 pending.blobs.insert(oid);
                 kept.insert(name, (normalize_mode(mode), oid));
             }
+            if tree.files > MAX_FILES {
+                return Err(too_many("files", MAX_FILES));
+            }
+        }
+        if tree.depth > MAX_DEPTH {
+            return Err(too_many("levels of directories", MAX_DEPTH));
         }
         let content = encode_tree(kept);
         tree.oid = Oid::of(ObjectKind::Tree, &content);
         pending.trees.push((foreign, tree.oid, content));
         self.trees.insert(foreign, tree);
+        Ok(())
     }
 
     /// Returns the reason why an entry of a tree is left out, or `None` if the store accepts it.
@@ -233,19 +288,44 @@ impl<'s> Adoption<'s> {
     }
 
     /// Writes the objects that the store lacks. Files come first, so that a tree is never written
-    /// without its content.
+    /// without its content. Returns the files that are too large, with their sizes; if there are
+    /// any, no tree is written.
     fn write_objects(
         &self,
         foreign: &ForeignRepository,
         pending: &PendingObjects,
-    ) -> Result<(), AdoptError> {
+    ) -> Result<Vec<(Oid, u64)>, AdoptError> {
         let blobs: Vec<&Oid> = pending.blobs.iter().filter(|oid| !self.has_object(oid)).collect();
-        blobs.into_par_iter().try_for_each(|oid| {
-            let content = foreign.blob(oid)?;
-            self.add_object(ObjectKind::Blob, *oid, &content)
-        })?;
-        let mut trees = pending.trees.iter().filter(|(_, oid, _)| !self.has_object(oid));
-        trees.try_for_each(|(_, oid, content)| self.add_object(ObjectKind::Tree, *oid, content))
+        let large: Vec<(Oid, u64)> = blobs
+            .into_par_iter()
+            .filter_map(|oid| self.copy_blob(foreign, oid, MAX_PARALLEL).transpose())
+            .collect::<Result<_, _>>()?;
+        let too_large: Vec<(Oid, u64)> = large
+            .iter()
+            .filter_map(|(oid, _)| self.copy_blob(foreign, oid, MAX_OBJECT).transpose())
+            .collect::<Result<_, _>>()?;
+        if too_large.is_empty() {
+            let mut trees = pending.trees.iter().filter(|(_, oid, _)| !self.has_object(oid));
+            trees.try_for_each(|(_, oid, content)| {
+                self.add_object(ObjectKind::Tree, *oid, content)
+            })?;
+        }
+        Ok(too_large)
+    }
+
+    /// Copies a file, unless it is larger than `max_size`. Returns the file and its size in that
+    /// case.
+    fn copy_blob(
+        &self,
+        foreign: &ForeignRepository,
+        oid: &Oid,
+        max_size: u64,
+    ) -> Result<Option<(Oid, u64)>, AdoptError> {
+        match foreign.blob(oid, max_size) {
+            Ok(content) => self.add_object(ObjectKind::Blob, *oid, &content).map(|()| None),
+            Err(ForeignObjectError::TooLarge { oid, size }) => Ok(Some((oid, size))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn has_object(&self, oid: &Oid) -> bool {
@@ -277,46 +357,7 @@ fn write_error(store: &Store) -> impl Fn(io::Error) -> PinError + use<> {
     move |source| PinError::Write { path: path.clone(), source }
 }
 
-/// Returns the path of an entry that is left out. If its name cannot be part of a path, returns the
-/// path of its directory.
-fn path_of_name(name: &[u8]) -> RelPath {
-    match RelPath::new(name) {
-        Ok(path) if !name.contains(&b'/') => path,
-        _ => RelPath::root(),
-    }
-}
-
-fn move_below(directory: &[u8], uncovered: &Uncovered) -> Uncovered {
-    let path = match uncovered.path.is_root() {
-        true => RelPath::root().join(directory),
-        false => RelPath::root().join(directory).join(uncovered.path.as_bytes()),
-    };
-    Uncovered { path, reason: uncovered.reason.clone() }
-}
-
-/// Reduces the mode of a file or symlink to the part that git keeps: its kind and a file's
-/// executable bit.
-fn normalize_mode(mode: Mode) -> Mode {
-    match mode {
-        mode if mode.is_symlink() => Mode::SYMLINK,
-        mode if mode.permissions() & 0o100 != 0 => Mode::file(0o755),
-        _ => Mode::file(0o644),
-    }
-}
-
-fn encode_tree(entries: BTreeMap<Vec<u8>, (Mode, Oid)>) -> Vec<u8> {
-    let mut entries: Vec<_> = entries.into_iter().collect();
-    let key = |(name, (mode, _)): &'_ (Vec<u8>, (Mode, Oid))| (name.clone(), mode.is_directory());
-    entries.sort_by(|a, b| {
-        let (a, b) = (key(a), key(b));
-        compare_names((&a.0, a.1), (&b.0, b.1))
-    });
-    let mut tree = Vec::new();
-    for (name, (mode, oid)) in &entries {
-        push_entry(&mut tree, TreeEntry { mode: *mode, name, oid: *oid });
-    }
-    tree
-}
-
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;

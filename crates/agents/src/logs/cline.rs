@@ -41,6 +41,7 @@ fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
     let path = context.path.with_file_name(name.replace(".messages.json", ending));
     let value = foreign::read_regular(&path, foreign::MAX_TEXT)
         .ok()
+        .filter(|bytes| !foreign::has_too_many_values(bytes))
         .and_then(|bytes| serde_json::from_slice(&bytes).ok());
     value.unwrap_or_default()
 }

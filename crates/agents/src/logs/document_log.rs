@@ -4,6 +4,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
+use takeback_base::foreign;
 use takeback_ledger::{Bookmark, LogPage};
 
 use super::entry_writer::EntryWriter;
@@ -34,6 +35,10 @@ pub(super) fn read_page(
     let identity = content_identity(&bytes);
     let is_same = from.as_ref().is_some_and(|from| from.identity == identity);
     if !is_same && !bytes.is_empty() {
+        if foreign::has_too_many_values(&bytes) {
+            let message = format!("it has more than {} JSON values", foreign::MAX_JSON_VALUES);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
         let value = serde_json::from_slice::<Value>(&bytes)
             .or_else(|error| serde_json::from_slice(&mend_json(&bytes)).map_err(|_| error))
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;

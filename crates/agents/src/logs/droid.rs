@@ -24,6 +24,9 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
+/// The maximum size of the settings, which are read for every turn.
+const MAX_SETTINGS: u64 = 256 << 10;
+
 /// Reads the tokens of a turn. Droid keeps the session's total in a file next to the log.
 fn read_usage(line: &Value, context: &mut ReadContext<'_>) {
     let (Some(session), Some(turn)) = (context.state.session.clone(), text_field(line, "turnId"))
@@ -31,7 +34,7 @@ fn read_usage(line: &Value, context: &mut ReadContext<'_>) {
         return;
     };
     let path = context.path.with_extension("settings.json");
-    let settings = foreign::read_regular(&path, foreign::MAX_TEXT).ok();
+    let settings = foreign::read_regular(&path, MAX_SETTINGS).ok();
     let settings = settings.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let usage = &settings.unwrap_or_default()["tokenUsage"];
     let total = Tokens {

@@ -18,7 +18,10 @@ use crate::payload::json_object::mend_json;
 const PAGE_SIZE: u64 = 4 << 20;
 
 /// The maximum length of a line that is parsed.
-const MAX_LINE: u64 = 32 << 20;
+const MAX_LINE: u64 = 64 << 20;
+
+/// The maximum length of a line that is skipped. A sparse file can have an endless one.
+const MAX_SKIPPED: u64 = 1 << 30;
 
 /// Reads the next page of a log. If the log was replaced or rewritten since the bookmark, reads
 /// from the beginning.
@@ -120,6 +123,9 @@ impl LogLine {
     /// so a line that parses is complete.
     fn parse(&self) -> Option<Value> {
         let LogLine::Whole(bytes) = self else { return None };
+        if foreign::has_too_many_values(bytes) {
+            return None;
+        }
         let value = serde_json::from_slice::<Value>(bytes)
             .or_else(|_| serde_json::from_slice(&mend_json(bytes)));
         value.ok().filter(Value::is_object)
@@ -142,6 +148,10 @@ fn next_line(reader: &mut BufReader<&File>) -> io::Result<Option<LogLine>> {
         let is_complete = bytes.ends_with(b"\n");
         if is_complete || read == 0 {
             return Ok(Some(LogLine::TooLong { length, is_complete }));
+        }
+        if length > MAX_SKIPPED {
+            let message = format!("it has a line of more than {} GB", MAX_SKIPPED >> 30);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
     }
 }

@@ -196,12 +196,15 @@ pub enum LogError {
     Ledger(#[from] LedgerError),
 }
 
+/// The maximum number of bad lines whose numbers are kept.
+const MAX_BAD_LINES: usize = 1_000;
+
 /// The result of reading a log to its end.
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
     /// The entries that are new in the ledger.
     pub taken_in: LogIntake,
-    /// The numbers of the lines that could not be parsed, counted from 1.
+    /// The numbers of the first 1,000 lines that could not be parsed, counted from 1.
     pub bad_lines: Vec<u64>,
 }
 
@@ -257,7 +260,8 @@ impl LogFormat {
             }
             // If another process has moved the bookmark in the meantime, continue from there.
             let Some(taken_in) = ledger.take_in_page(&read.page, now)? else { continue };
-            caught_up.bad_lines.extend(read.bad_lines);
+            let room = MAX_BAD_LINES.saturating_sub(caught_up.bad_lines.len());
+            caught_up.bad_lines.extend(read.bad_lines.into_iter().take(room));
             caught_up.taken_in.add(taken_in);
             if !read.has_more {
                 return Ok(caught_up);

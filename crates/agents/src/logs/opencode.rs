@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde_json::Value;
+use takeback_base::foreign;
+use takeback_ledger::foreign_database::{
+    ForeignDatabase, endless_database, limit_reason, oversized,
+};
 use takeback_ledger::{Bookmark, LogPage, Time, Tokens};
 
 use super::entry_writer::{
@@ -18,26 +22,56 @@ use super::{LogError, ReadPage};
 /// The maximum number of messages in a page.
 const PAGE_SIZE: usize = 256;
 
+/// The size of messages and parts after which a page ends.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// The maximum size of a message with its parts.
+const MAX_MESSAGE: usize = 512 << 20;
+
+/// The maximum length of the id of a message.
+const MAX_ID: usize = 1_024;
+
 /// The time to wait while opencode moves its write-ahead log into the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Lists the sessions in a database, oldest first.
 pub(super) fn list_sessions(path: &Path) -> Result<Vec<String>, LogError> {
-    query_sessions(path).map_err(|source| LogError::Database { path: path.to_owned(), source })
+    query_sessions(path).map_err(|source| database_error(path, source))
 }
 
 fn query_sessions(path: &Path) -> rusqlite::Result<Vec<String>> {
-    let connection = open_database(path)?;
-    let mut statement = connection.prepare("SELECT id FROM session ORDER BY time_created, id")?;
-    let rows = statement.query_map([], |row| row.get(0))?;
-    rows.collect()
+    let database = open_database(path)?;
+    let mut statement = database.prepare("SELECT id FROM session ORDER BY time_created, id")?;
+    let mut rows = statement.query([])?;
+    let (mut sessions, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        bytes += id.len() as u64;
+        sessions.push(id);
+        // The rows of a damaged database can share their bytes.
+        if bytes > database.size() || sessions.len() as u64 > database.max_rows() {
+            return Err(endless_database());
+        }
+    }
+    Ok(sessions)
 }
 
-fn open_database(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    Ok(connection)
+fn open_database(path: &Path) -> rusqlite::Result<ForeignDatabase> {
+    let database = ForeignDatabase::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
+    let session = ["id", "directory", "title", "parent_id", "time_created"];
+    database.require_columns("session", &session)?;
+    database.require_columns("message", &["id", "session_id", "time_created", "data"])?;
+    database.require_columns("part", &["id", "message_id", "data"])?;
+    Ok(database)
+}
+
+fn database_error(path: &Path, source: rusqlite::Error) -> LogError {
+    let path = path.to_owned();
+    match limit_reason(&source) {
+        Some(reason) => LogError::Malformed { path, reason },
+        None => LogError::Database { path, source },
+    }
 }
 
 /// Reads the next page of a session, after a bookmark or from the beginning.
@@ -47,8 +81,7 @@ pub(super) fn read_page(
     session: &str,
     from: Option<Bookmark>,
 ) -> Result<ReadPage, LogError> {
-    let failed = |source| LogError::Database { path: path.to_owned(), source };
-    read_session(agent, path, session, from).map_err(failed)
+    read_session(agent, path, session, from).map_err(|source| database_error(path, source))
 }
 
 fn read_session(
@@ -57,9 +90,9 @@ fn read_session(
     session: &str,
     from: Option<Bookmark>,
 ) -> rusqlite::Result<ReadPage> {
-    let mut connection = open_database(path)?;
+    let database = open_database(path)?;
     // In a transaction, so that everything is read from one state of the database.
-    let connection = connection.transaction()?;
+    let connection = database.unchecked_transaction()?;
     let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
     let mut out = EntryWriter::new(agent);
     // Read the session each time, because opencode sets its title late, perhaps after the last
@@ -73,13 +106,24 @@ fn read_session(
          WHERE session_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
     )?;
     let after = state.last.clone().unwrap_or_default();
-    let mut rows = statement.query(params![session, after, PAGE_SIZE as i64])?;
-    let mut count = 0;
+    let mut rows = statement.query(params![session, after, PAGE_SIZE as i64 + 1])?;
+    let (mut count, mut bytes) = (0, 0);
+    let mut has_more = false;
     while let Some(row) = rows.next()? {
+        has_more = count == PAGE_SIZE || bytes > PAGE_BYTES;
+        if has_more {
+            break;
+        }
         let id: String = row.get(0)?;
+        // The bookmark keeps the id.
+        if id.len() > MAX_ID {
+            return Err(oversized("a message has too long an id"));
+        }
         let time = Time(row.get(1)?);
-        let data = parse_json(&row.get::<_, String>(2)?);
-        let parts = query_parts(&connection, &id)?;
+        let data: String = row.get(2)?;
+        bytes += data.len();
+        let data = parse_json(&data);
+        let parts = query_parts(&connection, &id, &mut bytes)?;
         if is_being_written(&connection, session, &id, &data, &parts)? {
             break;
         }
@@ -96,7 +140,7 @@ fn read_session(
         state: state.to_json(),
     };
     let page = LogPage { from, to, entries: out.entries };
-    Ok(ReadPage { page, bad_lines: Vec::new(), has_more: count == PAGE_SIZE })
+    Ok(ReadPage { page, bad_lines: Vec::new(), has_more })
 }
 
 /// True if opencode is still writing the message. A message that was cut off counts as complete
@@ -144,14 +188,33 @@ fn query_facts(
     row.optional()
 }
 
-fn query_parts(connection: &Connection, message: &str) -> rusqlite::Result<Vec<Value>> {
+/// Reads the parts of a message. Adds their size to `bytes`.
+fn query_parts(
+    connection: &Connection,
+    message: &str,
+    bytes: &mut usize,
+) -> rusqlite::Result<Vec<Value>> {
     let mut statement =
         connection.prepare_cached("SELECT data FROM part WHERE message_id = ?1 ORDER BY id")?;
-    let rows = statement.query_map([message], |row| row.get::<_, String>(0))?;
-    rows.map(|row| row.map(|data| parse_json(&data))).collect()
+    let mut rows = statement.query([message])?;
+    let (mut parts, mut values) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let data: String = row.get(0)?;
+        *bytes += data.len();
+        values += foreign::count_json_values(data.as_bytes());
+        if *bytes > PAGE_BYTES + MAX_MESSAGE || values > foreign::MAX_JSON_VALUES {
+            return Err(oversized(&format!("message {message} is too large")));
+        }
+        parts.push(parse_json(&data));
+    }
+    Ok(parts)
 }
 
+/// Parses JSON. Invalid JSON, and JSON that could exhaust memory, counts as null.
 fn parse_json(data: &str) -> Value {
+    if foreign::has_too_many_values(data.as_bytes()) {
+        return Value::Null;
+    }
     serde_json::from_str(data).unwrap_or_default()
 }
 

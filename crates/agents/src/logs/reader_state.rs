@@ -42,6 +42,9 @@ pub(super) struct ReaderState {
     pub(super) calls: Vec<(String, String)>,
 }
 
+/// The maximum size of the state as JSON.
+const MAX_STATE: usize = 64 << 10;
+
 /// The maximum number of entries in each list of the state.
 const MAX_REMEMBERED: usize = 16;
 
@@ -51,9 +54,16 @@ impl ReaderState {
         serde_json::from_value(bookmark.state.clone()).unwrap_or_default()
     }
 
-    /// Returns the state as JSON, for a bookmark.
+    /// Returns the state as JSON, for a bookmark. A log whose ids are huge has no state but its
+    /// lines.
     pub(super) fn to_json(&self) -> Value {
-        serde_json::to_value(self).expect("plain data becomes JSON")
+        let json =
+            |state: &ReaderState| serde_json::to_value(state).expect("plain data becomes JSON");
+        let value = json(self);
+        match value.to_string().len() <= MAX_STATE {
+            true => value,
+            false => json(&ReaderState { line: self.line, ..ReaderState::default() }),
+        }
     }
 
     /// Counts tokens from a running total in the log. Returns the increase since the last total

@@ -283,11 +283,11 @@ fn a_line_that_never_ends_is_read_only_once() {
     let path = directory.path().join("x.jsonl");
     fs::write(&path, "").unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
-    file.set_len(40 << 20).unwrap();
+    file.set_len(70 << 20).unwrap();
     let log = LogRef { path, session: None };
     let format = log_format("claude").unwrap();
     let read = format.read_page(&log, None).unwrap();
-    assert_eq!((read.page.to.offset, read.bad_lines), (40 << 20, vec![1]));
+    assert_eq!((read.page.to.offset, read.bad_lines), (70 << 20, vec![1]));
     let again = format.read_page(&log, Some(read.page.to.clone())).unwrap();
     assert_eq!(again.page.to, read.page.to);
 }

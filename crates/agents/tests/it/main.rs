@@ -5,6 +5,7 @@
 mod log_catch_up;
 mod log_copy;
 mod log_fuzz;
+mod log_hostile;
 mod log_reading;
 mod older_install;
 mod payload_fixtures;

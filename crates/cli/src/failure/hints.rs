@@ -368,7 +368,7 @@ impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Failure {
         match error {
             ExchangeError::Ledger(error) => error.into(),
-            ExchangeError::Io(_) => Failure::of(&error),
+            ExchangeError::Io(_) | ExchangeError::LongLine { .. } => Failure::of(&error),
         }
     }
 }
@@ -401,6 +401,9 @@ impl From<HermesError> for Failure {
         match error {
             HermesError::Missing { .. } => failure
                 .hint("name Hermes's directory: `takeback sessions import --from hermes DIR`"),
+            HermesError::Copy { .. } | HermesError::Refused { .. } | HermesError::Sqlite { .. } => {
+                failure.hint("nothing was imported; check where the file comes from")
+            }
             _ => failure,
         }
     }

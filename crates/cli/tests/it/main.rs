@@ -20,6 +20,7 @@ mod hooks_hostile;
 mod hooks_limits;
 mod hooks_rollback;
 mod hooks_slash;
+mod imports_hostile;
 mod install;
 mod install_obstacles;
 mod logs;

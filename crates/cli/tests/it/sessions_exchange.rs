@@ -329,7 +329,7 @@ $ takeback sessions
 20260528  <date> <time>  telegram  2 messages  From Hermes
 ",
     );
-    assert!(!session.base().join(".takeback/tmp").exists());
+    assert!(!session.base().join(".takeback/import-copies").exists());
     let report = session.json(&["sessions", "import", "--from", "hermes"]);
     assert_eq!(report, json!({ "sessions": 1, "new_sessions": 0, "messages": 0, "bad": [] }));
 }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 use serde::{Deserialize, Serialize};
+use takeback_base::durable::if_exists;
 use takeback_base::errors::error_chain;
 use takeback_base::{foreign, paths};
 use takeback_ledger::Time;
@@ -32,6 +33,21 @@ const REFS: &str = "refs/hermes/";
 
 /// The name prefix of directories that hold repositories of the older layout.
 const ARCHIVE: &str = "legacy-";
+
+/// The maximum size of a file that names a working directory.
+const MAX_NAMING: u64 = 64 << 10;
+
+/// The maximum length of a path, as in Linux.
+const MAX_PATH: usize = 4_096;
+
+/// The maximum number of checkpoints in a history. The newest are imported.
+const MAX_CHECKPOINTS: usize = 5_000;
+
+/// The maximum size of the exclude patterns, which every checkpoint keeps.
+const MAX_EXCLUDE: u64 = 16 << 10;
+
+/// The maximum number of exclude patterns.
+const MAX_PATTERNS: usize = 500;
 
 /// The last second whose year has four digits in every time zone.
 const LAST_SECOND: i64 = 253_402_207_200;
@@ -240,7 +256,7 @@ fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, R
         workdir: PathBuf,
     }
     let path = repository.join("projects").join(format!("{project}.json"));
-    let text = foreign::read_regular(&path, foreign::MAX_TEXT)
+    let text = foreign::read_regular(&path, MAX_NAMING)
         .map_err(|error| ReadProblem::new(&path, &error))?;
     let metadata: Metadata =
         serde_json::from_slice(&text).map_err(|error| ReadProblem::new(&path, &error))?;
@@ -251,7 +267,7 @@ fn read_project_directory(repository: &Path, project: &str) -> Result<PathBuf, R
 /// configuration.
 fn read_work_directory(repository: &ForeignRepository) -> Result<PathBuf, ReadProblem> {
     let path = repository.directory().join("HERMES_WORKDIR");
-    match (foreign::read_regular(&path, foreign::MAX_TEXT), repository.work_tree()) {
+    match (foreign::read_regular(&path, MAX_NAMING), repository.work_tree()) {
         (Ok(text), _) => {
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
             require_absolute(&path, paths::from_bytes(text).to_owned())
@@ -262,7 +278,7 @@ fn read_work_directory(repository: &ForeignRepository) -> Result<PathBuf, ReadPr
 }
 
 fn require_absolute(source: &Path, directory: PathBuf) -> Result<PathBuf, ReadProblem> {
-    match directory.is_absolute() {
+    match directory.is_absolute() && directory.as_os_str().len() <= MAX_PATH {
         true => Ok(directory),
         false => Err(ReadProblem::new(source, &"names no working directory")),
     }
@@ -345,6 +361,14 @@ pub fn import_project(
 impl HermesProject {
     fn read_history(&mut self, history: &RepositoryHistory) -> Result<(), ForeignError> {
         let repository = ForeignRepository::open(&history.repository)?;
+        // Without its patterns, a rollback would delete files that Hermes left out.
+        let exclude = match read_exclude(repository.directory()) {
+            Ok(exclude) => exclude,
+            Err(problem) => {
+                self.problems.push(problem);
+                return Ok(());
+            }
+        };
         let mut next = match &history.tip {
             None => repository.head()?,
             Some(name) => repository
@@ -355,6 +379,13 @@ impl HermesProject {
         };
         let first = self.checkpoints.len();
         while let Some(id) = next {
+            if self.checkpoints.len() - first == MAX_CHECKPOINTS {
+                let reason = format!(
+                    "has more than {MAX_CHECKPOINTS} checkpoints; only the newest are imported"
+                );
+                self.problems.push(ReadProblem::new(&history.repository, &reason));
+                break;
+            }
             let commit = match repository.commit(&id) {
                 Ok(commit) => commit,
                 Err(error) => {
@@ -373,16 +404,22 @@ impl HermesProject {
             });
         }
         self.checkpoints[first..].reverse();
-        let exclude = read_exclude(repository.directory());
         self.repositories.push(Repository { opened: repository, exclude });
         Ok(())
     }
 }
 
 /// Reads the exclude patterns of a repository.
-fn read_exclude(repository: &Path) -> Vec<String> {
+fn read_exclude(repository: &Path) -> Result<Vec<String>, ReadProblem> {
     let path = repository.join("info/exclude");
-    let text = foreign::read_regular(&path, foreign::MAX_TEXT).unwrap_or_default();
+    let text = if_exists(foreign::read_regular(&path, MAX_EXCLUDE))
+        .map_err(|error| ReadProblem::new(&path, &error))?
+        .unwrap_or_default();
     let lines = text.lines().map(|line| line.to_str_lossy().into_owned());
-    lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect()
+    let patterns: Vec<String> =
+        lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect();
+    match patterns.len() <= MAX_PATTERNS {
+        true => Ok(patterns),
+        false => Err(ReadProblem::new(&path, &format!("has more than {MAX_PATTERNS} patterns"))),
+    }
 }

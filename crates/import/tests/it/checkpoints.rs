@@ -454,3 +454,67 @@ fn the_report_counts_checkpoints_per_project() {
         assert!(report.problems[0].contains("bbbb/HERMES_WORKDIR: "), "{:?}", report.problems);
     }
 }
+
+#[test]
+fn a_history_with_unreadable_patterns_is_not_imported() {
+    let fixture = ImportFixture::new();
+    let project = fixture.create_project("one");
+    let repository = fixture.checkpoints().join("0123456789abcdef");
+    fixture.commit_per_project(&repository, &project, "one");
+    let exclude = repository.join("info/exclude");
+    for (patterns, expected) in [
+        ("x\n".repeat(501), "has more than 500 patterns"),
+        ("x".repeat(20_000), "it is larger than 16384 bytes"),
+    ] {
+        fs::write(&exclude, patterns).unwrap();
+        let (project, history) = fixture.import_all(&fixture.checkpoints()).remove(0);
+        assert!(project.problems[0].reason.ends_with(expected), "{:?}", project.problems);
+        assert_eq!((project.problems.len(), history.pins.len()), (1, 0));
+    }
+    fs::remove_file(&exclude).unwrap();
+    symlink("/dev/zero", &exclude).unwrap();
+    let (project, history) = fixture.import_all(&fixture.checkpoints()).remove(0);
+    assert_eq!(project.problems[0].reason, "it is not a regular file");
+    assert_eq!(history.pins.len(), 0);
+}
+
+#[test]
+fn a_working_directory_with_too_long_a_path_is_refused() {
+    let fixture = ImportFixture::new();
+    let project = fixture.create_project("one");
+    let repository = fixture.checkpoints().join("0123456789abcdef");
+    fixture.commit_per_project(&repository, &project, "one");
+    fs::write(repository.join("HERMES_WORKDIR"), format!("/{}\n", "x".repeat(4_096))).unwrap();
+    let survey = find_projects(&fixture.checkpoints());
+    assert!(survey.projects.is_empty());
+    assert_eq!(survey.problems[0].reason, "names no working directory");
+}
+
+#[test]
+fn only_the_newest_of_very_many_checkpoints_are_listed() {
+    let fixture = ImportFixture::new();
+    let project = fixture.create_project("one");
+    let repository = fixture.checkpoints().join("0123456789abcdef");
+    fixture.commit_per_project(&repository, &project, "one");
+    let commits: String = (1..=5_001)
+        .map(|number| {
+            format!(
+                "commit refs/heads/many\ncommitter a <a@b> {number} +0000\ndata 4\n{number:04}\n"
+            )
+        })
+        .collect();
+    let mut git = Command::new("git")
+        .args(["--git-dir", repository.to_str().unwrap(), "fast-import", "--quiet"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut git.stdin.take().unwrap(), commits.as_bytes()).unwrap();
+    assert!(git.wait().unwrap().success());
+    fs::write(repository.join("HEAD"), "ref: refs/heads/many\n").unwrap();
+    let found = find_projects(&fixture.checkpoints()).projects;
+    let project = read_project(&found[0]);
+    assert_eq!(project.checkpoints.len(), 5_000);
+    assert_eq!(project.checkpoints.last().unwrap().reason, "5001");
+    let expected = "has more than 5000 checkpoints; only the newest are imported";
+    assert_eq!(project.problems[0].reason, expected);
+}

@@ -5,6 +5,7 @@
 mod checkpoints;
 mod sessions;
 mod sessions_busy;
+mod sessions_hostile;
 mod sessions_real;
 mod sessions_versions;
 mod support;

@@ -14,6 +14,7 @@ use super::*;
 use crate::git::ForeignError;
 use crate::lock::{read_seq, write_seq};
 use crate::object::Commit;
+use crate::path::RelPath;
 use crate::pins::{PinName, WorkspaceId};
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 

@@ -2,6 +2,8 @@
 //!
 //! Every object is hashed and compared with its id. Limits: only SHA-1, only refs that are files or
 //! packed, and no grafts, replacements, annotated tags or linked work trees.
+//!
+//! A repository may be made to exhaust memory or time, so every number and size in it has a limit.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,17 +16,31 @@ use takeback_base::foreign;
 use super::MAX_SMALL_FILE;
 use super::config::find_setting;
 use super::head::parse_symbolic_ref;
-use super::refs::{read_all_refs, read_if_exists};
-use crate::object::{self, Malformed, ObjectKind, OwnedEntry};
+use super::refs::{read_if_exists, read_refs};
+use crate::object::{Malformed, ObjectKind};
 use crate::oid::Oid;
-use crate::pack::MAX_OBJECT;
 use crate::pack::index::corrupt;
-use crate::pack::read::{Pack, Stored};
-use crate::packs::Packs;
+use crate::pack::read::EntryError;
+use crate::packs::{Packs, list_pack_names};
 use crate::store::StoreError;
 
 /// The maximum depth to which git follows alternates of alternates.
 const MAX_ALTERNATES: usize = 5;
+
+/// The maximum number of object databases: the repository's own and its alternates.
+const MAX_DATABASES: usize = 16;
+
+/// The maximum number of packs in an object database. Up to 64 KB of each are in memory.
+const MAX_PACKS: usize = 2_000;
+
+/// The maximum size of the configuration.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// The maximum number of refs.
+const MAX_REFS: usize = 10_000;
+
+/// The maximum size of a commit.
+const MAX_COMMIT: u64 = 128 << 10;
 
 /// Another program's git repository, open for reading. Its packs are listed once, when it is
 /// opened.
@@ -59,6 +75,9 @@ pub enum ForeignError {
         path.display()
     )]
     RefFormat { path: PathBuf, format: String },
+    /// The repository has more of something than is read.
+    #[error("the repository {} has more than {limit} {things}", path.display())]
+    TooMany { path: PathBuf, things: &'static str, limit: usize },
     #[error(transparent)]
     Read(#[from] StoreError),
 }
@@ -72,9 +91,12 @@ pub enum ForeignObjectError {
     /// All copies of the object are damaged. `file` is the last one that was tried.
     #[error("object {oid} in {} is damaged: {reason}", file.display())]
     Damaged { oid: Oid, file: PathBuf, reason: String },
-    /// The object is larger than the store accepts.
+    /// The object, or one that it is stored as a difference to, is larger than is read.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
+    /// The directory with this tree has more of something than is imported.
+    #[error("directory {tree} has more than {limit} {things}")]
+    TooMany { tree: Oid, things: &'static str, limit: u64 },
     /// The object is intact, but not of the requested kind.
     #[error("object {0} is not a {1}")]
     WrongKind(Oid, &'static str),
@@ -124,7 +146,7 @@ impl ForeignRepository {
         } else {
             return Err(ForeignError::NotRepository(path.to_owned()));
         };
-        let config = read_if_exists(&directory.join("config"))?.unwrap_or_default();
+        let config = read_if_exists(&directory.join("config"), MAX_CONFIG)?.unwrap_or_default();
         let extension = |name| find_setting(&config, "extensions", name);
         if let Some(format) = extension("objectformat").filter(|format| format != "sha1") {
             return Err(ForeignError::ObjectFormat { path: directory, format });
@@ -134,7 +156,7 @@ impl ForeignRepository {
         }
         let work_tree = find_setting(&config, "core", "worktree").map(|path| directory.join(path));
         let mut databases = Vec::new();
-        add_database(directory.join("objects"), MAX_ALTERNATES, &mut databases);
+        add_database(directory.join("objects"), MAX_ALTERNATES, &mut databases)?;
         Ok(ForeignRepository { directory, work_tree, databases })
     }
 
@@ -150,7 +172,7 @@ impl ForeignRepository {
 
     /// Reads all refs, sorted by name.
     pub fn refs(&self) -> Result<Vec<ForeignRef>, ForeignError> {
-        let refs = read_all_refs(&self.directory)?.into_iter();
+        let refs = read_refs(&self.directory, MAX_REFS)?.into_iter();
         // A git process that was killed leaves its lock files behind.
         let refs = refs.filter(|reference| !reference.name.ends_with(".lock"));
         let mut refs: Vec<ForeignRef> = refs
@@ -162,41 +184,33 @@ impl ForeignRepository {
 
     /// Finds the commit that HEAD refers to. Returns `None` before the first commit.
     pub fn head(&self) -> Result<Option<Oid>, ForeignError> {
-        let text = read_if_exists(&self.directory.join("HEAD"))?.unwrap_or_default();
+        let head = self.directory.join("HEAD");
+        let text = read_if_exists(&head, MAX_SMALL_FILE)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let Some(name) = parse_symbolic_ref(&text) else { return Ok(text.trim_end().parse().ok()) };
         let refs = self.refs()?;
         Ok(refs.into_iter().find(|reference| reference.name == name).and_then(|found| found.id))
     }
 
-    /// Reads the content of a file or the target of a symlink.
-    pub fn blob(&self, oid: &Oid) -> Result<Vec<u8>, ForeignObjectError> {
-        self.read_kind(oid, ObjectKind::Blob, "file")
+    /// Reads the content of a file or the target of a symlink. Fails if it is larger than
+    /// `max_size`.
+    pub(crate) fn blob(&self, oid: &Oid, max_size: u64) -> Result<Vec<u8>, ForeignObjectError> {
+        self.read_kind(oid, ObjectKind::Blob, "file", max_size)
     }
 
     /// Reads a commit.
     pub fn commit(&self, oid: &Oid) -> Result<ForeignCommit, ForeignObjectError> {
-        let content = self.read_kind(oid, ObjectKind::Commit, "commit")?;
+        let content = self.read_kind(oid, ObjectKind::Commit, "commit", MAX_COMMIT)?;
         parse_commit(&content).ok_or(ForeignObjectError::Malformed(*oid, Malformed("commit")))
     }
 
-    /// Reads the entries of a tree. They may have names and modes that are invalid in a tree of the
-    /// store.
-    pub(crate) fn tree(&self, oid: &Oid) -> Result<Vec<OwnedEntry>, ForeignObjectError> {
+    /// Reads a tree of at most `max_size` bytes.
+    pub(crate) fn tree(&self, oid: &Oid, max_size: u64) -> Result<Vec<u8>, ForeignObjectError> {
         // Git knows the empty tree even if it is not stored.
         if *oid == Oid::EMPTY_TREE {
             return Ok(Vec::new());
         }
-        let content = self.read_kind(oid, ObjectKind::Tree, "tree")?;
-        let mut entries = Vec::new();
-        let mut rest = &content[..];
-        while !rest.is_empty() {
-            let (entry, after) = object::split_foreign_entry(rest)
-                .ok_or(ForeignObjectError::Malformed(*oid, Malformed("tree")))?;
-            entries.push(entry.into());
-            rest = after;
-        }
-        Ok(entries)
+        self.read_kind(oid, ObjectKind::Tree, "tree", max_size)
     }
 
     fn read_kind(
@@ -204,17 +218,22 @@ impl ForeignRepository {
         oid: &Oid,
         kind: ObjectKind,
         name: &'static str,
+        max_size: u64,
     ) -> Result<Vec<u8>, ForeignObjectError> {
-        match self.read_object(oid)? {
+        match self.read_object(oid, max_size)? {
             (found, content) if found == kind => Ok(content),
             _ => Err(ForeignObjectError::WrongKind(*oid, name)),
         }
     }
 
     /// Reads an object from the first intact copy.
-    fn read_object(&self, oid: &Oid) -> Result<(ObjectKind, Vec<u8>), ForeignObjectError> {
+    fn read_object(
+        &self,
+        oid: &Oid,
+        max_size: u64,
+    ) -> Result<(ObjectKind, Vec<u8>), ForeignObjectError> {
         let mut failure = ForeignObjectError::Missing(*oid);
-        let copies = self.databases.iter().flat_map(|database| database.copies_of(oid));
+        let copies = self.databases.iter().flat_map(|database| database.copies_of(oid, max_size));
         for (file, copy) in copies {
             match check_copy(oid, file, copy) {
                 Ok(object) => return Ok(object),
@@ -226,20 +245,8 @@ impl ForeignRepository {
     }
 }
 
-/// The reason why a copy of an object is unusable.
-enum CopyError {
-    TooLarge(u64),
-    Io(io::Error),
-}
-
-impl From<io::Error> for CopyError {
-    fn from(error: io::Error) -> CopyError {
-        CopyError::Io(error)
-    }
-}
-
 /// A copy of an object as it was read, not yet compared with its id.
-type ObjectCopy = Result<(ObjectKind, Vec<u8>), CopyError>;
+type ObjectCopy = Result<(ObjectKind, Vec<u8>), EntryError>;
 
 /// Checks that a copy of an object matches its id.
 fn check_copy(
@@ -250,46 +257,40 @@ fn check_copy(
     let reason = match copy {
         Ok((kind, content)) if Oid::of(kind, &content) == *oid => return Ok((kind, content)),
         Ok(_) => "its content does not match its id".to_owned(),
-        Err(CopyError::TooLarge(size)) => {
+        Err(EntryError::TooLarge(size)) => {
             return Err(ForeignObjectError::TooLarge { oid: *oid, size });
         }
-        Err(CopyError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+        Err(EntryError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Err(ForeignObjectError::Missing(*oid));
         }
-        Err(CopyError::Io(error)) => error.to_string(),
+        Err(EntryError::Io(error)) => error.to_string(),
     };
     Err(ForeignObjectError::Damaged { oid: *oid, file, reason })
 }
 
 impl ObjectDatabase {
     /// Reads every copy of an object, each with the path of its file.
-    fn copies_of<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (PathBuf, ObjectCopy)> + 'a {
-        let packed = self.packs.find_object(oid).map(|(pack, offset)| {
+    fn copies_of<'a>(
+        &'a self,
+        oid: &'a Oid,
+        max_size: u64,
+    ) -> impl Iterator<Item = (PathBuf, ObjectCopy)> + 'a {
+        let packed = self.packs.find_object(oid).map(move |(pack, offset)| {
             let path = self.directory.join("pack").join(&pack.name).with_extension("pack");
-            (path, read_packed(pack, offset))
+            (path, pack.read_object_within(offset, max_size))
         });
-        let loose = std::iter::once_with(|| {
+        let loose = std::iter::once_with(move || {
             let name = oid.to_string();
             let path = self.directory.join(&name[..2]).join(&name[2..]);
-            let copy = read_loose(&path);
+            let copy = read_loose(&path, max_size);
             (path, copy)
         });
         packed.chain(loose)
     }
 }
 
-/// Reads an object from a pack.
-fn read_packed(pack: &Pack, offset: u64) -> ObjectCopy {
-    // Git never stores an object of this size as a delta.
-    let head = pack.file.read_head(offset)?;
-    if matches!(head.stored, Stored::Whole(_)) && head.size > MAX_OBJECT {
-        return Err(CopyError::TooLarge(head.size));
-    }
-    Ok(pack.read_object(offset)?)
-}
-
 /// Reads a loose object: kind, size, NUL and content in one zlib stream.
-fn read_loose(path: &Path) -> ObjectCopy {
+fn read_loose(path: &Path, max_size: u64) -> ObjectCopy {
     let mut stream = ZlibDecoder::new(foreign::open_regular(path)?);
     let mut head = Vec::new();
     (&mut stream).take(32).read_to_end(&mut head)?;
@@ -301,8 +302,8 @@ fn read_loose(path: &Path) -> ObjectCopy {
         .and_then(|head| head.split_once(' '))
         .and_then(|(kind, size)| Some((ObjectKind::from_name(kind)?, size.parse::<u64>().ok()?)))
         .ok_or_else(|| corrupt("the object has an unknown header"))?;
-    if size > MAX_OBJECT {
-        return Err(CopyError::TooLarge(size));
+    if size > max_size {
+        return Err(EntryError::TooLarge(size));
     }
     // Reading one byte more than the size reveals an object that is too long.
     let rest = (size + 1).saturating_sub(content.len() as u64);
@@ -315,23 +316,36 @@ fn read_loose(path: &Path) -> ObjectCopy {
 
 /// Adds an object database and those that it borrows objects from. Skips databases that do not
 /// exist or were already added.
-fn add_database(directory: PathBuf, depth: usize, databases: &mut Vec<ObjectDatabase>) {
-    let Ok(directory) = fs::canonicalize(directory) else { return };
+fn add_database(
+    directory: PathBuf,
+    depth: usize,
+    databases: &mut Vec<ObjectDatabase>,
+) -> Result<(), ForeignError> {
+    let Ok(directory) = fs::canonicalize(directory) else { return Ok(()) };
     if databases.iter().any(|known| known.directory == directory) {
-        return;
+        return Ok(());
     }
-    let alternates = foreign::read_regular(&directory.join("info/alternates"), MAX_SMALL_FILE)
-        .unwrap_or_default();
-    let packs = Packs::load(&directory.join("pack"));
+    let too_many = |things, limit| ForeignError::TooMany { path: directory.clone(), things, limit };
+    if databases.len() == MAX_DATABASES {
+        return Err(too_many("alternates", MAX_DATABASES - 1));
+    }
+    let alternates = read_if_exists(&directory.join("info/alternates"), MAX_SMALL_FILE)?;
+    let pack_directory = directory.join("pack");
+    if list_pack_names(&pack_directory).len() > MAX_PACKS {
+        return Err(too_many("packs", MAX_PACKS));
+    }
+    let packs = Packs::load(&pack_directory);
     databases.push(ObjectDatabase { directory: directory.clone(), packs });
     if depth == 0 {
-        return;
+        return Ok(());
     }
+    let alternates = alternates.unwrap_or_default();
     for line in alternates.lines().filter(|line| !line.is_empty() && !line.starts_with(b"#")) {
         if let Ok(path) = line.to_path() {
-            add_database(directory.join(path), depth - 1, databases);
+            add_database(directory.join(path), depth - 1, databases)?;
         }
     }
+    Ok(())
 }
 
 /// Parses a commit made by any program. Skips signatures and other fields.

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use takeback_base::durable::if_exists;
 use takeback_base::foreign;
 
-use super::MAX_LARGE_FILE;
+use super::{MAX_LARGE_FILE, MAX_SMALL_FILE};
 use crate::oid::Oid;
 use crate::store::{Store, StoreError};
 
@@ -43,13 +44,18 @@ impl Ref {
 impl Store {
     /// Reads all refs, grouped by directory, oldest first.
     pub(crate) fn all_refs(&self) -> Result<Vec<Ref>, StoreError> {
-        read_all_refs(self.directory())
+        read_refs(self.directory(), usize::MAX)
     }
 }
 
-/// Reads all refs of a repository, grouped by directory, oldest first.
-pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
+/// Reads the refs of a repository, grouped by directory, oldest first. Fails if there are more than
+/// `max_count`.
+pub(super) fn read_refs(repository: &Path, max_count: usize) -> Result<Vec<Ref>, StoreError> {
     let mut refs = Vec::new();
+    let too_many = || {
+        let message = format!("it has more than {max_count} refs");
+        StoreError::io("read", repository)(io::Error::new(io::ErrorKind::InvalidData, message))
+    };
     let mut directories = vec!["refs".to_owned()];
     while let Some(directory) = directories.pop() {
         let path = repository.join(&directory);
@@ -60,24 +66,33 @@ pub(crate) fn read_all_refs(repository: &Path) -> Result<Vec<Ref>, StoreError> {
             let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
             if entry.file_type().map_err(failed())?.is_dir() {
                 directories.push(name);
-            } else if let Some(text) = read_if_exists(&entry.path())? {
+            } else if let Some(text) = read_if_exists(&entry.path(), MAX_SMALL_FILE)? {
                 // A symbolic ref keeps alive only what its target keeps alive anyway.
                 if !text.starts_with(b"ref: ") {
                     refs.push(Ref::new(name, &text));
                 }
             }
+            if refs.len() > max_count {
+                return Err(too_many());
+            }
         }
     }
-    add_packed_refs(repository, &mut refs)?;
+    if !add_packed_refs(repository, max_count, &mut refs)? {
+        return Err(too_many());
+    }
     refs.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     Ok(refs)
 }
 
 /// Adds the packed refs that do not also exist as files. Takeback never packs refs, but the user
-/// may run git on the store.
-fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreError> {
-    let Some(text) = read_if_exists(&repository.join("packed-refs"))? else {
-        return Ok(());
+/// may run git on the store. Returns false if there are then more than `max_count` refs.
+fn add_packed_refs(
+    repository: &Path,
+    max_count: usize,
+    refs: &mut Vec<Ref>,
+) -> Result<bool, StoreError> {
+    let Some(text) = read_if_exists(&repository.join("packed-refs"), MAX_LARGE_FILE)? else {
+        return Ok(true);
     };
     let loose: HashSet<String> = refs.iter().map(|loose| loose.name.clone()).collect();
     for line in text.split(|byte| *byte == b'\n') {
@@ -89,11 +104,14 @@ fn add_packed_refs(repository: &Path, refs: &mut Vec<Ref>) -> Result<(), StoreEr
         if !loose.contains(&name) {
             refs.push(Ref::new(name, id));
         }
+        if refs.len() > max_count {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Reads a file. Returns `None` if it does not exist.
-pub(crate) fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    if_exists(foreign::read_regular(path, MAX_LARGE_FILE)).map_err(StoreError::io("read", path))
+/// Reads a regular file of at most `max_size` bytes. Returns `None` if it does not exist.
+pub(super) fn read_if_exists(path: &Path, max_size: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    if_exists(foreign::read_regular(path, max_size)).map_err(StoreError::io("read", path))
 }

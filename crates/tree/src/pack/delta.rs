@@ -1,5 +1,7 @@
 //! Deltas: an object described by copies from another object, its base, and by new bytes.
 
+use crate::pack::MAX_OBJECT;
+
 /// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
 /// The maximum length of a copy that all versions of the format allow in one instruction.
@@ -7,16 +9,25 @@ const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Rebuilds an object from its base. Returns `None` if the delta does not match the base.
+/// Returns the size of the object that a delta makes, as the delta declares it.
+pub(crate) fn result_size(delta: &[u8]) -> Option<u64> {
+    let (_, rest) = take_size(delta)?;
+    take_size(rest).map(|(size, _)| size)
+}
+
+/// Rebuilds an object from its base. Returns `None` if the delta does not match the base, or makes
+/// an object that is too large.
 pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (base_size, rest) = take_size(delta)?;
     let (size, mut rest) = take_size(rest)?;
     // An instruction copies at most 16 MB, so a larger size is impossible, and no memory is
     // reserved for it.
-    if base_size != base.len() as u64 || size > (rest.len() as u64).saturating_mul(1 << 24) {
+    let possible = (rest.len() as u64).saturating_mul(1 << 24).min(MAX_OBJECT);
+    if base_size != base.len() as u64 || size > possible {
         return None;
     }
-    let mut out = Vec::with_capacity(usize::try_from(size).ok()?.min(1 << 26));
+    let size = size as usize;
+    let mut out = Vec::with_capacity(size.min(1 << 26));
     while let Some((&code, after)) = rest.split_first() {
         rest = after;
         if code & 0x80 != 0 {
@@ -36,16 +47,24 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
                 0 => 0x10000,
                 length => length,
             };
-            out.extend_from_slice(base.get(offset..offset.checked_add(length)?)?);
+            let copied = base.get(offset..offset.checked_add(length)?)?;
+            // A few instructions can copy terabytes, so the size is checked before each.
+            if copied.len() > size - out.len() {
+                return None;
+            }
+            out.extend_from_slice(copied);
         } else if code != 0 {
             let (new, after) = rest.split_at_checked(usize::from(code))?;
+            if new.len() > size - out.len() {
+                return None;
+            }
             out.extend_from_slice(new);
             rest = after;
         } else {
             return None;
         }
     }
-    (out.len() as u64 == size).then_some(out)
+    (out.len() == size).then_some(out)
 }
 
 fn take_size(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -247,6 +266,26 @@ mod tests {
         fn garbage_is_refused_without_panic(base in prop::collection::vec(any::<u8>(), 0..64), delta in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = apply_delta(&base, &delta);
         }
+    }
+
+    /// Makes a delta that declares a size and copies the first 64 KB of its base many times.
+    fn copy_delta(base: &[u8], size: u64, copies: usize) -> Vec<u8> {
+        let mut delta = Vec::new();
+        push_size(&mut delta, base.len() as u64);
+        push_size(&mut delta, size);
+        delta.extend(std::iter::repeat_n(0x80, copies));
+        delta
+    }
+
+    #[test]
+    fn a_delta_cannot_make_more_than_it_declares_or_than_an_object_may_have() {
+        let base = vec![7; 1 << 16];
+        let size = |size: u64, copies: usize| apply_delta(&base, &copy_delta(&base, size, copies));
+        assert_eq!(size(3 << 16, 3).map(|made| made.len()), Some(3 << 16));
+        // These make 64 GB.
+        assert_eq!(size(1 << 16, 1 << 20), None);
+        assert_eq!(size(1 << 36, 1 << 20), None);
+        assert_eq!(result_size(&copy_delta(&base, 1 << 36, 1)), Some(1 << 36));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Pack indexes (version 2): the offset of each object in its pack.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use sha1::{Digest, Sha1};
+use takeback_base::foreign;
 
 use crate::oid::Oid;
 
@@ -18,6 +20,9 @@ const OIDS_AT: u64 = FANOUT_AT + 1024;
 /// are read: a capture usually looks up few objects, and touching new memory is expensive.
 const MAX_READ_AT_ONCE: u64 = 64 << 10;
 
+/// The maximum number of ids that a lookup reads together.
+const MAX_SEARCHED_AT_ONCE: u32 = (MAX_READ_AT_ONCE / 20) as u32;
+
 /// An index file, in memory or read in parts.
 pub(crate) enum IndexFile {
     Memory(Vec<u8>),
@@ -26,7 +31,7 @@ pub(crate) enum IndexFile {
 
 impl IndexFile {
     pub(crate) fn open(path: &Path) -> io::Result<IndexFile> {
-        let file = File::open(path)?;
+        let file = foreign::open_regular(path)?;
         let length = file.metadata()?.len();
         if length > MAX_READ_AT_ONCE {
             return Ok(IndexFile::File(file, length));
@@ -95,16 +100,27 @@ impl OidTable {
     /// Finds the position of an object in the table.
     pub(crate) fn find(&self, source: &IndexFile, oid: &Oid) -> io::Result<Option<u32>> {
         let bucket = usize::from(oid.0[0]);
-        let start = if bucket == 0 { 0 } else { self.fanout[bucket - 1] };
-        let count = (self.fanout[bucket] - start) as usize;
+        let mut start = if bucket == 0 { 0 } else { self.fanout[bucket - 1] };
+        let mut end = self.fanout[bucket];
+        // A large part of the table is narrowed down first: a sparse file may claim any number of
+        // objects, and all of them in one part.
+        while end - start > MAX_SEARCHED_AT_ONCE {
+            let middle = start + (end - start) / 2;
+            match source.read_at(self.oids_at + u64::from(middle) * 20, 20)?[..].cmp(&oid.0) {
+                Ordering::Less => start = middle + 1,
+                Ordering::Greater => end = middle,
+                Ordering::Equal => return Ok(Some(middle)),
+            }
+        }
+        let count = (end - start) as usize;
         let oids = source.read_at(self.oids_at + u64::from(start) * 20, count * 20)?;
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = (low + high) / 2;
             match oids[middle * 20..][..20].cmp(&oid.0) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Ok(Some(start + middle as u32)),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(Some(start + middle as u32)),
             }
         }
         Ok(None)

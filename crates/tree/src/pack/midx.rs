@@ -11,6 +11,9 @@ use crate::pack::index::{IndexFile, OidTable, be32, corrupt, encode_offset, push
 /// The name of the file in the pack directory.
 pub(crate) const NAME: &str = "multi-pack-index";
 
+/// The maximum size of the names of all packs.
+const MAX_NAMES: u64 = 16 << 20;
+
 /// An opened multi-pack index.
 pub(crate) struct Midx {
     source: IndexFile,
@@ -31,7 +34,9 @@ impl Midx {
         let chunks: Vec<([u8; 4], u64)> = (0..=u64::from(head[6]))
             .map(|row| {
                 let id = source.read_at(12 + row * 12, 4)?[..].try_into().expect("four bytes");
-                Ok((id, source.read_u64(12 + row * 12 + 4)?))
+                let at = source.read_u64(12 + row * 12 + 4)?;
+                let is_inside = at <= source.len();
+                is_inside.then_some((id, at)).ok_or_else(|| corrupt("a chunk outside of the file"))
             })
             .collect::<io::Result<_>>()?;
         let chunk = |id: &[u8; 4]| chunks.iter().position(|(listed, _)| listed == id);
@@ -41,6 +46,7 @@ impl Midx {
         let length = chunks
             .get(names + 1)
             .and_then(|(_, end)| end.checked_sub(chunks[names].1))
+            .filter(|length| *length <= MAX_NAMES)
             .ok_or_else(|| corrupt("chunks out of order"))?;
         let packs: Vec<String> = source
             .read_at(chunks[names].1, length as usize)?
@@ -48,7 +54,7 @@ impl Midx {
             .filter(|name| !name.is_empty())
             .map(|name| String::from_utf8_lossy(name).trim_end_matches(".idx").to_owned())
             .collect();
-        if packs.len() != be32(&head[8..]) as usize {
+        if packs.len() != be32(&head[8..]) as usize || packs.iter().any(|name| name.contains('/')) {
             return Err(corrupt("the number of packs is wrong"));
         }
         let table = OidTable::new(&source, at(b"OIDF")?, at(b"OIDL")?)?;

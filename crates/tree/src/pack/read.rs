@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use takeback_base::foreign;
+
 use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::pack::index::{PackIndex, be32, corrupt};
@@ -45,8 +47,41 @@ impl Pack {
 
     /// Reads the object at `offset`. The caller must check its id where that matters.
     pub(crate) fn read_object(&self, offset: u64) -> io::Result<(ObjectKind, Vec<u8>)> {
-        let (kind, content) = self.file.read_object(offset, &self.index)?;
+        Ok(self.read_object_within(offset, MAX_OBJECT)?)
+    }
+
+    /// Reads the object at `offset` if no object and no delta of its chain is larger than
+    /// `max_size`. The caller must check its id where that matters.
+    pub(crate) fn read_object_within(
+        &self,
+        offset: u64,
+        max_size: u64,
+    ) -> Result<(ObjectKind, Vec<u8>), EntryError> {
+        let (kind, content) = self.file.read_object_within(offset, &self.index, max_size)?;
         Ok((kind, Arc::unwrap_or_clone(content)))
+    }
+}
+
+/// The reason why an object cannot be read.
+#[derive(Debug)]
+pub(crate) enum EntryError {
+    /// The object, or one that it is a delta of, has this size.
+    TooLarge(u64),
+    Io(io::Error),
+}
+
+impl From<io::Error> for EntryError {
+    fn from(error: io::Error) -> EntryError {
+        EntryError::Io(error)
+    }
+}
+
+impl From<EntryError> for io::Error {
+    fn from(error: EntryError) -> io::Error {
+        match error {
+            EntryError::TooLarge(_) => corrupt("an impossible size"),
+            EntryError::Io(error) => error,
+        }
     }
 }
 
@@ -142,10 +177,17 @@ pub(crate) struct PackFile {
 /// is a sign of damage.
 const MAX_CHAIN: usize = 4096;
 
+/// The maximum size of all deltas of a chain, which are in memory together.
+const MAX_CHAIN_DELTAS: u64 = 2 * MAX_OBJECT;
+
+/// The maximum size of all objects that are made to read the last one of a chain. Git and takeback
+/// make chains of at most 50 deltas.
+const MAX_CHAIN_OBJECTS: u64 = 64 * MAX_OBJECT;
+
 impl PackFile {
     /// Opens the file without any checks: every byte of it may belong to an entry.
     pub(crate) fn open(path: &Path) -> io::Result<PackFile> {
-        let file = File::open(path)?;
+        let file = foreign::open_regular(path)?;
         let end = file.metadata()?.len();
         Ok(PackFile { path: path.to_owned(), kept: OpenFile::new(file), end })
     }
@@ -158,7 +200,7 @@ impl PackFile {
     pub(crate) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.kept {
             Some(kept) => kept.0.read_exact_at(bytes, offset),
-            None => File::open(&self.path)?.read_exact_at(bytes, offset),
+            None => foreign::open_regular(&self.path)?.read_exact_at(bytes, offset),
         }
     }
 
@@ -168,13 +210,25 @@ impl PackFile {
         offset: u64,
         bases: &dyn DeltaBases,
     ) -> io::Result<ObjectContent> {
+        Ok(self.read_object_within(offset, bases, MAX_OBJECT)?)
+    }
+
+    /// Reads the object whose entry begins at `offset` if no object and no delta of its chain is
+    /// larger than `max_size`.
+    fn read_object_within(
+        &self,
+        offset: u64,
+        bases: &dyn DeltaBases,
+        max_size: u64,
+    ) -> Result<ObjectContent, EntryError> {
         let mut deltas = Vec::new();
+        let (mut delta_bytes, mut made_bytes) = (0, 0);
         let mut at = offset;
         let (kind, base) = loop {
             if let Some(known) = bases.find_known(at) {
                 break known;
             }
-            let entry = match self.read_entry(at) {
+            let entry = match self.read_entry(at, max_size) {
                 Ok(entry) => entry,
                 Err(error) => match bases.read_elsewhere(at) {
                     Some(base) if at != offset => break base,
@@ -188,9 +242,19 @@ impl PackFile {
                     bases.find_offset(&base)?.ok_or_else(|| corrupt("a delta without its base"))?
                 }
             };
+            delta_bytes += entry.content.len() as u64;
+            let made = delta::result_size(&entry.content)
+                .ok_or_else(|| corrupt("a delta without the size of its object"))?;
+            if made > max_size {
+                return Err(EntryError::TooLarge(made));
+            }
+            made_bytes += made;
             deltas.push(entry.content);
-            if deltas.len() > MAX_CHAIN {
-                return Err(corrupt("a chain of deltas that is too long"));
+            let is_too_long = deltas.len() > MAX_CHAIN
+                || delta_bytes > MAX_CHAIN_DELTAS
+                || made_bytes > MAX_CHAIN_OBJECTS;
+            if is_too_long {
+                return Err(corrupt("a chain of deltas that is too long").into());
             }
         };
         let content = deltas.iter().rev().try_fold(base, |base, delta| {
@@ -215,15 +279,19 @@ impl PackFile {
         Ok(bytes)
     }
 
-    /// Reads the entry at `offset`, without resolving deltas.
-    pub(crate) fn read_entry(&self, offset: u64) -> io::Result<PackEntry> {
+    /// Reads the entry at `offset` if its content is not larger than `max_size`, without resolving
+    /// deltas.
+    fn read_entry(&self, offset: u64, max_size: u64) -> Result<PackEntry, EntryError> {
         let mut bytes = self.read_start(offset, 512)?;
         let head = parse_head(&bytes, offset)?;
         let room = self.end - offset;
+        if head.size > max_size {
+            return Err(EntryError::TooLarge(head.size));
+        }
         // Deflate never shrinks content to less than 1/1032 of its size, so a larger size is a sign
         // of damage.
-        if head.size > MAX_OBJECT.min(room.saturating_mul(1032)) {
-            return Err(corrupt("an impossible size"));
+        if head.size > room.saturating_mul(1032) {
+            return Err(corrupt("an impossible size").into());
         }
         let bound = (head.size + head.size / 256 + 64).min(room.saturating_sub(head.length as u64))
             as usize;

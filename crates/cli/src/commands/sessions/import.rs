@@ -1,7 +1,7 @@
 //! `takeback sessions import`: sessions from a file, from the database of another program, or from
 //! the logs of an agent.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,8 +10,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use takeback_agents::{LOG_FORMATS, LogError, LogRef, log_format};
+use takeback_base::scratch::Scratch;
 use takeback_import::hermes::HermesDatabase;
-use takeback_ledger::{ExchangeError, ImportReport, Ledger, LogIntake};
+use takeback_ledger::{ExchangeError, ImportReport, Ledger, LogIntake, MAX_BAD, MAX_LINE};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
@@ -53,6 +54,14 @@ pub(crate) struct ImportView {
     pub(crate) new_sessions: usize,
     pub(crate) messages: usize,
     bad: Vec<BadEntry>,
+    /// The number of further items that could not be imported.
+    #[serde(skip_serializing_if = "is_zero")]
+    more_bad: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// An item that could not be imported: a line of a file, or a session of a database, counted from
@@ -68,10 +77,12 @@ struct BadEntry {
 
 impl ImportView {
     fn new(report: ImportReport, mut bad: Vec<BadEntry>) -> ImportView {
-        let ImportReport { sessions, new_sessions, messages, bad: lines } = report;
+        let ImportReport { sessions, new_sessions, messages, bad: lines, mut more_bad } = report;
         bad.extend(lines.iter().map(|bad| BadEntry::new(bad.line, failure::chain(&bad.error))));
         bad.sort_by_key(|bad| bad.line);
-        ImportView { sessions, new_sessions, messages, bad }
+        more_bad += bad.len().saturating_sub(MAX_BAD);
+        bad.truncate(MAX_BAD);
+        ImportView { sessions, new_sessions, messages, bad, more_bad }
     }
 }
 
@@ -109,6 +120,14 @@ fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<Im
     let progress = |line: usize| bar.step(line as u64, None);
     let report = match ledger.import_lines(&mut lines, context.now(), &progress) {
         Err(ExchangeError::Io(error)) => return Err(failed(error)),
+        Err(ExchangeError::LongLine { line, report }) => {
+            let (sessions, limit) = (output::count(report.sessions, "session"), MAX_LINE >> 20);
+            let were = if report.sessions == 1 { "was" } else { "were" };
+            let message = format!("line {line} of {} is longer than {limit} MB", path.display());
+            return Err(Failure::new(message).hint(format!(
+                "{sessions} before it {were} imported; remove the line to import the rest"
+            )));
+        }
         outcome => outcome?,
     };
     Ok(ImportView::new(report, Vec::new()))
@@ -128,12 +147,11 @@ fn import_hermes(
     path: &Path,
     context: &Context,
 ) -> Result<ImportView, Failure> {
-    // The copy of the database is private and may be large: it belongs beside the ledger.
-    let scratch = context.home.join("tmp");
-    let view = import_hermes_copy(ledger, path, &scratch, context);
-    // Fails if another import has a copy there, which is fine.
-    let _ = fs::remove_dir(&scratch);
-    view
+    let directory = context.scratch();
+    let scratch = Scratch::open(&directory).map_err(|error| {
+        Failure::new(format!("cannot use {}", directory.display())).because(&error)
+    })?;
+    import_hermes_copy(ledger, path, scratch.directory(), context)
 }
 
 fn import_hermes_copy(
@@ -156,7 +174,8 @@ fn import_hermes_copy(
         });
         match imported {
             Ok(imported) => report.add(&imported),
-            Err(message) => bad.push(BadEntry::new(number, message)),
+            Err(message) if bad.len() < MAX_BAD => bad.push(BadEntry::new(number, message)),
+            Err(_) => report.more_bad += 1,
         }
         bar.step(number as u64, Some(total as u64));
     }
@@ -209,6 +228,7 @@ pub(crate) fn import_agent_logs(
         new_sessions: taken.new_sessions.len(),
         messages: taken.messages,
         bad,
+        more_bad: 0,
     })
 }
 
@@ -241,5 +261,11 @@ fn print_counts(view: &ImportView, unit: &str, context: &Context) {
         let line = bad.line.iter().map(|line| format!("{unit} {line}: "));
         let place: String = file.chain(line).collect();
         eprintln!("error: {}{}", output::disarm(&place), output::disarm(&bad.message));
+    }
+    if view.more_bad > 0 {
+        eprintln!(
+            "error: {} could not be imported",
+            output::count(view.more_bad, &format!("more {unit}"))
+        );
     }
 }

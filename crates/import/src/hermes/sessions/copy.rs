@@ -1,7 +1,7 @@
 //! A private, consistent copy of a database that another process may be writing to.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use takeback_base::durable::{self, if_exists};
-use takeback_base::hex;
+use takeback_base::{foreign, hex};
 
 use super::HermesError;
 
@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The number of bytes copied between two checks of the original.
 const PIECE: u64 = 8 << 20;
+
+/// The maximum size of the database, and of its journal.
+const MAX_SIZE: u64 = 8 << 30;
 
 /// A duration longer than the timestamp granularity of any local file system.
 const TICK: Duration = Duration::from_millis(20);
@@ -159,7 +162,13 @@ fn copy_while(
     copy: &Path,
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
-    let mut from = File::open(original)?;
+    // SQLite follows no link from the name of a journal, and the path of the database has none.
+    let from = foreign::open_unlinked(original).map_err(|error| name_file(original, &error))?;
+    let from = from.ok_or(io::ErrorKind::NotFound)?;
+    if from.metadata()?.len() > MAX_SIZE {
+        return Err(too_large(original));
+    }
+    let mut from = from.take(MAX_SIZE + 1);
     // Not `fs::copy`, which also copies the mode: the original may be read-only or readable by all
     // users.
     let mut to = durable::create_file(copy)?;
@@ -168,15 +177,26 @@ fn copy_while(
             return Ok(false);
         }
     }
-    Ok(true)
+    // It may have grown meanwhile.
+    if from.limit() == 0 { Err(too_large(original)) } else { Ok(true) }
 }
 
 fn read_log_header(log: &Path) -> io::Result<Vec<u8>> {
     let mut header = Vec::new();
-    if let Some(file) = if_exists(File::open(log))? {
+    let opened = foreign::open_unlinked(log).map_err(|error| name_file(log, &error))?;
+    if let Some(file) = opened {
         file.take(LOG_HEADER).read_to_end(&mut header)?;
     }
     Ok(header)
+}
+
+fn too_large(path: &Path) -> io::Error {
+    let error = io::Error::other(format!("it is larger than {} GB", MAX_SIZE >> 30));
+    name_file(path, &error)
+}
+
+fn name_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn add_suffix(path: &Path, suffix: &str) -> PathBuf {

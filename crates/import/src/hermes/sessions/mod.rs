@@ -19,7 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{ErrorCode, OpenFlags};
+use takeback_ledger::foreign_database::{ForeignDatabase, limit_reason, oversized};
 use takeback_ledger::{MessageRecord, SessionRecord, Transcript, UsageRecord};
 
 use copy::PrivateCopy;
@@ -42,17 +43,25 @@ pub enum HermesError {
     NotSqlite { path: PathBuf },
     #[error("{} is not a Hermes database: it has no {missing}", .path.display())]
     NotHermes { path: PathBuf, missing: &'static str },
+    /// The database, or a session in it, is beyond a limit.
+    #[error("cannot read the Hermes database {}: {reason}", .path.display())]
+    Refused { path: PathBuf, reason: String },
     #[error("cannot read the Hermes database {}", .path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },
 }
+
+/// The maximum memory that one session may take, about.
+const MAX_SESSION: usize = 1 << 30;
 
 /// An open copy of a Hermes database.
 #[derive(Debug)]
 pub struct HermesDatabase {
     // Fields are dropped in this order: the connection is closed before its files are removed.
-    connection: Connection,
+    connection: ForeignDatabase,
     path: PathBuf,
     version: i64,
+    /// The statement that reads a row of each table; `None` for a missing table.
+    statements: [Option<String>; 3],
     _copy: PrivateCopy,
 }
 
@@ -71,7 +80,11 @@ impl HermesDatabase {
             return Err(HermesError::NotHermes { path, missing });
         }
         let version = schema::read_version(&connection).map_err(failed)?;
-        Ok(HermesDatabase { connection, path, version, _copy: copy })
+        let mut statements = TABLES.map(|_| None);
+        for (statement, table) in statements.iter_mut().zip(TABLES) {
+            *statement = schema::select_row(&connection, table).map_err(failed)?;
+        }
+        Ok(HermesDatabase { connection, path, version, statements, _copy: copy })
     }
 
     /// Returns the schema version, or 0 if the database has none.
@@ -91,13 +104,36 @@ impl HermesDatabase {
         Ok(Transcripts { database: self, rows_by_id, sessions })
     }
 
-    fn read_row(&self, table: &str, row: i64) -> rusqlite::Result<Option<RowFields>> {
-        let sql = format!("SELECT * FROM {table} WHERE rowid = ?1");
-        let mut statement = self.connection.prepare_cached(&sql)?;
+    /// Reads the plain columns of a row. Takes the memory that they need from `budget`.
+    fn read_row(
+        &self,
+        table: Table,
+        row: i64,
+        budget: &mut usize,
+    ) -> rusqlite::Result<Option<RowFields>> {
+        let Some(sql) = &self.statements[table as usize] else { return Ok(None) };
+        let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([row])?;
-        rows.next()?.map(RowFields::read).transpose()
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let fields = RowFields::read(row)?;
+        let left = budget.checked_sub(fields.cost());
+        *budget = left.ok_or_else(|| {
+            oversized(&format!("the session takes more than {} MB of memory", MAX_SESSION >> 20))
+        })?;
+        Ok(Some(fields))
     }
 }
+
+/// A table that is read row by row.
+#[derive(Clone, Copy)]
+enum Table {
+    Sessions,
+    Messages,
+    Usage,
+}
+
+/// The names of the tables, in the order of [`Table`].
+const TABLES: [&str; 3] = ["sessions", "messages", "session_model_usage"];
 
 /// An iterator over the sessions of a [`HermesDatabase`].
 #[derive(Debug)]
@@ -126,17 +162,22 @@ impl ExactSizeIterator for Transcripts<'_> {}
 
 impl Transcripts<'_> {
     fn read_transcript(&self, rows: &SessionRows) -> rusqlite::Result<Transcript> {
+        let mut budget = MAX_SESSION;
         Ok(Transcript {
-            session: self.read_session(rows)?,
-            messages: self.read_messages(rows)?,
-            usage: self.read_usage(rows)?,
+            session: self.read_session(rows, &mut budget)?,
+            messages: self.read_messages(rows, &mut budget)?,
+            usage: self.read_usage(rows, &mut budget)?,
             ..Transcript::default()
         })
     }
 
-    fn read_session(&self, rows: &SessionRows) -> rusqlite::Result<SessionRecord> {
+    fn read_session(
+        &self,
+        rows: &SessionRows,
+        budget: &mut usize,
+    ) -> rusqlite::Result<SessionRecord> {
         let fields = match rows.session {
-            Some(row) => self.database.read_row("sessions", row)?,
+            Some(row) => self.database.read_row(Table::Sessions, row, budget)?,
             None => None,
         };
         let mut session = match fields {
@@ -144,30 +185,44 @@ impl Transcripts<'_> {
             None => records::missing_session(rows.time),
         };
         session.id.clone_from(&rows.id);
-        session.parent_kind = records::parent_kind(&session, self.read_parent(&session)?.as_ref());
+        session.parent_kind =
+            records::parent_kind(&session, self.read_parent(&session, budget)?.as_ref());
         Ok(session)
     }
 
-    fn read_parent(&self, session: &SessionRecord) -> rusqlite::Result<Option<SessionRecord>> {
+    fn read_parent(
+        &self,
+        session: &SessionRecord,
+        budget: &mut usize,
+    ) -> rusqlite::Result<Option<SessionRecord>> {
         let row = session.parent_session_id.as_ref().and_then(|id| self.rows_by_id.get(id));
         let Some(row) = row else { return Ok(None) };
-        Ok(self.database.read_row("sessions", *row)?.map(records::session_record))
+        let fields = self.database.read_row(Table::Sessions, *row, budget)?;
+        Ok(fields.map(records::session_record))
     }
 
-    fn read_messages(&self, rows: &SessionRows) -> rusqlite::Result<Vec<MessageRecord>> {
-        let mut messages = Vec::with_capacity(rows.messages.len());
+    fn read_messages(
+        &self,
+        rows: &SessionRows,
+        budget: &mut usize,
+    ) -> rusqlite::Result<Vec<MessageRecord>> {
+        let mut messages = Vec::new();
         for row in &rows.messages {
-            if let Some(fields) = self.database.read_row("messages", *row)? {
+            if let Some(fields) = self.database.read_row(Table::Messages, *row, budget)? {
                 messages.push(records::message_record(fields, messages.len() as i64 + 1));
             }
         }
         Ok(messages)
     }
 
-    fn read_usage(&self, rows: &SessionRows) -> rusqlite::Result<Vec<UsageRecord>> {
-        let mut usage = Vec::with_capacity(rows.usage.len());
+    fn read_usage(
+        &self,
+        rows: &SessionRows,
+        budget: &mut usize,
+    ) -> rusqlite::Result<Vec<UsageRecord>> {
+        let mut usage = Vec::new();
         for row in &rows.usage {
-            if let Some(fields) = self.database.read_row("session_model_usage", *row)? {
+            if let Some(fields) = self.database.read_row(Table::Usage, *row, budget)? {
                 usage.push(records::usage_record(fields));
             }
         }
@@ -183,20 +238,20 @@ fn resolve_database(path: &Path) -> Result<PathBuf, HermesError> {
     if found.is_file() { Ok(found) } else { Err(HermesError::NotAFile { path: found }) }
 }
 
-fn open_connection(copy: &Path) -> rusqlite::Result<Connection> {
+fn open_connection(copy: &Path) -> rusqlite::Result<ForeignDatabase> {
     // Opened for writing, so that SQLite can apply the journal.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(copy, flags)?;
+    let connection = ForeignDatabase::open(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Hermes is known to break the definitions of its search tables. With writable_schema, SQLite
     // still reads the other tables.
-    connection.execute_batch("PRAGMA writable_schema = ON; PRAGMA trusted_schema = OFF;")?;
+    connection.execute_batch("PRAGMA writable_schema = ON;")?;
     Ok(connection)
 }
 
 fn sqlite_error(path: &Path, source: rusqlite::Error) -> HermesError {
     let path = path.to_owned();
-    match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => HermesError::NotSqlite { path },
+    match (source.sqlite_error_code(), limit_reason(&source)) {
+        (Some(ErrorCode::NotADatabase), _) => HermesError::NotSqlite { path },
+        (_, Some(reason)) => HermesError::Refused { path, reason },
         _ => HermesError::Sqlite { path, source },
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use rusqlite::Connection;
 use takeback_ledger::Time;
+use takeback_ledger::foreign_database::{ForeignDatabase, endless_database};
 
 use super::row::Cell;
-use super::schema::{has_column, list_columns};
+use super::schema::has_column;
 
 /// The id of the session for messages without a session id.
 const NO_SESSION: &str = "hermes-no-session";
@@ -29,34 +29,39 @@ pub(super) struct SessionRows {
 pub(super) struct Outline {
     sessions: Vec<SessionRows>,
     indexes: HashMap<String, usize>,
+    /// The size of all ids.
+    id_bytes: u64,
 }
 
 impl Outline {
-    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Outline> {
+    pub(super) fn read(database: &ForeignDatabase) -> rusqlite::Result<Outline> {
         let mut outline = Outline::default();
-        scan_table(connection, "sessions", "id", "started_at", |row, id, time| {
-            // SQLite allows any number of null keys.
-            let rows = outline.rows_of(id.unwrap_or_else(|| format!("hermes-row-{row}")));
+        let mut scan = |table, id, time, visit: fn(&mut SessionRows, i64, Option<Time>)| {
+            scan_table(database, table, id, time, |row, id, time| {
+                // SQLite allows any number of null keys.
+                let missing = || match table {
+                    "sessions" => format!("hermes-row-{row}"),
+                    _ => NO_SESSION.to_owned(),
+                };
+                visit(outline.rows_of(id.unwrap_or_else(missing)), row, time);
+                // The rows of a damaged database can share their bytes. An id that is made up, or
+                // encoded, takes a few bytes more than its row.
+                outline.id_bytes <= 4 * database.size()
+            })
+        };
+        scan("sessions", "id", "started_at", |rows, row, time| {
             rows.session = Some(row);
             rows.time = time;
         })?;
         // In insertion order, as in Hermes, because clocks jump.
-        scan_table(connection, "messages", "session_id", "timestamp", |row, id, time| {
-            let rows = outline.rows_of(id.unwrap_or_else(|| NO_SESSION.to_owned()));
+        scan("messages", "session_id", "timestamp", |rows, row, time| {
             rows.messages.push(row);
             rows.time = rows.time.or(time);
         })?;
-        scan_table(
-            connection,
-            "session_model_usage",
-            "session_id",
-            "first_seen",
-            |row, id, time| {
-                let rows = outline.rows_of(id.unwrap_or_else(|| NO_SESSION.to_owned()));
-                rows.usage.push(row);
-                rows.time = rows.time.or(time);
-            },
-        )?;
+        scan("session_model_usage", "session_id", "first_seen", |rows, row, time| {
+            rows.usage.push(row);
+            rows.time = rows.time.or(time);
+        })?;
         Ok(outline)
     }
 
@@ -64,6 +69,7 @@ impl Outline {
         let next = self.sessions.len();
         let index = *self.indexes.entry(id.clone()).or_insert(next);
         if index == next {
+            self.id_bytes += id.len() as u64;
             self.sessions.push(SessionRows { id, ..SessionRows::default() });
         }
         &mut self.sessions[index]
@@ -84,26 +90,32 @@ impl Outline {
 }
 
 /// Calls `visit` with the row id, the session's id and the time of every row of a table. A missing
-/// table counts as empty, and a missing column as null.
+/// table counts as empty, and a missing column as null. Fails if the table has more rows than fit
+/// into the database, or if `visit` returns false.
 fn scan_table(
-    connection: &Connection,
+    database: &ForeignDatabase,
     table: &str,
     id: &str,
     time: &str,
-    mut visit: impl FnMut(i64, Option<String>, Option<Time>),
+    mut visit: impl FnMut(i64, Option<String>, Option<Time>) -> bool,
 ) -> rusqlite::Result<()> {
-    let columns = list_columns(connection, table)?;
+    let columns = database.columns(table)?;
     if columns.is_empty() {
         return Ok(());
     }
     let or_null = |name| if has_column(&columns, name) { name } else { "NULL" };
     let (id, time) = (or_null(id), or_null(time));
     let sql = format!("SELECT rowid, {id}, {time} FROM {table} NOT INDEXED ORDER BY rowid");
-    let mut statement = connection.prepare(&sql)?;
+    let mut statement = database.prepare(&sql)?;
     let mut rows = statement.query([])?;
+    let mut left = database.max_rows();
     while let Some(row) = rows.next()? {
         let id = Cell::read(row.get_ref(1)?).to_id();
-        visit(row.get(0)?, id, Cell::read(row.get_ref(2)?).to_time());
+        let fits = visit(row.get(0)?, id, Cell::read(row.get_ref(2)?).to_time());
+        left = left.saturating_sub(1);
+        if left == 0 || !fits {
+            return Err(endless_database());
+        }
     }
     Ok(())
 }

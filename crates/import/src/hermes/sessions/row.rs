@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
+use takeback_base::foreign;
 use takeback_ledger::Time;
 
 /// The prefix that marks content as JSON instead of text.
@@ -12,6 +13,15 @@ const STRUCTURED: &str = "\0json:";
 
 /// The limit, in seconds, beyond which the exchange format cannot represent a time.
 const FARTHEST: f64 = 9e12;
+
+/// The memory that a row takes in addition to its cells, about.
+const ROW_COST: usize = 1_024;
+
+/// The memory that a cell takes in addition to its content, about.
+const CELL_COST: usize = 64;
+
+/// The memory that a small JSON value takes, about.
+const VALUE_COST: usize = 320;
 
 /// A database value.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +46,20 @@ impl Cell {
                 Err(_) => Cell::BadText(text.to_owned()),
             },
             ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_owned()),
+        }
+    }
+
+    /// Returns the memory that the cell and the JSON in it may take.
+    fn cost(&self) -> usize {
+        match self {
+            Cell::Null => 0,
+            Cell::Integer(_) | Cell::Real(_) => CELL_COST,
+            Cell::BadText(bytes) | Cell::Bytes(bytes) => CELL_COST + bytes.len(),
+            Cell::Text(text) => {
+                let is_json = text.trim_start().starts_with(['[', '{', '\0']);
+                let values = if is_json { foreign::count_json_values(text.as_bytes()) } else { 0 };
+                CELL_COST + text.len() + values * VALUE_COST
+            }
         }
     }
 
@@ -124,6 +148,11 @@ impl RowFields {
             |(index, name): (usize, &str)| Ok((name.to_owned(), Cell::read(row.get_ref(index)?)));
         let cells = names.into_iter().enumerate().map(cell).collect::<rusqlite::Result<_>>()?;
         Ok(RowFields { cells, originals: Map::new() })
+    }
+
+    /// Returns the memory that a record of this row may take, about.
+    pub(super) fn cost(&self) -> usize {
+        ROW_COST + self.cells.iter().map(|(_, cell)| cell.cost()).sum::<usize>()
     }
 
     pub(super) fn take_id(&mut self, name: &str) -> Option<String> {

@@ -1,0 +1,195 @@
+//! Databases of other programs. They may be damaged, or made to exhaust memory or time.
+//!
+//! Only the plain columns of real tables are read: no view, virtual table or generated column, so
+//! nothing in the database is executed. Even so, a b-tree can contain itself. So the number of
+//! steps is limited by the size of the database.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
+use takeback_base::foreign;
+
+/// The maximum size of a value or a row.
+const MAX_VALUE: i32 = 256 << 20;
+
+/// The maximum length of a statement, such as the definition of a table.
+const MAX_SQL: i32 = 1 << 20;
+
+/// The maximum number of instructions of a statement.
+const MAX_INSTRUCTIONS: i32 = 100_000;
+
+/// The number of steps in which any small database can be read.
+const FREE_STEPS: u64 = 20_000_000;
+
+/// The number of steps for each byte of the database. Reading all rows of a usual one takes less
+/// than one.
+const STEPS_PER_BYTE: u64 = 16;
+
+/// The number of steps between two checks.
+const STEPS_PER_CHECK: u64 = 1_000;
+
+/// The minimum size of a row in its table.
+const MIN_ROW: u64 = 4;
+
+/// The number of rows that even an empty database may have.
+const FREE_ROWS: u64 = 1_000;
+
+/// Another program's database, open within limits.
+#[derive(Debug)]
+pub struct ForeignDatabase {
+    connection: Connection,
+    size: u64,
+}
+
+impl ForeignDatabase {
+    /// Opens a database. Fails if it or one of SQLite's files beside it is not a regular file.
+    pub fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<ForeignDatabase> {
+        let size = measure_files(path).map_err(|error| refusal(&error.to_string()))?;
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        let mut checks = (FREE_STEPS + size.saturating_mul(STEPS_PER_BYTE)) / STEPS_PER_CHECK;
+        let is_over = move || {
+            checks = checks.saturating_sub(1);
+            checks == 0
+        };
+        connection.progress_handler(STEPS_PER_CHECK as i32, Some(is_over))?;
+        for (limit, value) in [
+            (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL),
+            (Limit::SQLITE_LIMIT_VDBE_OP, MAX_INSTRUCTIONS),
+            (Limit::SQLITE_LIMIT_ATTACHED, 0),
+        ] {
+            connection.set_limit(limit, value)?;
+        }
+        for config in [
+            DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+            DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW,
+            DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
+        ] {
+            connection.set_db_config(config, false)?;
+        }
+        Ok(ForeignDatabase { connection, size })
+    }
+
+    /// Returns the size of the database and of its log, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Returns the largest number of rows that fit into the database.
+    pub fn max_rows(&self) -> u64 {
+        self.size / MIN_ROW + FREE_ROWS
+    }
+
+    /// Lists the names of a table's columns, without generated ones. A missing table has none.
+    /// Fails if the name belongs to a view or a virtual table.
+    pub fn columns(&self, table: &str) -> rusqlite::Result<Vec<String>> {
+        // From the parsed schema, because the table of definitions can contain anything.
+        let kind: Option<String> = self
+            .connection
+            .prepare_cached(
+                "SELECT type FROM pragma_table_list
+                 WHERE schema = 'main' AND name = ?1 COLLATE NOCASE",
+            )?
+            .query_row([table], |row| row.get(0))
+            .optional()?;
+        match kind.as_deref() {
+            None => return Ok(Vec::new()),
+            Some("table") => {}
+            Some(kind) => {
+                let kind = if kind == "virtual" { "virtual table" } else { kind };
+                let message = format!("`{table}` is a {kind}, not a table");
+                return Err(refusal(&message));
+            }
+        }
+        let mut statement =
+            self.connection.prepare_cached("SELECT name FROM pragma_table_info(?1)")?;
+        statement.query_map([table], |row| row.get(0))?.collect()
+    }
+
+    /// Fails unless all of these are plain columns of a table.
+    pub fn require_columns(&self, table: &str, names: &[&str]) -> rusqlite::Result<()> {
+        let columns = self.columns(table)?;
+        let has = |name: &&str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
+        match names.iter().find(|name| !has(name)) {
+            None => Ok(()),
+            Some(name) => Err(refusal(&format!("the table `{table}` has no column `{name}`"))),
+        }
+    }
+}
+
+impl Deref for ForeignDatabase {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Returns the error for a database that has more than fits into a file of its size.
+pub fn endless_database() -> rusqlite::Error {
+    failure(ffi::SQLITE_INTERRUPT, "interrupted")
+}
+
+/// Returns the error for a session or a message that is too large.
+pub fn oversized(message: &str) -> rusqlite::Error {
+    failure(ffi::SQLITE_TOOBIG, message)
+}
+
+/// Explains an error that is due to one of the limits here. Returns `None` for other errors.
+pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
+    let rusqlite::Error::SqliteFailure(cause, message) = error else { return None };
+    match cause.code {
+        ErrorCode::OperationInterrupted => Some(
+            "it takes too long to read for its size, so it is damaged or made to never end"
+                .to_owned(),
+        ),
+        ErrorCode::TooBig => Some(match message {
+            Some(message) if message != SQLITE_TOO_BIG => message.clone(),
+            _ => format!("it has a row of more than {} MB", MAX_VALUE >> 20),
+        }),
+        ErrorCode::AuthorizationForStatementDenied => message.clone(),
+        _ => None,
+    }
+}
+
+/// SQLite's own message for a value beyond its limit.
+const SQLITE_TOO_BIG: &str = "string or blob too big";
+
+/// Returns the error for something that is never read. Nothing else returns this code, because
+/// there is no authorizer.
+fn refusal(message: &str) -> rusqlite::Error {
+    failure(ffi::SQLITE_AUTH, message)
+}
+
+fn failure(code: i32, message: &str) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(message.to_owned()))
+}
+
+/// Measures a database and its log. Checks that SQLite will find only regular files: it would wait
+/// for the other end of a pipe.
+fn measure_files(path: &Path) -> io::Result<u64> {
+    let mut size = fs::metadata(path)?.len();
+    foreign::open_regular(path)?;
+    let real = fs::canonicalize(path)?;
+    for suffix in ["-wal", "-journal", "-shm"] {
+        let beside = add_suffix(&real, suffix);
+        let opened = foreign::open_unlinked(&beside).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", beside.display()))
+        })?;
+        size += opened.map_or(Ok(0), |file| file.metadata().map(|metadata| metadata.len()))?;
+    }
+    Ok(size)
+}
+
+fn add_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
