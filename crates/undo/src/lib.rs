@@ -4,6 +4,9 @@
 //! becomes checkpoints and entries in the ledger. The way back is [`rollback::plan`] and
 //! [`rollback::apply`].
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod history;
 pub mod hook;
 mod move_history;

@@ -5,6 +5,7 @@
 mod adversary;
 mod agents;
 mod bench;
+mod fuzz;
 mod nextest;
 mod plugins;
 mod prose;
@@ -27,6 +28,8 @@ usage: cargo xtask <task>
                   load on all cores   [filter…] only tests whose name contains one of these
   adversary     Live through random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
+  fuzz          Feed arbitrary bytes to everything that reads text of others
+                  [--seconds N] how long for each target, 60 by default   [target…] only these
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths
   plugins       Build packages for agents that have plugins, in target/plugins
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
+        ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),
         ["plugins"] => plugins::write_plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),

@@ -6,12 +6,13 @@ use std::thread;
 use crate::Failure;
 use crate::adversary;
 use crate::agents;
+use crate::fuzz;
 use crate::nextest;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, run_step_with_output};
 
 /// Programs that the tests run, each with its Debian package.
-const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
+const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), ("c++", "g++")];
 
 /// The targets with tests, except for doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
@@ -56,13 +57,19 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents wait more than they work, so the days are lived meanwhile.
-    let lived = thread::scope(|scope| {
+    // The agents wait more than they work, so the days are lived and the targets fuzzed meanwhile.
+    let (lived, fuzzed) = thread::scope(|scope| {
         let days = scope.spawn(adversary::test_usual_days);
+        let targets = scope.spawn(fuzz::test_usual_targets);
         failures.extend(agents::test_usual_agents(tally).err());
-        days.join().unwrap_or_else(|_| Err("living through random days panicked".into()))
+        let lived = days.join();
+        (
+            lived.unwrap_or_else(|_| Err("living through random days panicked".into())),
+            targets.join().unwrap_or_else(|_| Err("fuzzing panicked".into())),
+        )
     });
     failures.extend(lived.and_then(|days| days.count(tally)).err());
+    failures.extend(fuzzed.and_then(|targets| targets.count(tally)).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
         results.iter().for_each(|result| tally.add_result(result));
