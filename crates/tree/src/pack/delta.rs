@@ -1,5 +1,7 @@
 //! Deltas: an object described by copies from another object, its base, and by new bytes.
 
+use super::MAX_OBJECT;
+
 /// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
 /// The maximum length of a copy instruction that all versions of the format allow.
@@ -13,10 +15,12 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (size, mut rest) = take_size(rest)?;
     // An instruction copies at most 16 MB, so a larger size is impossible, and no memory is
     // reserved for it.
-    if base_size != base.len() as u64 || size > (rest.len() as u64).saturating_mul(1 << 24) {
+    let limit = MAX_OBJECT.min((rest.len() as u64).saturating_mul(1 << 24));
+    if base_size != base.len() as u64 || size > limit {
         return None;
     }
     let mut out = Vec::with_capacity(usize::try_from(size).ok()?.min(1 << 26));
+    // A delta of a few bytes can copy its base many times, so the size is checked at each step.
     while let Some((&code, after)) = rest.split_first() {
         rest = after;
         if code & 0x80 != 0 {
@@ -42,6 +46,9 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
             out.extend_from_slice(new);
             rest = after;
         } else {
+            return None;
+        }
+        if out.len() as u64 > size {
             return None;
         }
     }
@@ -247,6 +254,24 @@ mod tests {
         fn garbage_is_refused_without_panic(base in prop::collection::vec(any::<u8>(), 0..64), delta in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = apply_delta(&base, &delta);
         }
+    }
+
+    #[test]
+    fn a_delta_makes_no_more_than_the_size_in_its_head() {
+        let base = vec![7; 1 << 20];
+        let delta = |size: u64, copies: usize| {
+            let mut delta = Vec::new();
+            push_size(&mut delta, base.len() as u64);
+            push_size(&mut delta, size);
+            // Each of these copies the whole base.
+            delta.extend([0xc0, 0x10].repeat(copies));
+            delta
+        };
+        let copied = apply_delta(&base, &delta(2 << 20, 2));
+        assert_eq!(copied.map(|copied| copied.len()), Some(2 << 20));
+        // Without the checks, these would take 8 GB each.
+        assert_eq!(apply_delta(&base, &delta(5, 8 << 10)), None);
+        assert_eq!(apply_delta(&base, &delta(8 << 30, 8 << 10)), None);
     }
 
     #[test]

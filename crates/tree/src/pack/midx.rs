@@ -31,7 +31,11 @@ impl Midx {
         let chunks: Vec<([u8; 4], u64)> = (0..=u64::from(head[6]))
             .map(|row| {
                 let id = source.read_at(12 + row * 12, 4)?[..].try_into().expect("four bytes");
-                Ok((id, source.read_u64(12 + row * 12 + 4)?))
+                let at = source.read_u64(12 + row * 12 + 4)?;
+                if at > source.len() {
+                    return Err(corrupt("a chunk outside of the index"));
+                }
+                Ok((id, at))
             })
             .collect::<io::Result<_>>()?;
         let chunk = |id: &[u8; 4]| chunks.iter().position(|(listed, _)| listed == id);
@@ -125,4 +129,24 @@ pub(crate) fn encode_midx(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> 
     let checksum = Sha1::digest(&out);
     out.extend_from_slice(&checksum);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_outside_of_the_index_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join(NAME);
+        let index = encode_midx(vec![("pack-a".into(), vec![(Oid([7; 20]), 12)])]);
+        std::fs::write(&path, &index).unwrap();
+        assert_eq!(Midx::open(&path).unwrap().find(&Oid([7; 20])).unwrap(), Some((0, 12)));
+        for row in 0..4 {
+            let mut damaged = index.clone();
+            damaged[12 + row * 12 + 4..][..8].fill(0xff);
+            std::fs::write(&path, damaged).unwrap();
+            assert!(Midx::open(&path).is_err(), "chunk {row}");
+        }
+    }
 }
