@@ -37,6 +37,7 @@ pub(crate) fn test_everything() -> Result<(), Failure> {
 
 fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     run_step(cargo().args(["fmt", "--all", "--check"]))?;
+    run_step(cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
     run_step(cargo().args(clippy).args(["--", "-D", "warnings"]))?;
     let mut doc = cargo();
