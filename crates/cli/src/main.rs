@@ -14,6 +14,9 @@ mod context;
 mod event_input;
 mod failure;
 mod fired;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod logs;
 #[cfg(test)]
 mod reference;

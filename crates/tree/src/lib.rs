@@ -19,6 +19,9 @@ pub mod fault;
 #[cfg(not(feature = "faults"))]
 mod fault;
 mod forbidden;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gc;
 pub mod git;
 mod lock;

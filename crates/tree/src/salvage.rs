@@ -28,7 +28,7 @@ pub(crate) struct DamagedPack {
     /// The offsets of the intact objects, sorted.
     offsets: Vec<u64>,
     /// The offsets of the intact objects by id.
-    places: HashMap<Oid, u64>,
+    pub(crate) places: HashMap<Oid, u64>,
 }
 
 impl DamagedPack {

@@ -4,6 +4,9 @@
 //! checkpoints and entries in the ledger. [`rollback::plan`] plans a rollback or an undo, and
 //! [`rollback::apply`] carries it out.
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod history;
 pub mod hook;
 mod move_history;

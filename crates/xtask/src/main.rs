@@ -6,6 +6,7 @@ mod adversary;
 mod agents;
 mod bench;
 mod deny;
+mod fuzz;
 mod nextest;
 mod plugins;
 mod prose;
@@ -29,6 +30,8 @@ usage: cargo xtask <task>
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
   deny          Check the licences, sources and known vulnerabilities of the dependencies
+  fuzz          Feed arbitrary bytes to everything that reads text of others
+                  [--seconds N] how long for each target, 60 by default   [target…] only these
   prose         Count habits that make comments and names hard to read
                   [--list] also list the places   [PATH…] only below these paths
   plugins       Build packages for agents that have plugins, in target/plugins
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
+        ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),
         ["deny"] => deny::check_dependencies(),
         ["plugins"] => plugins::write_plugins(),

@@ -7,12 +7,13 @@ use crate::Failure;
 use crate::adversary;
 use crate::agents;
 use crate::deny;
+use crate::fuzz;
 use crate::nextest;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, run_step_with_output};
 
 /// Programs that the tests run, each with its Debian package.
-const PROGRAMS: [(&str, &str); 2] = [("git", "git"), ("setpriv", "util-linux")];
+const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), ("c++", "g++")];
 
 /// The targets with tests, except for doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
@@ -37,6 +38,7 @@ pub(crate) fn test_everything() -> Result<(), Failure> {
 
 fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     run_step(cargo().args(["fmt", "--all", "--check"]))?;
+    run_step(cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features"];
     run_step(cargo().args(clippy).args(["--", "-D", "warnings"]))?;
     let mut doc = cargo();
@@ -60,13 +62,19 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents mostly wait, so the random days run at the same time.
-    let lived = thread::scope(|scope| {
+    // The agents mostly wait, so the random days and the fuzz targets run at the same time.
+    let (lived, fuzzed) = thread::scope(|scope| {
         let days = scope.spawn(adversary::test_usual_days);
+        let targets = scope.spawn(fuzz::test_usual_targets);
         failures.extend(agents::test_usual_agents(tally).err());
-        days.join().unwrap_or_else(|_| Err("the test of random days panicked".into()))
+        let lived = days.join();
+        (
+            lived.unwrap_or_else(|_| Err("the test of random days panicked".into())),
+            targets.join().unwrap_or_else(|_| Err("fuzzing panicked".into())),
+        )
     });
     failures.extend(lived.and_then(|days| days.count(tally)).err());
+    failures.extend(fuzzed.and_then(|targets| targets.count(tally)).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
         results.iter().for_each(|result| tally.add_result(result));

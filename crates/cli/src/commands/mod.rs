@@ -11,7 +11,7 @@ pub(crate) mod hook;
 mod install;
 mod list;
 mod rollback;
-mod rpc;
+pub(crate) mod rpc;
 mod run;
 mod sessions;
 mod show;

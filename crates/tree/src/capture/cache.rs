@@ -127,6 +127,11 @@ impl CachedEntry {
         }
     }
 
+    /// True if its name is in a table of names of this length.
+    fn has_name_in(&self, length: usize) -> bool {
+        self.name.0 as usize + usize::from(self.name.1) <= length
+    }
+
     /// True if the entry may be out of date even if its `lstat` is unchanged.
     pub(crate) fn is_doubtful(&self) -> bool {
         matches!(self.cause, Cause::Unreadable | Cause::Changing)
@@ -224,10 +229,11 @@ impl StatCache {
             if start != next && count != 0 {
                 return None;
             }
-            next += count;
+            next = next.checked_add(count)?;
             let path = directory.path.clone();
-            for index in start..start + count {
-                let entry = self.entries.get(index as usize)?;
+            let end = start.checked_add(count)?;
+            let children = self.entries.get(start as usize..end as usize)?;
+            for (index, entry) in (start..end).zip(children) {
                 if entry.kind == EntryKind::Directory {
                     let path = crate::path::join(&path, self.name(entry));
                     directories.push(CachedDirectory { entry: index, parent: at as u32, path });
@@ -264,7 +270,7 @@ impl StatCache {
             read(piece)?;
             for record in piece.chunks_exact(RECORD) {
                 let entry = decode_entry(record)?;
-                if entry.name.0 as usize + usize::from(entry.name.1) > names as usize {
+                if !entry.has_name_in(names as usize) {
                     return None;
                 }
                 entries.push(entry);
@@ -293,7 +299,9 @@ impl StatCache {
             }
             for patch in body[HEAD..].chunks_exact(4 + RECORD) {
                 let index = u32::from_le_bytes(patch[..4].try_into().expect("four bytes")) as usize;
-                match (self.entries.get_mut(index), decode_entry(&patch[4..])) {
+                let patched = decode_entry(&patch[4..]);
+                let patched = patched.filter(|entry| entry.has_name_in(self.names.len()));
+                match (self.entries.get_mut(index), patched) {
                     (Some(entry), Some(patched)) => *entry = patched,
                     _ => return,
                 }

@@ -220,7 +220,7 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Removes the checksum, the optional extensions and the file stats from an index. Git fills all of
 /// them in again.
-fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn normalize_index(index: &[u8]) -> Option<Vec<u8>> {
     let end = index.len().checked_sub(CHECKSUM_LENGTH)?;
     let (content, checksum) = index.split_at(end);
     // With `index.skipHash`, git writes zeros instead of a checksum.

@@ -90,6 +90,9 @@ impl OidTable {
         if !fanout.is_sorted() {
             return Err(corrupt("the fan-out table is not sorted"));
         }
+        if oids_at > source.len() {
+            return Err(corrupt("the table of ids is outside of the index"));
+        }
         Ok(OidTable { fanout, oids_at })
     }
 

@@ -132,3 +132,23 @@ pub(crate) fn encode_midx(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> 
     out.extend_from_slice(&checksum);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_outside_of_the_index_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join(NAME);
+        let index = encode_midx(vec![("pack-a".into(), vec![(Oid([7; 20]), 12)])]);
+        std::fs::write(&path, &index).unwrap();
+        assert_eq!(Midx::open(&path).unwrap().find(&Oid([7; 20])).unwrap(), Some((0, 12)));
+        for row in 0..4 {
+            let mut damaged = index.clone();
+            damaged[12 + row * 12 + 4..][..8].fill(0xff);
+            std::fs::write(&path, damaged).unwrap();
+            assert!(Midx::open(&path).is_err(), "chunk {row}");
+        }
+    }
+}

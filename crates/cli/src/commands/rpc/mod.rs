@@ -3,6 +3,8 @@
 //! Requests come in on standard input, one per line, and are answered in order on standard output,
 //! which carries nothing else.
 
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod input;
 mod late;
 mod methods;

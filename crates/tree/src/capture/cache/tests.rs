@@ -108,6 +108,27 @@ fn long_names_survive_encoding() {
 }
 
 #[test]
+fn a_log_with_a_name_outside_of_the_table_is_not_applied() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut cache = sample_cache();
+    cache.save(path, path).unwrap();
+    cache.entries[1].name = (u32::MAX, 3);
+    assert!(cache.append_to_log(path, &[1]).unwrap());
+    let loaded = StatCache::load(path).unwrap();
+    assert_eq!(loaded.entries, sample_cache().entries);
+}
+
+#[test]
+fn children_outside_of_the_entries_are_inconsistent() {
+    for children in [(1, u32::MAX), (u32::MAX, 0), (1, 3), (0, 2)] {
+        let mut cache = sample_cache();
+        cache.entries[0].children = children;
+        assert!(cache.directories().is_none(), "{children:?}");
+    }
+}
+
+#[test]
 fn every_flipped_byte_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();

@@ -103,7 +103,8 @@ fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usi
             break;
         }
     }
-    (split, at)
+    // The last option may lack its value.
+    (split, at.min(args.len()))
 }
 
 /// Converts arguments to the form that the rules for read-only programs take.

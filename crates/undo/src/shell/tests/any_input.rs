@@ -50,6 +50,13 @@ fn the_analysis_of_a_long_script_ends() {
     assert!(analyze(&"ls\n".repeat(1_000_000)).mutates);
 }
 
+#[test]
+fn an_option_that_lacks_its_value_has_an_answer() {
+    for script in ["rm x; ls | xargs -I", "rm x; ls | xargs --delimiter", "rm x; git -C"] {
+        assert!(analyze(script).mutates, "{script}");
+    }
+}
+
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "ls", "rm x", " ", "\n", ";", "&", "&&", "||", "|", "(", ")", "{", "}", "$(", "`", "\"", "'",

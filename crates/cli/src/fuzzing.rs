@@ -1,0 +1,23 @@
+//! Entrances to the program, for the targets in `fuzz/`. No other build has them.
+
+use std::path::Path;
+
+use crate::config::{self, Config};
+
+pub use crate::commands::rpc::fuzzing::RpcServer;
+
+/// Reads a configuration in both ways. Panics if they disagree.
+pub fn read_config(home: &Path, text: &[u8]) {
+    std::fs::write(config::config_path(home), text).expect("the scratch directory is writable");
+    let read = Config::read(home);
+    let (anyway, problem) = Config::read_anyway(home);
+    match (read, problem) {
+        (Ok(config), None) => assert_eq!(format!("{config:?}"), format!("{anyway:?}")),
+        (Err(failure), Some(problem)) => {
+            assert_eq!(failure.to_string(), problem.to_string());
+            assert!(!failure.to_string().chars().any(char::is_control), "{failure}");
+        }
+        _ => panic!("only one of the readers fails"),
+    }
+    config::asks_to_be_strict(home);
+}

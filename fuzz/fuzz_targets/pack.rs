@@ -1,0 +1,17 @@
+//! Packs that may be damaged, deltas, pack indexes and multi-pack indexes. The first byte chooses.
+
+#![no_main]
+
+mod support;
+
+use libfuzzer_sys::fuzz_target;
+use support::SCRATCH;
+use takeback_tree::fuzzing;
+
+fuzz_target!(|bytes: &[u8]| match bytes.split_first() {
+    Some((0, bytes)) => fuzzing::pack(&SCRATCH, bytes),
+    Some((1, bytes)) => fuzzing::delta(bytes),
+    Some((2, bytes)) => fuzzing::pack_index(&SCRATCH, bytes),
+    Some((3, bytes)) => fuzzing::multi_pack_index(&SCRATCH, bytes),
+    _ => {}
+});

@@ -1,0 +1,20 @@
+//! The state of a workspace in the store: the stat cache with its log, and the journal of a restore
+//! that was cut off. The first byte chooses.
+
+#![no_main]
+
+mod support;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use takeback_tree::fuzzing::ScratchWorkspace;
+
+static WORKSPACE: LazyLock<ScratchWorkspace> =
+    LazyLock::new(|| ScratchWorkspace::new(&support::SCRATCH));
+
+fuzz_target!(|bytes: &[u8]| match bytes.split_first() {
+    Some((0, bytes)) => WORKSPACE.read_cache(bytes),
+    Some((1, bytes)) => WORKSPACE.recover(bytes),
+    _ => {}
+});
