@@ -52,10 +52,11 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     if let Some(call) = checkpoint.record.call_id() {
         return Moment::Start(call);
     }
-    let place = |known: &Checkpoint| known.pin.name.seq < checkpoint.pin.name.seq;
-    let (before, after) = history.all.split_at(history.all.partition_point(place));
+    let events: Vec<&Checkpoint> = history.events().collect();
+    let place = events.iter().position(|known| known.pin.id == checkpoint.pin.id);
+    let (before, after) = events.split_at(place.unwrap_or(events.len()));
     let start =
-        |known: &'h Checkpoint| known.record.call_id().filter(|_| known.record.kind == Kind::Call);
+        |known: &&'h Checkpoint| known.record.call_id().filter(|_| known.record.kind == Kind::Call);
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
