@@ -230,6 +230,9 @@ impl From<RollbackError> for Failure {
             RollbackError::TurnLost(..) => {
                 failure.hint("`takeback rollback` returns the whole workspace to a checkpoint")
             }
+            RollbackError::Parts(_) => {
+                failure.hint("nothing was changed; `--workspace-only` restores the workspace alone")
+            }
             RollbackError::NothingToUndo
             | RollbackError::NothingToRedo
             | RollbackError::Edit(_)

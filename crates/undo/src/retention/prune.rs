@@ -355,8 +355,8 @@ fn read_workspace(
     let running = history.open.iter().filter(|call| call.time >= oldest_call);
     // Older checkpoints with the same tree are not needed: rows are evicted oldest first.
     let find_start = |call: &OpenCall| {
-        let known = history.all.iter().rev().filter(|known| known.pin.tree == call.tree);
-        known.clone().find(|known| known.pin.name.seq <= call.seq).or_else(|| known.last())
+        let known = history.all.iter().filter(|known| known.pin.tree == call.tree);
+        known.max_by_key(|known| (known.pin.name.seq <= call.seq, known.pin.name.seq))
     };
     let needed = running.filter_map(find_start).map(|known| known.pin.name.clone()).collect();
     let path = path.unwrap_or_else(|| PathBuf::from(id.to_string()));

@@ -13,7 +13,9 @@ use super::conversation::{
 use super::elsewhere::{add_elsewhere, has_changes_elsewhere};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
-use super::story::{effects_since, find_moved_head, find_others_changes, warn_of_lost_repository};
+use super::story::{
+    effects_since, find_moved_head, find_others_changes, warn_of_lost_repositories,
+};
 use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
@@ -42,7 +44,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let _ = lock.finish(opened.system_time());
     let (store, own) = (workspace.store(), workspace.id());
     add_elsewhere(opened, store, own, &history, request, &mut planned);
-    warn_of_lost_repository(&workspace, &mut planned.view);
+    warn_of_lost_repositories(opened, &workspace, &mut planned);
     Ok(planned)
 }
 
