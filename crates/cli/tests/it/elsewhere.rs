@@ -123,6 +123,32 @@ fn a_call_outside_that_was_cut_off_ends_with_its_turn() {
 }
 
 #[test]
+fn a_subagents_call_outside_that_was_cut_off_ends_with_the_next_turn() {
+    let session = Session::new();
+    session.write("a", "1");
+    let note = session.base().join("note");
+    fs::write(&note, "1").unwrap();
+    let mut parent = Agent::new(&session, "s1");
+    parent.hears("delegate");
+    let mut cut_off = Agent::new(&session, "s1-sub");
+    cut_off.fields["parent"] = json!("s1");
+    cut_off.hears("change it");
+    cut_off.begins("Bash", json!({ "command": "echo 2 > ../note" }));
+    fs::write(&note, "2").unwrap();
+    parent.is_done();
+    parent.turn("go on", "a", "2");
+    // The process that `turn_end` started may not have run yet.
+    let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", "0"];
+    assert!(session.output(&tend).status.success());
+    let mut agent = Agent::new(&session, "s2");
+    agent.hears("change it again");
+    agent.runs("echo 3 > ../note");
+    agent.is_done();
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!(fs::read_to_string(&note).unwrap(), "2", "{done:#}");
+}
+
+#[test]
 fn a_directory_that_is_gone_comes_back_with_the_turn() {
     let session = Session::new();
     session.write("a", "1");

@@ -125,22 +125,23 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets the session's open calls of past turns in the places outside the workspace.
-/// An open call would cast doubt on everything that other sessions change there.
+/// Forgets the open calls of past turns, of the session and of its subagents, in the places outside
+/// the workspace. An open call would cast doubt on everything that other sessions change there.
 fn conclude_elsewhere(
     opened: &Opened,
     own: &WorkspaceId,
     past: &PastTurns<'_>,
 ) -> Result<(), TakeError> {
     let store = opened.store()?;
+    let is_over = |call: &OpenCall| past.contain(call) || past.contain_subagents(opened, call);
     for place in store.pinned_workspaces()?.iter().filter(|place| *place != own) {
         let hook_state = WorkspaceState::new(store.notes(place));
-        if !hook_state.open_calls().iter().any(|call| past.contain(call)) {
+        if !hook_state.open_calls().iter().any(is_over) {
             continue;
         }
         // If another process works there, the end of the next turn makes up for it.
         if let Some(_guard) = store.try_lock_workspace(place)? {
-            hook_state.drop_open_calls(|call| past.contain(call));
+            hook_state.drop_open_calls(is_over);
         }
     }
     Ok(())
@@ -168,6 +169,14 @@ impl PastTurns<'_> {
             _ => call.time <= self.ended,
         };
         call.session == self.session && is_of_past_turn
+    }
+
+    /// Returns true if a subagent made a call before the session's current turn. A subagent may go
+    /// on after the turn that started it, so the end of that turn is not enough.
+    fn contain_subagents(&self, opened: &Opened, call: &OpenCall) -> bool {
+        let Some(subagent) = opened.session_state(&call.session) else { return false };
+        let (owner, turn) = find_owner(opened, &subagent);
+        subagent.parent.is_some() && owner == self.session && call.turn != turn.id
     }
 }
 
