@@ -42,6 +42,7 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     let nested = find_nested_repositories(workspace.path());
     WorkspaceState::new(workspace.notes()).set_repositories(&nested);
     lock.forget_limit();
+    lock.limit_captures(opened.settings.max_total_size());
     let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
     opened.note_findings(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
@@ -107,10 +108,13 @@ fn conclude_turn(
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
+    lock.limit_captures(opened.settings.max_total_size());
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
         // In so large a workspace, only the paths that calls name are captured, and they already
         // have been.
-        Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
+        Err(CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. }) => {
+            return Ok(lock.finish(opened.system_time())?);
+        }
         captured => captured?,
     };
     opened.note_findings(workspace.path(), &capture);
