@@ -16,7 +16,7 @@ use super::reversal::{Direction, find_reversible};
 use super::story::{
     effects_since, find_moved_head, find_others_changes, warn_of_lost_repositories,
 };
-use super::turn::{CapturedPresent, find_turn};
+use super::turn::{CapturedPresent, find_reporting_agents, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
@@ -202,8 +202,15 @@ impl Planner<'_> {
             Ok(lock.capture_present(&options)?)
         };
         let is_elsewhere = |row| has_changes_elsewhere(self.workspace, self.history, row, request);
-        let (turn, present) =
-            find_turn(self.workspace, self.history, &mut capture, &is_elsewhere, options)?;
+        let reporting = find_reporting_agents(self.opened, self.workspace, self.history);
+        let (turn, present) = find_turn(
+            self.workspace,
+            self.history,
+            &mut capture,
+            &is_elsewhere,
+            &reporting,
+            options,
+        )?;
         let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
