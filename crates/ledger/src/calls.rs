@@ -1,5 +1,7 @@
 //! Tool calls, and the effects that no rollback reverses.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 use serde_json::Value;
 
@@ -65,6 +67,17 @@ impl Ledger {
         let rows = statement.query_map(params![workspace], |row| {
             Ok((row.get("session_id")?, row.get("call_turn")?, read_effect(row)?))
         })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns the agents whose hooks reported the end of a call that changed files.
+    pub fn agents_that_report_ends(&self) -> Result<BTreeSet<String>, LedgerError> {
+        let connection = self.database.reader()?;
+        let mut statement = connection.prepare_cached(
+            "SELECT DISTINCT source FROM sessions s WHERE EXISTS (
+                 SELECT 1 FROM calls WHERE session = s.key AND tree_after IS NOT NULL)",
+        )?;
+        let rows = statement.query_map([], |row| row.get(0))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

@@ -29,6 +29,8 @@ pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
     writer: Option<PackWriter>,
+    /// The maximum number of bytes that a capture may add to the store.
+    max_size: u64,
     pub(crate) state: Option<WorkspaceState>,
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
@@ -53,6 +55,7 @@ impl Workspace<'_> {
             workspace: self,
             directory: self.directory(),
             writer: None,
+            max_size: u64::MAX,
             state: None,
             captured: None,
             next_seq: None,
@@ -98,7 +101,13 @@ impl<'w> Lock<'w> {
         self.capture_with(options, None)
     }
 
-    /// Forgets that the workspace had too many files, so that the next capture tries again now
+    /// Limits the number of bytes that captures under this lock may add to the store. Captures for a
+    /// restore are not limited.
+    pub fn limit_captures(&mut self, max_size: u64) {
+        self.max_size = max_size;
+    }
+
+    /// Forgets that the workspace was too large, so that the next capture tries again now
     /// rather than in an hour.
     pub fn forget_limit(&mut self) {
         capture::limit::forget(&self.directory);
@@ -150,26 +159,29 @@ impl<'w> Lock<'w> {
             only: self.workspace.only.as_deref(),
             in_the_way,
             writer,
+            max_size: in_the_way.map_or(self.max_size, |_| u64::MAX),
             suspects,
             damaged: RefCell::default(),
             unsettled: RefCell::default(),
             unapplied: RefCell::default(),
         };
-        if in_the_way.is_none() && capture::limit::is_known(directory, &context, options) {
-            return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
+        if in_the_way.is_none()
+            && let Some(error) = capture::limit::find_known(directory, &context, options)
+        {
+            return Err(error);
         }
         let known = self.state.take().or_else(|| WorkspaceState::load(directory));
         let result = capture::capture_workspace(&context, known, options);
         match &result {
-            Err(CaptureError::TooManyFiles { .. }) => {
-                capture::limit::note(directory, &context, options);
+            Err(error @ (CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. })) => {
+                capture::limit::note(directory, &context, options, error);
             }
             Ok(_) if in_the_way.is_none() => {
                 capture::limit::withdraw(directory, &context, options.rules);
             }
             _ => {}
         }
-        if let Err(CaptureError::Write { .. }) = result {
+        if let Err(CaptureError::Write { .. } | CaptureError::TooLarge { .. }) = result {
             self.forget_unwritten();
         }
         let (capture, state) = result?;

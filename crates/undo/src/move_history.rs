@@ -7,6 +7,7 @@ use takeback_ledger::{LedgerError, OpenError};
 use takeback_tree::{MoveError, PinError, StoreError, Workspace, WorkspaceError};
 
 use crate::Opened;
+use crate::history::traces::{read_traces, write_traces};
 use crate::history::workspace::find_known_path;
 
 /// A history that was moved.
@@ -60,7 +61,14 @@ pub fn move_history(
     // The store must know the new path before the pins are moved: a workspace that is known only by
     // its old path counts as an orphan, and would lose its history in a prune.
     opened.lock(&to)?.finish(opened.system_time())?;
+    let mut traces = read_traces(store, &store.workspace_id(&from));
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
+    if !traces.is_empty() {
+        let lock = opened.lock(&to)?;
+        traces.extend(read_traces(store, to.id()));
+        write_traces(store, to.id(), &traces);
+        lock.finish(opened.system_time())?;
+    }
     if let Some(mut ledger) = opened.ledger().map_err(MoveHistoryError::Open)? {
         let (from, to) = (from.display().to_string(), to.subject().display().to_string());
         ledger.move_workspace(&from, &to).map_err(MoveHistoryError::Ledger)?;

@@ -316,12 +316,29 @@ impl Opened {
 
     /// Locks a workspace. First finishes or reverts an interrupted restore, and reports the result.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
+        let lock = self.lock_recovered(workspace)?;
+        if !rollback::has_unfinished_parts(workspace.store(), workspace.id()) {
+            return Ok(lock);
+        }
+        // The parts are in other workspaces. A process that held two locks could wait forever for
+        // one that does the same in reverse order.
+        drop(lock);
+        rollback::finish_parts(self, workspace);
+        self.lock_recovered(workspace)
+    }
+
+    fn lock_recovered<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
         let mut lock = workspace.lock()?;
         if let Some(recovery) = lock.recovery() {
-            (self.on_recovery)(recovery);
+            self.report_recovery(recovery);
             rollback::finish_recovered(self, &mut lock);
         }
         Ok(lock)
+    }
+
+    /// Tells the caller how an interrupted restore was finished or reverted.
+    pub(crate) fn report_recovery(&self, recovery: &Recovery) {
+        (self.on_recovery)(recovery);
     }
 
     pub(crate) fn failure_log(&self) -> FailureLog {

@@ -74,6 +74,9 @@ impl From<CaptureError> for Failure {
             CaptureError::Store(error) => error.into(),
             CaptureError::TooManyFiles { .. } => Failure::of(&error)
                 .hint("is this the directory of one project? add build output to .gitignore, or raise max_files"),
+            CaptureError::TooLarge { .. } => Failure::of(&error).hint(
+                "add files that can be regenerated to .gitignore, or raise max_total_size_mb",
+            ),
             CaptureError::Write { .. } => Failure::of(&error).hint(SPACE),
             CaptureError::Workspace(_) => Failure::of(&error),
         }
@@ -229,6 +232,9 @@ impl From<RollbackError> for Failure {
             RollbackError::NoTurn | RollbackError::NotATurn(_) => failure.hint(LIST),
             RollbackError::TurnLost(..) => {
                 failure.hint("`takeback rollback` returns the whole workspace to a checkpoint")
+            }
+            RollbackError::Parts(_) => {
+                failure.hint("nothing was changed; `--workspace-only` restores the workspace alone")
             }
             RollbackError::NothingToUndo
             | RollbackError::NothingToRedo

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::agent::{Agent, conversation, ledger, rows};
+use crate::agent::{Agent, configure, conversation, ledger, rows};
 use crate::session::{Session, said};
 
 #[test]
@@ -114,4 +114,93 @@ fn the_conversations_of_subagents_are_rewound_with_the_turn() {
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert_eq!((session.read("c"), conversation(&session).len()), ("1".into(), 3));
+}
+
+/// Prunes a session to two turns, besides the checkpoint `start` before the first turn.
+fn with_pruned_turns() -> Session {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
+    session.write("a", "0");
+    std::fs::write(session.base().join("note"), "0").unwrap();
+    session.json(&["checkpoint", "--name", "start"]);
+    let mut first = Agent::new(&session, "s1");
+    first.hears("1");
+    first.writes("a", "1");
+    first.writes("../note", "1");
+    first.is_done();
+    let mut second = Agent::new(&session, "s2");
+    for number in ["2", "3", "4"] {
+        second.turn(number, "a", number);
+    }
+    session.json(&["checkpoints", "prune"]);
+    let prompts: Vec<_> = rows(&session).iter().map(|row| row["prompt"].clone()).collect();
+    assert_eq!(prompts, [json!("4"), json!("3"), json!(null)]);
+    session
+}
+
+#[test]
+fn turns_that_were_pruned_go_back_with_their_files() {
+    let session = with_pruned_turns();
+    let done = session.json(&["rollback", "start"]);
+    assert_eq!((session.read("a"), conversation(&session)), ("0".into(), vec![]), "{done:#}");
+    let note = std::fs::read_to_string(session.base().join("note")).unwrap();
+    assert_eq!(note, "0", "also outside the workspace: {done:#}");
+    session.json(&["rollback", "undo"]);
+    assert_eq!((session.read("a"), conversation(&session).len()), ("4".into(), 4));
+}
+
+#[test]
+fn turns_that_were_pruned_go_back_after_their_project_was_moved() {
+    let session = with_pruned_turns();
+    let (old, new) = (session.project(), session.base().join("moved"));
+    std::fs::rename(&old, &new).unwrap();
+    std::fs::create_dir(&old).unwrap();
+    let (old, new) = (old.to_str().unwrap(), new.to_str().unwrap());
+    session.json(&["checkpoints", "move", old, new]);
+    session.json(&["-C", new, "rollback", "start"]);
+    assert!(conversation(&session).is_empty());
+}
+
+#[test]
+fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_of_its_time() {
+    let session = with_pruned_turns();
+    session.json(&["checkpoint", "--name", "four"]);
+    session.json(&["rollback", "start"]);
+    let mut agent = Agent::new(&session, "s1");
+    for number in ["5", "6", "7"] {
+        agent.turn(number, "a", number);
+    }
+    // Another rollback replaces the newest safety checkpoint, which is never pruned.
+    session.json(&["rollback", "1"]);
+    agent.turn("8", "a", "8");
+    agent.turn("9", "a", "9");
+    session.json(&["checkpoints", "prune"]);
+    let done = session.json(&["rollback", "four"]);
+    assert_eq!(session.read("a"), "4");
+    assert_eq!(conversation(&session), ["1", "2", "3", "4"], "{done:#}");
+}
+
+#[test]
+fn a_turn_that_was_taken_back_stays_taken_back_when_the_target_is_pruned() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 4\n");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("1");
+    for number in ["1", "2", "3"] {
+        agent.writes("a", number);
+    }
+    agent.is_done();
+    agent.turn("2", "b", "2");
+    session.json(&["rollback", "2.3"]);
+    // The steps of a long turn replace those of the first one.
+    agent.hears("3");
+    for number in ["4", "5", "6", "7", "8"] {
+        agent.writes("a", number);
+    }
+    agent.is_done();
+    session.json(&["checkpoints", "prune"]);
+    let list = rows(&session);
+    assert_eq!(list[2]["steps"].as_array().unwrap().len(), 1, "{list:#?}");
+    let taken_back: Vec<_> = list.iter().map(|row| row["taken_back"] == true).collect();
+    assert_eq!(taken_back, [false, true, false]);
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::agent::Agent;
-use crate::session::Session;
+use crate::session::{Session, tell_skipped};
 
 /// A session whose agent changed a file of the project, a file at home, and another project.
 fn worked_outside() -> (Session, Agent) {
@@ -120,6 +120,32 @@ fn a_call_outside_that_was_cut_off_ends_with_its_turn() {
     assert_eq!(fs::read_to_string(&note).unwrap(), "2", "{done:#}");
     session.json(&["rollback", "2"]);
     assert_eq!(fs::read_to_string(&note).unwrap(), "1");
+}
+
+#[test]
+fn a_subagents_call_outside_that_was_cut_off_ends_with_the_next_turn() {
+    let session = Session::new();
+    session.write("a", "1");
+    let note = session.base().join("note");
+    fs::write(&note, "1").unwrap();
+    let mut parent = Agent::new(&session, "s1");
+    parent.hears("delegate");
+    let mut cut_off = Agent::new(&session, "s1-sub");
+    cut_off.fields["parent"] = json!("s1");
+    cut_off.hears("change it");
+    cut_off.begins("Bash", json!({ "command": "echo 2 > ../note" }));
+    fs::write(&note, "2").unwrap();
+    parent.is_done();
+    parent.turn("go on", "a", "2");
+    // The process that `turn_end` started may not have run yet.
+    let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", "0"];
+    assert!(session.output(&tend).status.success());
+    let mut agent = Agent::new(&session, "s2");
+    agent.hears("change it again");
+    agent.runs("echo 3 > ../note");
+    agent.is_done();
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!(fs::read_to_string(&note).unwrap(), "2", "{done:#}");
 }
 
 #[test]
@@ -308,4 +334,58 @@ fn rollbacks_back_and_forth_move_files_outside_along() {
     }
     session.json(&["rollback", "undo"]);
     assert_eq!(state(), ("3".into(), "2".into()));
+}
+
+/// A mount of a file onto itself, which keeps it from being replaced. Unmounted at the end.
+struct NailedDown(std::path::PathBuf);
+
+impl NailedDown {
+    fn mount(path: std::path::PathBuf) -> Option<NailedDown> {
+        let output = Command::new("mount").arg("--bind").arg(&path).arg(&path).output();
+        if !output.is_ok_and(|output| output.status.success()) {
+            tell_skipped("cannot mount: that needs root");
+            return None;
+        }
+        Some(NailedDown(path))
+    }
+}
+
+impl Drop for NailedDown {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_rollback_that_fails_outside_the_workspace_says_what_to_do() {
+    let (session, _) = worked_outside();
+    let Some(nailed) = NailedDown::mount(session.base().join(".bashrc")) else { return };
+    let output = session.output(&["rollback", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_is(&session, "1", "2", "1");
+    assert!(said.contains("error: ~/.bashrc is left unchanged"), "{said}");
+    let hint = said.split_once("then `takeback ").unwrap().1.split_once('`').unwrap().0;
+    // The command that the hint names does the rest once the cause is gone.
+    drop(nailed);
+    let arguments: Vec<&str> = hint.split(' ').collect();
+    let done = session.json(&arguments);
+    assert_is(&session, "1", "1", "1");
+    assert!(done["elsewhere"][0]["error"].is_null(), "{done:#}");
+}
+
+#[test]
+fn an_undone_rollback_that_fails_outside_the_workspace_says_what_to_do() {
+    let (session, _) = worked_outside();
+    session.json(&["rollback", "1"]);
+    let Some(nailed) = NailedDown::mount(session.base().join(".bashrc")) else { return };
+    let output = session.output(&["rollback", "undo"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_is(&session, "2", "1", "2");
+    drop(nailed);
+    let hint = said.split_once("then `takeback ").unwrap().1.split_once('`').unwrap().0;
+    let arguments: Vec<&str> = hint.split(' ').collect();
+    session.json(&arguments);
+    assert_is(&session, "2", "2", "2");
 }

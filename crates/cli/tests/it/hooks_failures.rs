@@ -133,6 +133,30 @@ fn a_full_disk_is_recorded_and_shown() {
 }
 
 #[test]
+fn a_rollback_names_a_repository_that_a_full_disk_kept_from_being_saved() {
+    let session = Session::new();
+    let Some(_small) = SmallFileSystem::mount_at(&session.base().join(".takeback")) else { return };
+    session.write("vendor/lib/a", "1");
+    let git = session.project().join("vendor/lib/.git");
+    fs::create_dir_all(git.join("objects")).unwrap();
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::write(git.join("objects/pack"), noise(1, 3 << 20)).unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    let call = agent.call("Bash", json!({ "command": "rm -rf vendor" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("No space left"), "{said}");
+    fs::remove_dir_all(session.project().join("vendor")).unwrap();
+    agent.report(call.event("after_tool"));
+    for arguments in [&["rollback", "1", "--dry-run"][..], &["rollback", "1"]] {
+        let seen = to_text(&session.output(arguments).stderr);
+        let warning = format!("the repository's data {} is missing", git.display());
+        assert!(seen.contains(&warning), "{seen}");
+    }
+    assert_eq!(session.read("vendor/lib/a"), "1");
+}
+
+#[test]
 fn with_a_broken_configuration_the_defaults_apply_and_the_error_is_shown_later() {
     for text_of_config in ["[checkpoints]\nenabled = 'no'\n", "[checkpoints]\nunknown = 1\n", "{"] {
         let session = Session::new();

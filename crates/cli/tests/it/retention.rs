@@ -309,6 +309,25 @@ fn a_single_checkpoint_over_the_limit_stays_and_is_reported() {
 }
 
 #[test]
+fn an_open_call_keeps_no_older_row_with_the_same_files() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
+    session.write("a", "0");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("1", "a", "1");
+    agent.turn("2", "a", "0");
+    let mut waiting = Agent::new(&session, "s2");
+    waiting.hears("wait");
+    waiting.begins("Bash", json!({ "command": "make" }));
+    for number in ["3", "4", "5"] {
+        agent.turn(number, "a", number);
+    }
+    run_json(&session, &["checkpoints", "prune"]);
+    let prompts: Vec<Value> = rows(&session).iter().map(|row| row["prompt"].clone()).collect();
+    assert_eq!(prompts, [json!("5"), json!("4"), json!("wait")]);
+}
+
+#[test]
 fn a_dry_run_changes_nothing_and_names_what_would_be_pruned() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");

@@ -205,6 +205,41 @@ fn with_too_many_files_only_named_paths_are_protected_and_the_user_is_told() {
 }
 
 #[test]
+fn in_a_workspace_larger_than_the_store_may_be_what_calls_name_is_protected() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
+    let other = session.base().join("other");
+    fs::create_dir(&other).unwrap();
+    for number in ["1", "2", "3"] {
+        fs::write(other.join("a"), number).unwrap();
+        session.json(&["-C", "../other", "checkpoint"]);
+    }
+    for number in 0..3 {
+        fs::write(session.project().join(format!("n{number}")), noise(number, 1 << 20)).unwrap();
+    }
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("work");
+    // A file tool changes nothing but the file that it names.
+    agent.begins("Write", json!({ "path": "a", "content": "" }));
+    assert_eq!(rows(&session).len(), 1);
+    let mut run = |command: &str| {
+        let call = agent.call("Bash", json!({ "command": command }));
+        agent.report(call.event("before_tool"))
+    };
+    let said = run("make && rm a");
+    assert!(said.contains("need more than 1 MiB, the limit for the whole store"), "{said}");
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.json(&["checkpoints", "prune"]);
+    assert_eq!(
+        session.json(&["-C", "../other", "list"])["checkpoints"].as_array().unwrap().len(),
+        3
+    );
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "1");
+}
+
+#[test]
 fn files_that_a_sweep_deletes_are_restored_unless_they_can_be_regenerated() {
     let session = Session::new();
     make_repository(&session.project());

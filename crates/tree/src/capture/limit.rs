@@ -1,5 +1,5 @@
-//! The note that a workspace has too many files. It saves the next captures from counting them
-//! again.
+//! The note that a workspace has too many files, or is larger than the store may be. It saves the
+//! next captures from trying again.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, Durability};
 
-use super::{CaptureContext, CaptureOptions, fingerprint, to_nanoseconds};
+use super::{CaptureContext, CaptureError, CaptureOptions, fingerprint, to_nanoseconds};
 use crate::beneath;
 use crate::rules::CaptureRules;
 
@@ -15,11 +15,14 @@ const NAME: &str = "limit";
 /// The time after which a workspace is tried again, in nanoseconds.
 const RETRY_AFTER: i64 = 3_600_000_000_000;
 
-/// A note that a workspace has too many files.
+/// A note that a workspace has too many files or bytes.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct LimitNote {
-    /// The time of the capture that found too many files, in nanoseconds since 1970.
+    /// The time of the capture that was given up, in nanoseconds since 1970.
     time: i64,
+    /// The number of bytes that were not enough; `None` if there were too many files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_size: Option<u64>,
     #[serde(flatten)]
     glance: Glance,
 }
@@ -50,35 +53,49 @@ impl Glance {
     }
 }
 
-/// True if a recent capture found too many files, and nothing suggests that another one would
-/// succeed.
-pub(crate) fn is_known(
+/// Returns the error of a recent capture, if nothing suggests that another one would succeed.
+pub(crate) fn find_known(
     directory: &Path,
     context: &CaptureContext<'_>,
     options: &CaptureOptions<'_>,
-) -> bool {
-    let Some(noted) = read_note(directory) else { return false };
+) -> Option<CaptureError> {
+    let noted = read_note(directory)?;
+    let error = match noted.max_size {
+        None => CaptureError::TooManyFiles { limit: options.rules.max_files },
+        Some(size) if context.max_size > size => return None,
+        Some(_) => CaptureError::TooLarge { limit: context.max_size },
+    };
     let now = to_nanoseconds(options.now);
     let is_recent = (noted.time..noted.time.saturating_add(RETRY_AFTER)).contains(&now);
-    is_recent
+    let is_same = is_recent
         && Glance::take(context, options).is_some_and(|glance| {
             // An entry that disappeared may have been the directory with too many files.
             glance.names >= noted.glance.names
                 && Glance { names: noted.glance.names, ..glance } == noted.glance
-        })
+        });
+    is_same.then_some(error)
 }
 
-/// Notes that a capture found too many files.
-pub(crate) fn note(directory: &Path, context: &CaptureContext<'_>, options: &CaptureOptions<'_>) {
+/// Notes that a capture found too many files or bytes.
+pub(crate) fn note(
+    directory: &Path,
+    context: &CaptureContext<'_>,
+    options: &CaptureOptions<'_>,
+    error: &CaptureError,
+) {
     let Some(glance) = Glance::take(context, options) else { return };
-    let noted = LimitNote { time: to_nanoseconds(options.now), glance };
+    let max_size = match error {
+        CaptureError::TooLarge { limit } => Some(*limit),
+        _ => None,
+    };
+    let noted = LimitNote { time: to_nanoseconds(options.now), max_size, glance };
     let text = serde_json::to_vec(&noted).expect("plain data serializes to JSON");
     // Without the note, the next capture is only slower.
     let (temporary, path) = (context.store.temporary(), directory.join(NAME));
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
 }
 
-/// Deletes the note that a workspace has too many files, if it was made under these rules.
+/// Deletes the note that a workspace is too large, if it was made under these rules.
 pub(crate) fn withdraw(directory: &Path, context: &CaptureContext<'_>, rules: &CaptureRules) {
     let Some(noted) = read_note(directory) else { return };
     if noted.glance.rules == fingerprint(rules, context.own.as_ref()) {
@@ -90,7 +107,7 @@ fn read_note(directory: &Path) -> Option<LimitNote> {
     serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()
 }
 
-/// Deletes the note that a workspace has too many files.
+/// Deletes the note that a workspace is too large.
 pub(crate) fn forget(directory: &Path) {
     let _ = fs::remove_file(directory.join(NAME));
 }

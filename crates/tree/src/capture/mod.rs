@@ -124,6 +124,8 @@ pub enum UncoveredReason {
 pub enum CaptureError {
     #[error("the workspace has more than {limit} files to capture")]
     TooManyFiles { limit: u64 },
+    #[error("the files to capture need more than {} MiB, the limit for the whole store", limit >> 20)]
+    TooLarge { limit: u64 },
     /// The root of the workspace cannot be read.
     #[error("cannot read the workspace")]
     Workspace(#[source] io::Error),
@@ -148,6 +150,8 @@ pub(crate) struct CaptureContext<'a> {
     /// on the number of files.
     pub(crate) in_the_way: Option<&'a [RelPath]>,
     pub(crate) writer: &'a PackWriter,
+    /// The maximum number of bytes that the capture may add to the store.
+    pub(crate) max_size: u64,
     /// The packs that were deleted or changed since the known state was saved; `None` if there are
     /// none.
     pub(crate) suspects: Option<Vec<String>>,

@@ -14,6 +14,9 @@ use crate::packs::Packs;
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
     writer: &'a PackWriter,
+    /// The maximum size of the pack.
+    max_size: u64,
+    is_too_large: AtomicBool,
     has_failed: AtomicBool,
     failure: Mutex<Option<io::Error>>,
 }
@@ -23,6 +26,8 @@ impl<'a> ObjectSink<'a> {
         ObjectSink {
             packs: context.store.packs(),
             writer: context.writer,
+            max_size: context.max_size,
+            is_too_large: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             failure: Mutex::default(),
         }
@@ -44,12 +49,14 @@ impl<'a> ObjectSink<'a> {
             self.has_failed.store(true, Ordering::Relaxed);
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             failure.get_or_insert(error);
+        } else if self.writer.size() > self.max_size {
+            self.is_too_large.store(true, Ordering::Relaxed);
         }
     }
 
-    /// True if an object could not be written, so that there is no point in continuing.
+    /// True if an object could not be written or the pack is too large, so that there is no point in continuing.
     pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed)
+        self.has_failed.load(Ordering::Relaxed) || self.is_too_large.load(Ordering::Relaxed)
     }
 
     /// Fails with the first error that occurred while objects were added.
@@ -57,6 +64,9 @@ impl<'a> ObjectSink<'a> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {
                 Err(CaptureError::Write { path: context.store.directory().to_owned(), source })
+            }
+            None if self.is_too_large.load(Ordering::Relaxed) => {
+                Err(CaptureError::TooLarge { limit: self.max_size })
             }
             None => Ok(()),
         }

@@ -67,6 +67,11 @@ impl PackWriter {
         self.lock().known.contains(oid)
     }
 
+    /// Returns the number of bytes in this pack so far.
+    pub(crate) fn size(&self) -> u64 {
+        self.lock().end()
+    }
+
     /// Returns the number of objects in this pack.
     pub(crate) fn count(&self) -> usize {
         self.lock().objects.len()

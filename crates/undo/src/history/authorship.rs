@@ -137,20 +137,20 @@ impl<'h> Timeline<'h> {
             timeline.points.push(KnownState { at, time, tree, uncovered, named, rollback });
         }
         timeline.add_unended_calls(history);
-        timeline.doubt_missing_ends();
-        timeline
+        let reported = timeline.spans.iter().filter(|span| span.end == SpanEnd::Reported);
+        let agents = reported.map(|span| span.call.agent.clone()).collect();
+        timeline.doubt_missing_ends(&agents)
     }
 
-    /// Changes an assumed end to unknown if the agent has reported the ends of other calls. Its
-    /// silence then means that the call was refused or interrupted.
-    fn doubt_missing_ends(&mut self) {
-        let reported = self.spans.iter().filter(|span| span.end == SpanEnd::Reported);
-        let agents: HashSet<&str> = reported.map(|span| span.call.agent.as_str()).collect();
+    /// Changes assumed ends of calls to unknown if these agents made them. They report the ends of
+    /// other calls, so the call was refused or interrupted, or its end could not be recorded.
+    pub(crate) fn doubt_missing_ends(mut self, agents: &BTreeSet<String>) -> Timeline<'h> {
         for span in &mut self.spans {
-            if span.end == SpanEnd::Assumed && agents.contains(span.call.agent.as_str()) {
+            if span.end == SpanEnd::Assumed && agents.contains(&span.call.agent) {
                 (span.end, span.to) = (SpanEnd::Unknown, span.latest);
             }
         }
+        self
     }
 
     /// Adds the calls in the workspaces that are inside or around this one.

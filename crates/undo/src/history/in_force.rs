@@ -26,13 +26,13 @@ impl History {
             .filter(|row| row.turn().is_some())
             .map(|row| (row.first().pin.id, row.number))
             .collect();
-        let rollbacks = self.all.iter().filter_map(|known| known.record.rollback.as_ref());
+        let rollbacks = self.events().filter_map(|known| known.record.rollback.as_ref());
         let targets: BTreeSet<Oid> = rollbacks.map(|done| done.to).collect();
         let mut states: HashMap<Oid, Standing> = HashMap::new();
         // The row of the undone turn, for each undo and each reversal of an undo.
         let mut undos: HashMap<Oid, usize> = HashMap::new();
         let mut now = Standing::default();
-        for known in &self.all {
+        for known in self.events() {
             let id = known.pin.id;
             if targets.contains(&id) {
                 states.insert(id, now.clone());
@@ -48,7 +48,6 @@ impl History {
                     _ => drop(now.undone.insert(row)),
                 }
             } else if done.is_whole()
-                // If the checkpoint was pruned, so were the rows before it.
                 && let Some(then) = states.get(&done.to)
             {
                 now.clone_from(then);

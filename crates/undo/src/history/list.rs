@@ -15,6 +15,7 @@ use super::{History, Row, TakeError};
 use crate::Opened;
 use crate::hook::state::WorkspaceState;
 use crate::retention::failures::Failure;
+use crate::rollback::is_interrupted;
 
 /// The longest time that a list waits for the ledger to be complete.
 const LEDGER_WAIT: Duration = Duration::from_millis(200);
@@ -121,7 +122,7 @@ pub struct OtherWorkspace {
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
         let workspace = find_workspace(opened, path)?;
-        if workspace.store.has_interrupted_restore(&workspace.id)
+        if is_interrupted(workspace.store, &workspace.id)
             && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
         {
             // Taking the lock finishes or reverts the restore, and reports the result.

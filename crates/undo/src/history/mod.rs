@@ -8,6 +8,7 @@ pub(crate) mod in_force;
 mod list;
 pub mod record;
 mod take;
+pub(crate) mod traces;
 pub(crate) mod workspace;
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
 use self::record::{Action, CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
+use self::traces::{PrunedCheckpoints, read_pruned};
 use crate::hook::state::{OpenCall, WorkspaceState};
 
 pub(crate) use self::counts::count_changes;
@@ -43,6 +45,8 @@ pub struct History {
     pub unreadable: Vec<String>,
     /// The calls that have begun but not ended.
     pub(crate) open: Vec<OpenCall>,
+    /// The traces of pruned checkpoints.
+    pruned: PrunedCheckpoints,
     /// The rows of the list, newest first.
     rows: Vec<RowParts>,
     /// For each turn, the indices of its rows, oldest first. There can be several, because agents
@@ -123,7 +127,9 @@ impl History {
             *place = rows.len() - 1 - *place;
         }
         let workspace = workspace.clone();
-        let mut history = History { workspace, all, unreadable, open, rows, turns };
+        // A prune writes the traces before it deletes the checkpoints, so they are read afterwards.
+        let pruned = read_pruned(store, &workspace, &all);
+        let mut history = History { workspace, all, unreadable, open, pruned, rows, turns };
         history.find_ends();
         Ok(history)
     }

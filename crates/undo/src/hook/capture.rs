@@ -92,6 +92,8 @@ fn capture_path(
     workspace: &Workspace<'_>,
     lock: &mut Lock<'_>,
 ) -> Result<Capture, CaptureError> {
+    // Named paths have a limit of their own.
+    lock.limit_captures(if path.only_named { u64::MAX } else { opened.settings.max_total_size() });
     let options = opened.capture_options(path.path(), &path.named);
     let (rules, swept) = (&path.rules, &path.swept[..]);
     let capture = lock.capture(&CaptureOptions { rules, swept, ..options })?;

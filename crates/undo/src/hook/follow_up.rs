@@ -42,6 +42,7 @@ pub fn warm_workspace(opened: &Opened, directory: &Path) -> Result<(), TakeError
     let nested = find_nested_repositories(workspace.path());
     WorkspaceState::new(workspace.notes()).set_repositories(&nested);
     lock.forget_limit();
+    lock.limit_captures(opened.settings.max_total_size());
     let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
     opened.note_findings(workspace.path(), &capture);
     lock.finish(opened.system_time())?;
@@ -107,10 +108,13 @@ fn conclude_turn(
     let names = workspace.store().pin_names(workspace.id())?;
     let newest = names.last().and_then(|name| workspace.store().pin(name).ok().flatten());
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
+    lock.limit_captures(opened.settings.max_total_size());
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
         // In so large a workspace, only the paths that calls name are captured, and that has
         // already been done.
-        Err(CaptureError::TooManyFiles { .. }) => return Ok(lock.finish(opened.system_time())?),
+        Err(CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. }) => {
+            return Ok(lock.finish(opened.system_time())?);
+        }
         captured => captured?,
     };
     opened.note_findings(workspace.path(), &capture);
@@ -125,22 +129,23 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets the session's open calls of past turns in all other workspaces. An open call would cast
-/// doubt on everything that other sessions change there.
+/// Forgets the open calls of past turns, of the session and of its subagents, in all other
+/// workspaces. An open call would cast doubt on everything that other sessions change there.
 fn conclude_elsewhere(
     opened: &Opened,
     own: &WorkspaceId,
     past: &PastTurns<'_>,
 ) -> Result<(), TakeError> {
     let store = opened.store()?;
+    let is_over = |call: &OpenCall| past.contain(call) || past.contain_subagents(opened, call);
     for place in store.pinned_workspaces()?.iter().filter(|place| *place != own) {
         let hook_state = WorkspaceState::new(store.notes(place));
-        if !hook_state.open_calls().iter().any(|call| past.contain(call)) {
+        if !hook_state.open_calls().iter().any(is_over) {
             continue;
         }
         // If another process is using the workspace, the end of the next turn tries again.
         if let Some(_guard) = store.try_lock_workspace(place)? {
-            hook_state.drop_open_calls(|call| past.contain(call));
+            hook_state.drop_open_calls(is_over);
         }
     }
     Ok(())
@@ -169,6 +174,14 @@ impl PastTurns<'_> {
             _ => call.time <= self.ended,
         };
         call.session == self.session && is_of_past_turn
+    }
+
+    /// Returns true if a subagent made a call before the session's current turn. A subagent may go
+    /// on after the turn that started it, so the end of that turn is not enough.
+    fn contain_subagents(&self, opened: &Opened, call: &OpenCall) -> bool {
+        let Some(subagent) = opened.session_state(&call.session) else { return false };
+        let (owner, turn) = find_owner(opened, &subagent);
+        subagent.parent.is_some() && owner == self.session && call.turn != turn.id
     }
 }
 

@@ -159,9 +159,11 @@ pub(super) fn find_substitutes(
     error: &TakeError,
     call: &CallContext<'_>,
 ) -> Vec<ProtectedPath> {
-    if !matches!(error, TakeError::Capture(CaptureError::TooManyFiles { .. })) {
+    let TakeError::Capture(CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. }) =
+        error
+    else {
         return Vec::new();
-    }
+    };
     let named = (!failed.only_named).then(|| failed.to_only_named()).flatten();
     let project = opened.find_root(&call.workplace.directory).ok();
     let project = project.filter(|root| root != failed.path() && root.starts_with(failed.path()));

@@ -18,7 +18,7 @@ use super::size_cap::enforce_size_cap;
 use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Checkpoint, Kind};
-use crate::hook::state::{self, WorkspaceState};
+use crate::hook::state::{self, OpenCall, WorkspaceState};
 
 /// The limits to prune by. A limit that is not given defaults to the configured one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -260,6 +260,8 @@ pub(super) fn evict(
             }
             return Ok(());
         };
+        // Another process may have pruned since the history was read.
+        History::read(store, &workspace.id)?.keep_traces(store, doomed);
         unpin_all(store, workspace, doomed)?;
     }
     let rows: HashSet<&PinName> =
@@ -350,10 +352,12 @@ fn read_workspace(
     let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
     let last_seen = info.map(|info| Time(info.last_seen)).or(newest).unwrap_or_default();
     let running = history.open.iter().filter(|call| call.time >= oldest_call);
-    let in_use: HashSet<_> = running.map(|call| call.tree).collect();
-    let is_needed = |checkpoint: &&Checkpoint| in_use.contains(&checkpoint.pin.tree);
-    let needed = history.all.iter().filter(is_needed).map(|known| known.pin.name.clone());
-    let needed = needed.collect();
+    // Older checkpoints with the same tree are not needed: rows are evicted oldest first.
+    let find_start = |call: &OpenCall| {
+        let known = history.all.iter().filter(|known| known.pin.tree == call.tree);
+        known.max_by_key(|known| (known.pin.name.seq <= call.seq, known.pin.name.seq))
+    };
+    let needed = running.filter_map(find_start).map(|known| known.pin.name.clone()).collect();
     let path = path.unwrap_or_else(|| PathBuf::from(id.to_string()));
     Ok(PrunableWorkspace { id: id.clone(), path, last_seen, history, needed })
 }

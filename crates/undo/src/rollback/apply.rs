@@ -14,6 +14,7 @@ use super::conversation::move_conversation;
 use super::elsewhere::{ElsewhereView, apply_elsewhere};
 use super::git_index::{check_index, open_git_directory, restore_index};
 use super::notices::{self, RollbackSummary};
+use super::parts::{claim_parts, forget_parts, note_parts};
 use super::plan::plan_files;
 use super::planned::{Planned, PlannedWork, RollbackView};
 use super::reversal::{Direction, find_reversible};
@@ -47,6 +48,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         (Some(git), Some(copy)) => restore_index_copy(workspace.store(), git, copy),
         _ => Ok(()),
     };
+    // Other processes leave the parts outside the workspace alone while this one is running.
+    let claim = claim_parts(workspace.store(), workspace.id());
     // If this process is killed before the end of the restore, the next process that locks the
     // workspace does the rest.
     let now = safety.record.moment();
@@ -70,6 +73,9 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     // By now, the lock is released: a rollback that starts in another workspace may need it.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
+    if let Some(claim) = claim {
+        claim.end();
+    }
     index.map(|()| view)
 }
 
@@ -160,6 +166,10 @@ fn try_to_restore(
     // Until the files are restored, the record says only what is about to happen.
     let attempt = Record { rollback: None, attempt: record.rollback.clone(), ..record.clone() };
     let mut safety = pin_tree(opened, lock, present.from, attempt)?;
+    if let Err(error) = note_parts(lock.workspace(), &safety.pin.name, work, view) {
+        unpin_safety(lock, &safety.pin)?;
+        return Err(RollbackError::Parts(error));
+    }
     let done = Record { rollback: record.rollback, attempt: None, ..safety.record.clone() };
     let outcome = match lock.apply_recorded(&present, &safety.pin, &done.message()) {
         Ok(outcome) => outcome,
@@ -169,6 +179,7 @@ fn try_to_restore(
         }
         Err(error) => {
             // No rollback happened, so its safety checkpoint is not needed.
+            forget_parts(lock.workspace());
             unpin_safety(lock, &safety.pin)?;
             return Err(error.into());
         }

@@ -133,9 +133,10 @@ impl<'l> Search<'l> {
     /// checkpoints.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
         let seq = checkpoint.pin.name.seq;
-        for known in history.all.iter().filter(|known| known.pin.name.seq >= seq) {
+        let id = checkpoint.pin.id;
+        for known in history.events().skip_while(|known| known.pin.id != id) {
             self.add_subagents(history, known, seq);
-            if is_seen && known.pin.name.seq == seq {
+            if is_seen && known.pin.id == id {
                 continue;
             }
             let record = &known.record;
@@ -165,7 +166,7 @@ impl<'l> Search<'l> {
             let late = known.record.late || call.began.as_ref().is_some_and(|began| began.late);
             let id = CallId { session, reporter: session, call: &call.id, began, late };
             let is_same = |other: &CallRef| other.reporter() == session && other.turn == call.turn;
-            let has_begun = history.all.iter().any(|known| {
+            let has_begun = history.events().any(|known| {
                 known.record.calls().any(|other| known.start_of(other) < seq && is_same(other))
             });
             let point = self.find_point(&id, has_begun);

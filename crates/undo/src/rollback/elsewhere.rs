@@ -43,11 +43,14 @@ pub struct ElsewhereView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<BlockedPath>,
     pub safety_checkpoint: Option<Oid>,
+    /// The reason why everything here is left unchanged, if the part failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
-/// Adds plans for files outside the workspace: those that the turns being taken back changed. If
-/// the request has paths, adds only the repositories below them. A failure is only a warning, so
-/// that the workspace itself can still be restored.
+/// Adds plans for the files outside the workspace that the turns being taken back changed. If the
+/// request has paths, adds only the repositories below them. A failure is part of the view, so that
+/// the workspace itself can still be restored.
 pub(super) fn add_elsewhere(
     opened: &Opened,
     store: &Store,
@@ -70,6 +73,7 @@ pub(super) fn add_elsewhere(
         planned.work.goal.paths.iter().map(|path| root.join(path.as_path())).collect();
     let is_asked =
         |path: &Path| request.paths.is_empty() || asked.iter().any(|asked| path.starts_with(asked));
+    let mut failed = Vec::new();
     for (info, history) in read_others(store, own) {
         if !is_asked(&info.path.0) {
             continue;
@@ -85,13 +89,21 @@ pub(super) fn add_elsewhere(
                 planned.work.elsewhere.push(group);
             }
             Ok(None) => {}
-            Err(error) => {
+            // The place itself is gone, or not mounted.
+            Err(error) if !has_parent(&info.path.0) => {
                 let (path, error) = (info.path.0.display(), error_chain(&error));
                 planned.view.warnings.push(format!("{path} is left unchanged: {error}"));
             }
+            Err(error) => failed.push(ElsewhereView::failed(info.path, &error)),
         }
     }
+    // The first views belong to the plans, in the same order.
+    planned.view.elsewhere.extend(failed);
     plan_emptied(planned);
+}
+
+fn has_parent(path: &Path) -> bool {
+    path.parent().is_some_and(Path::is_dir)
 }
 
 /// Returns true if a request also applies to files outside the workspace.
@@ -144,7 +156,7 @@ pub(super) fn apply_elsewhere(
 ) {
     for (number, group) in groups.into_iter().enumerate() {
         let shown = &mut view.elsewhere[number];
-        if group.view.changes_no_file() {
+        if group.view.changes_no_file() && group.view.blocked.is_empty() {
             continue;
         }
         match apply_group(opened, group, workspace.path(), safety) {
@@ -155,15 +167,14 @@ pub(super) fn apply_elsewhere(
             }
             Err(error) => {
                 (shown.restored, shown.deleted) = (Vec::new(), Vec::new());
-                let (path, error) = (shown.workspace.0.display(), error_chain(&error));
-                view.warnings.push(format!("{path} is left unchanged: {error}"));
+                shown.error = Some(error_chain(&error));
             }
         }
     }
     remove_emptied(workspace, view);
 }
 
-fn apply_group(
+pub(super) fn apply_group(
     opened: &Opened,
     group: Planned,
     around: &Path,
@@ -191,6 +202,20 @@ fn apply_group(
         let _ = workspace.remove_root_if_empty();
     }
     Ok(view)
+}
+
+/// Returns true if a part of a rollback has been restored. Finishes or reverts a restore there that
+/// was cut off.
+pub(super) fn is_restored(
+    opened: &Opened,
+    group: &Planned,
+    safety: Oid,
+) -> Result<bool, RollbackError> {
+    let (workspace, _revived) = revive_workspace(opened, &group.work.workspace.0)?;
+    drop(opened.lock(&workspace)?);
+    let history = History::read(workspace.store(), workspace.id())?;
+    let mut done = history.all.iter().filter_map(|known| known.record.rollback.as_ref());
+    Ok(done.any(|done| done.part_of == Some(safety)))
 }
 
 /// A plan for one place, and the files there that are left unchanged.
@@ -286,7 +311,7 @@ impl Place<'_> {
         let PlannedWork { workspace, elsewhere, .. } = &self.main.work;
         let groups = elsewhere.iter().map(|group| &group.work.workspace);
         let is_inside = groups.chain([workspace]).any(|place| path.starts_with(&place.0));
-        if !is_inside && !path.parent().is_some_and(Path::is_dir) {
+        if !is_inside && !has_parent(path) {
             let source = io::Error::new(io::ErrorKind::NotFound, "its parent directory is missing");
             let error = WorkspaceError::Open { path: path.clone(), source };
             return Err(TakeError::from(error).into());
@@ -349,16 +374,32 @@ impl ElsewhereView {
         !self.restored.is_empty() || !self.deleted.is_empty()
     }
 
+    fn new(workspace: AnyPath) -> ElsewhereView {
+        ElsewhereView {
+            workspace,
+            restored: Vec::new(),
+            deleted: Vec::new(),
+            others: Vec::new(),
+            left: Vec::new(),
+            blocked: Vec::new(),
+            safety_checkpoint: None,
+            error: None,
+        }
+    }
+
     fn of(group: &Planned, left: Vec<RelPath>) -> ElsewhereView {
         let view = &group.view;
         ElsewhereView {
-            workspace: group.work.workspace.clone(),
             restored: view.restored.clone(),
             deleted: view.deleted.clone(),
             others: view.others.clone(),
             left,
             blocked: [&view.blocked[..], &view.skipped].concat(),
-            safety_checkpoint: None,
+            ..ElsewhereView::new(group.work.workspace.clone())
         }
+    }
+
+    fn failed(workspace: AnyPath, error: &RollbackError) -> ElsewhereView {
+        ElsewhereView { error: Some(error_chain(error)), ..ElsewhereView::new(workspace) }
     }
 }

@@ -7,6 +7,7 @@ mod elsewhere;
 mod git_index;
 pub mod merge;
 pub(crate) mod notices;
+mod parts;
 mod plan;
 mod planned;
 mod recovery;
@@ -30,9 +31,10 @@ pub use self::apply::apply;
 pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notices::{Notice, NoticeFile, take_notices};
+pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
-pub(crate) use self::recovery::{finish_before_turn, finish_recovered};
+pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
 pub use self::turn::{Conflict, UncertainPath};
 
 /// A request to take something back: in which workspace, to which state, and how much.
@@ -143,6 +145,8 @@ pub enum RollbackError {
     Index(#[from] IndexError),
     #[error("the files were restored, but not the repository's index")]
     IndexNotRestored(#[source] IndexError),
+    #[error("cannot note what to restore outside the workspace")]
+    Parts(#[source] std::io::Error),
     #[error("no turn left to undo in this workspace")]
     NoTurn,
     #[error("checkpoint {0} was taken by hand: there is no turn to undo")]

@@ -13,8 +13,10 @@ use super::conversation::{
 use super::elsewhere::{add_elsewhere, has_changes_elsewhere};
 use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
 use super::reversal::{Direction, find_reversible};
-use super::story::{effects_since, find_moved_head, find_others_changes, warn_of_lost_repository};
-use super::turn::{CapturedPresent, find_turn};
+use super::story::{
+    effects_since, find_moved_head, find_others_changes, warn_of_lost_repositories,
+};
+use super::turn::{CapturedPresent, find_reporting_agents, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
@@ -42,7 +44,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     let _ = lock.finish(opened.system_time());
     let (store, own) = (workspace.store(), workspace.id());
     add_elsewhere(opened, store, own, &history, request, &mut planned);
-    warn_of_lost_repository(&workspace, &mut planned.view);
+    warn_of_lost_repositories(opened, &workspace, &mut planned);
     Ok(planned)
 }
 
@@ -202,8 +204,15 @@ impl Planner<'_> {
             Ok(lock.capture_present(&options)?)
         };
         let is_elsewhere = |row| has_changes_elsewhere(self.workspace, self.history, row, request);
-        let (turn, present) =
-            find_turn(self.workspace, self.history, &mut capture, &is_elsewhere, options)?;
+        let reporting = find_reporting_agents(self.opened, self.workspace, self.history);
+        let (turn, present) = find_turn(
+            self.workspace,
+            self.history,
+            &mut capture,
+            &is_elsewhere,
+            &reporting,
+            options,
+        )?;
         let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use takeback_base::errors::error_chain;
-use takeback_tree::{Lock, Recovery, Workspace};
+use takeback_tree::{Lock, Recovery, Store, Workspace, WorkspaceId};
 
 use super::conversation::move_messages;
 use super::notices;
+use super::parts::has_unfinished_parts;
 use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Checkpoint, RollbackRecord};
@@ -45,6 +46,11 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     }
 }
 
+/// Returns true if a rollback was interrupted, and taking the workspace's lock would finish it.
+pub(crate) fn is_interrupted(store: &Store, workspace: &WorkspaceId) -> bool {
+    store.has_interrupted_restore(workspace) || has_unfinished_parts(store, workspace)
+}
+
 /// Finishes an interrupted rollback in a workspace before the conversation continues, because the
 /// rollback must not take back later messages. If the conversation cannot be moved now, it stays as
 /// it is.
@@ -54,7 +60,7 @@ pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
     }
     let Ok(store) = opened.store() else { return };
     let id = store.workspace_id(workspace);
-    if store.has_interrupted_restore(&id)
+    if is_interrupted(store, &id)
         && let Ok(workspace) = store.workspace(workspace, &opened.forbidden)
         && let Ok(mut lock) = opened.lock(&workspace)
         && matches!(lock.recovery(), Some(Recovery::Finished(_) | Recovery::Restored))

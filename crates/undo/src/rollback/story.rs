@@ -2,19 +2,20 @@
 //! others, the position of HEAD.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use takeback_base::errors::error_chain;
 use takeback_ledger::Moment;
 use takeback_tree::{GitDirectory, Head, Plan, RelPath, StoreError, Workspace};
 
 use super::RollbackError;
-use super::elsewhere::ElsewhereView;
-use super::planned::{HeadMoved, RollbackView};
+use super::planned::{HeadMoved, Planned, RollbackView};
 use crate::Opened;
 use crate::history::authorship::{PresentState, Timeline};
 use crate::history::record::{Checkpoint, Kind};
 use crate::history::{EffectView, History};
 use crate::hook::quote_word;
+use crate::hook::state::WorkspaceState;
 
 /// Lists the effects since a checkpoint, without duplicates.
 pub(super) fn effects_since(
@@ -52,10 +53,11 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     if let Some(call) = checkpoint.record.call_id() {
         return Moment::Start(call);
     }
-    let place = |known: &Checkpoint| known.pin.name.seq < checkpoint.pin.name.seq;
-    let (before, after) = history.all.split_at(history.all.partition_point(place));
+    let events: Vec<&Checkpoint> = history.events().collect();
+    let place = events.iter().position(|known| known.pin.id == checkpoint.pin.id);
+    let (before, after) = events.split_at(place.unwrap_or(events.len()));
     let start =
-        |known: &'h Checkpoint| known.record.call_id().filter(|_| known.record.kind == Kind::Call);
+        |known: &&'h Checkpoint| known.record.call_id().filter(|_| known.record.kind == Kind::Call);
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
@@ -84,20 +86,58 @@ pub(super) fn find_others_changes(
     Ok(others.map_err(StoreError::from)?.into_iter().collect())
 }
 
-/// Warns about a missing repository, unless the plan restores it.
-pub(super) fn warn_of_lost_repository(workspace: &Workspace<'_>, view: &mut RollbackView) {
-    if view.repository.is_none() || GitDirectory::find(workspace.path()).is_some() {
-        return;
+/// Warns about missing repositories, unless the plan restores them.
+pub(super) fn warn_of_lost_repositories(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    planned: &mut Planned,
+) {
+    let Planned { work, view } = planned;
+    let paths = &work.goal.paths;
+    let is_restored = |git: &Path, view: &RollbackView| {
+        let mut groups = view.elsewhere.iter();
+        groups.any(|group| group.workspace.0 == git && !group.restored.is_empty())
+    };
+    if view.repository.is_some() && GitDirectory::find(workspace.path()).is_none() {
+        if is_restored(&workspace.path().join(".git"), view) {
+            view.repository = None;
+        } else {
+            let warning =
+                "the repository's data (.git) is missing, and this rollback does not restore it";
+            view.warnings.push(warning.into());
+        }
     }
-    let git = workspace.path().join(".git");
-    let is_git = |group: &ElsewhereView| group.workspace.0 == git && !group.restored.is_empty();
-    if view.elsewhere.iter().any(is_git) {
-        view.repository = None;
-    } else {
-        let warning =
-            "the repository's data (.git) is missing, and this rollback does not restore it";
-        view.warnings.push(warning.into());
+    for git in find_inner_repositories(opened, workspace) {
+        // If its directory is missing too, nothing is left of the repository.
+        let directory = git.parent().and_then(|above| above.strip_prefix(workspace.path()).ok());
+        let directory = directory.and_then(|inner| RelPath::from_path(inner).ok());
+        let is_meant = directory.is_some_and(|directory| {
+            let has_files = workspace.path().join(directory.as_path()).is_dir()
+                || view.restored.iter().any(|path| path.starts_with(&directory));
+            let is_asked = |asked: &RelPath| directory.starts_with(asked);
+            has_files && (paths.is_empty() || paths.iter().any(is_asked))
+        });
+        if is_meant && git.symlink_metadata().is_err() && !is_restored(&git, view) {
+            let warning = format!(
+                "the repository's data {} is missing, and this rollback does not restore it",
+                git.display()
+            );
+            view.warnings.push(warning);
+        }
     }
+}
+
+/// Lists the data of the repositories inside a workspace that are known: from the start of its last
+/// session, and because they could not be captured.
+fn find_inner_repositories(opened: &Opened, workspace: &Workspace<'_>) -> BTreeSet<PathBuf> {
+    let known = WorkspaceState::new(workspace.notes()).repositories();
+    let known = known.iter().map(|inner| workspace.path().join(inner.as_path()).join(".git"));
+    let missed = opened.failures().into_iter().filter(|failure| failure.checkpoint);
+    let missed = missed.map(|failure| failure.workspace.0);
+    let own = workspace.path().join(".git");
+    let is_inner =
+        |git: &PathBuf| git.ends_with(".git") && *git != own && git.starts_with(workspace.path());
+    known.chain(missed).filter(is_inner).collect()
 }
 
 /// Determines whether HEAD of the workspace's own repository moved since a checkpoint, and which

@@ -11,6 +11,7 @@ use takeback_tree::{
 
 use super::merge::{self, Conflicts, Merged};
 use super::{Resolution, RollbackError, TurnUndo};
+use crate::Opened;
 use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Timeline};
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
@@ -76,12 +77,14 @@ pub(super) struct CapturedPresent {
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
 /// changed files and was not taken back. `capture` captures the current state. If the turn changed
 /// paths in directories that are now ignored, these paths are also captured. `is_elsewhere` returns
-/// true if the turn of a row has changes outside the workspace to take back.
+/// true if the turn of a row has changes outside the workspace to take back. `reporting`
+/// has the agents that report the ends of calls.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
     capture: &mut dyn FnMut(&[RelPath]) -> Result<Capture, RollbackError>,
     is_elsewhere: &dyn Fn(usize) -> bool,
+    reporting: &BTreeSet<String>,
     options: &TurnUndo,
 ) -> Result<(FoundTurn<'h>, CapturedPresent), RollbackError> {
     let Standing { in_force, undone } = history.standing();
@@ -98,7 +101,8 @@ pub(super) fn find_turn<'h>(
     let find = |row: Row<'h>, present: &CapturedPresent| {
         let CapturedPresent { capture, named } = present;
         let state = PresentState { tree: capture.tree, uncovered: &capture.uncovered, named };
-        let timeline = Timeline::of(history, Some(state)).with_neighbours(&neighbours);
+        let timeline = Timeline::of(history, Some(state)).doubt_missing_ends(reporting);
+        let timeline = timeline.with_neighbours(&neighbours);
         let found = undo_row(workspace.store(), &timeline, &capture.tree, row, options);
         found.map_err(|error| RollbackError::TurnLost(row.number, error))
     };
@@ -124,6 +128,22 @@ pub(super) fn find_turn<'h>(
         }
     }
     Err(RollbackError::NoTurn)
+}
+
+/// Finds the agents that report the ends of calls: those with a reported end in the ledger. If a
+/// checkpoint of the workspace failed, a reported end may be missing, so all agents count.
+pub(super) fn find_reporting_agents(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    history: &History,
+) -> BTreeSet<String> {
+    let mut failures = opened.failures().into_iter();
+    if failures.any(|failure| failure.checkpoint && failure.workspace.0 == workspace.path()) {
+        let calls = history.all.iter().flat_map(|known| known.record.calls());
+        return calls.map(|call| call.agent.clone()).collect();
+    }
+    let ledger = opened.ledger().ok().flatten();
+    ledger.and_then(|ledger| ledger.agents_that_report_ends().ok()).unwrap_or_default()
 }
 
 /// Finds the paths that a turn changed in directories that are now ignored.

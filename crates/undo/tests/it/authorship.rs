@@ -1,5 +1,6 @@
 //! Authorship of changes: an undo takes back the agent's changes and nothing else.
 
+use takeback_undo::retention::clear_checkpoints;
 use takeback_undo::{
     Deadline, Destination, Report, ReportedEvent, RollbackView, ToolCall, ToolWork, TurnUndo,
 };
@@ -216,6 +217,34 @@ fn the_end_of_a_turn_bounds_the_calls_of_an_agent_that_reports_no_ends() {
     );
     assert_eq!(scratch.read("b"), "0\nx\ny\nthe user's\n");
     assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
+}
+
+/// Undoes a turn whose only call has no reported end. Returns the user's file of the same time.
+fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
+    scratch.write("mine", "0\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_script("s", "c1", "make");
+    scratch.write("mine", "the user's\n");
+    scratch.end_turn("s");
+    let view = scratch.undo();
+    assert_eq!(view.doubts.len(), 1, "{view:?}");
+    scratch.read("mine")
+}
+
+#[test]
+fn a_missing_end_is_uncertain_if_the_agent_ever_reported_an_end() {
+    let scratch = Scratch::new();
+    scratch.play_turn("first", "a", "1\n");
+    // Only the ledger knows that turn.
+    clear_checkpoints(&scratch.opened).unwrap();
+    assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
+}
+
+#[test]
+fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
+    let scratch = Scratch::new();
+    scratch.opened.note_missed(&scratch.project(), "no space left");
+    assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
 }
 
 #[test]

@@ -126,6 +126,67 @@ fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
     assert!(made > 10 && not_made > 5, "{made} {not_made}");
 }
 
+/// Plays a turn that also changes files outside the workspace.
+fn scratch_after_a_turn_outside() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("a", "1\n");
+    for name in ["note", "other"] {
+        fs::write(scratch.base().join(name), "1\n").unwrap();
+    }
+    scratch.begin_turn("s", "change everything");
+    for name in ["a", "../note", "../other"] {
+        let call = scratch.begin_edit("s", "edit", name, &[name]);
+        scratch.write(name, "2\n");
+        scratch.end_call("s", call);
+    }
+    scratch.end_turn("s");
+    scratch
+}
+
+#[test]
+fn a_rollback_killed_at_any_step_is_finished_outside_the_workspace_as_well() {
+    const TEST: &str =
+        "failed_rollbacks::a_rollback_killed_at_any_step_is_finished_outside_the_workspace_as_well";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        let base = Path::new(&directory);
+        let point = std::env::var(POINT).unwrap().parse().unwrap();
+        fault::arm(point, Fault::Kill, false);
+        roll_back(&Scratch::open(base), base).unwrap();
+        return;
+    }
+    let (mut made, mut not_made) = (0, 0);
+    // Each third step is enough: there are many, and each takes a process.
+    for point in (0..).step_by(3) {
+        let scratch = scratch_after_a_turn_outside();
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(DIRECTORY, scratch.base())
+            .env(POINT, point.to_string())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success() || status.signal() == Some(9), "{status:?}");
+        let opened = Scratch::open(scratch.base());
+        let list = history::list_checkpoints(&opened, &scratch.project()).unwrap();
+        assert!(list.failures.is_empty(), "point {point}: {:?}", list.failures);
+        let inside = scratch.read("a");
+        let outside = ["../note", "../other"].map(|name| scratch.read(name));
+        assert!(outside.iter().all(|content| *content == inside), "point {point}: {outside:?}");
+        match inside == "1\n" {
+            true => made += 1,
+            false => not_made += 1,
+        }
+        if status.success() {
+            break;
+        }
+        if inside == "1\n" {
+            scratch.carry_out(Destination::BeforeLastRollback);
+            assert_eq!(["a", "../note", "../other"].map(|name| scratch.read(name)), ["2\n"; 3]);
+        }
+    }
+    assert!(made > 10 && not_made > 3, "{made} {not_made}");
+}
+
 /// Rolls back while the ledger cannot be written to: only the files are restored.
 fn roll_back_without_a_ledger(scratch: &Scratch) {
     let planned = scratch.plan(Destination::Checkpoint("1".into()));

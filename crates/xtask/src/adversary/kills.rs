@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::day::{Day, Moment, TurnKey};
-use super::files::{changed_paths, show_file};
+use super::files::{changed_paths, is_inside, is_within, show_file};
+use super::way_back::LEFT;
 use crate::Failure;
 
 impl Day<'_> {
@@ -14,6 +15,7 @@ impl Day<'_> {
         let after = Duration::from_micros(200 * self.random.below(400) as u64);
         self.log.push(format!("rollback {id}, killed after {after:?}"));
         let before = self.copy();
+        let planned = self.program.run(&["rollback", &id, "--dry-run"])?;
         self.program.run_and_kill(&["rollback", &id], after)?;
         // The next command that takes the lock, or the next turn, finishes or reverts the rollback.
         let mut next = None;
@@ -26,7 +28,17 @@ impl Day<'_> {
         let is_untouched = changed_paths(&before, &now).is_empty();
         if !is_untouched {
             let left = changed_paths(&moment.files, &now);
-            let wrong = left.iter().find(|path| now.get(*path) != before.get(*path));
+            let named = self.list_answered(&planned.json, &LEFT);
+            // Outside the workspace, only what the plan leaves may be as it was before.
+            let is_forgotten = |path: &str| {
+                let is_followed = moment.files.contains_key(path) && !self.lost.contains(path);
+                !is_inside(path)
+                    && is_followed
+                    && !named.iter().any(|named| is_within(path, named))
+                    && !self.may_stay(path, &moment, &now)
+            };
+            let wrong =
+                left.iter().find(|path| now.get(*path) != before.get(*path) || is_forgotten(path));
             if let Some(path) = wrong {
                 let content = show_file(now.get(path));
                 return Err(format!("a killed rollback left {path} as {content}"));

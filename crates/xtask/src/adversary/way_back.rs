@@ -1,7 +1,6 @@
 //! The ways back of a day: rollbacks, undone turns, and their reversals.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::day::{Day, Moment, TurnKey};
 use super::disk::Mount;
@@ -14,7 +13,7 @@ use super::program::Answer;
 use crate::Failure;
 
 /// The keys under which an answer lists the paths that were left unchanged.
-const LEFT: [&str; 8] =
+pub(super) const LEFT: [&str; 8] =
     ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain", "left"];
 
 impl Day<'_> {
@@ -29,7 +28,8 @@ impl Day<'_> {
             0 => self.roll_back_around_an_obstacle(&id, &moment, &before)?,
             _ => self.program.run(&["rollback", &id])?,
         };
-        if !answer.succeeded {
+        let failed = list_failed_parts(&answer);
+        if !answer.succeeded && failed.is_empty() {
             return self.check_untouched(&before, &answer);
         }
         for key in ["restored", "deleted"] {
@@ -46,12 +46,27 @@ impl Day<'_> {
         self.free_disk()?;
         let in_force = self.in_force.clone();
         self.follow_rollback(&moment)?;
+        if !failed.is_empty() {
+            return self.repeat_rollback(&id, &moment);
+        }
         // A rollback that changed nothing is not recorded.
         if self.random.below(2) == 0 && answer.json["safety_checkpoint"].is_string() {
             let in_force = std::mem::replace(&mut self.in_force, in_force);
             self.reverse(&before, Some(&in_force))?;
         }
         Ok(())
+    }
+
+    /// Repeats a rollback that failed outside the workspace. Now there is space.
+    fn repeat_rollback(&mut self, id: &str, moment: &Moment) -> Result<(), Failure> {
+        self.log.push(format!("rollback {id} again"));
+        let before = self.copy();
+        let answer = self.program.run(&["rollback", id])?;
+        if !answer.succeeded {
+            return Err(format!("rollback {id} fails again: {}", answer.text));
+        }
+        self.check_returned(&before, moment, None, &answer)?;
+        self.check_said(&before, &answer)
     }
 
     /// Rolls back while a file cannot be replaced: at first without success, then by skipping it.
@@ -144,6 +159,10 @@ impl Day<'_> {
     ) -> Result<(), Failure> {
         let now = self.copy();
         let left = self.list_answered(&answer.json, &LEFT);
+        let failed = list_failed_parts(answer);
+        if let Some(place) = failed.first().filter(|_| !self.is_full) {
+            return Err(format!("{place} was not restored: {}", answer.text));
+        }
         for path in changed_paths(&then.files, &now) {
             let is_same = now.get(&path) == before.get(&path);
             let is_named = left.iter().any(|left| is_within(&path, left));
@@ -161,11 +180,9 @@ impl Day<'_> {
             }
             // On a full disk, files elsewhere may stay unchanged if the answer says so.
             let full = self.root.join(&path);
-            let is_said = |place: &Path| {
-                answer.text.contains(&format!("{} is left unchanged", place.display()))
-            };
+            let is_said = failed.iter().any(|place| full.starts_with(place));
             let is_elsewhere = !is_inside(&path) || is_history(&path);
-            if is_elsewhere && is_same && self.is_full && full.ancestors().any(is_said) {
+            if is_elsewhere && is_same && self.is_full && is_said {
                 continue;
             }
             // The history of a repository is in no checkpoint but that of the call that deletes it.
@@ -189,9 +206,9 @@ impl Day<'_> {
         }
     }
 
-    /// True if a rollback may leave a path unchanged: it is outside the workspace or in the history
-    /// of a repository, no turn that is taken back wrote it, and it is not missing.
-    fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
+    /// Returns true if a rollback may leave a path unchanged: it is outside the workspace or in the
+    /// history of a repository, no turn that is taken back wrote it, and it is not missing.
+    pub(super) fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
         let is_elsewhere = !is_inside(path) || is_history(path);
         let lines = |file: Option<&FileCopy>| -> BTreeSet<String> {
             file.map(|file| marked_lines(&file.content, "agent")).unwrap_or_default()
@@ -231,6 +248,14 @@ impl Day<'_> {
         self.log.push(format!("rollback {verb}"));
         let before = self.copy();
         let answer = self.program.run(&["rollback", verb])?;
+        if !list_failed_parts(&answer).is_empty() && self.is_full {
+            self.free_disk()?;
+            // The command that takeback names does the rest.
+            let id = answer.json["checkpoint"].as_str().unwrap_or_default();
+            self.log.push(format!("rollback {id} after a rollback {verb} that failed in part"));
+            self.program.run_well(&["rollback", id])?;
+            return self.check_files(expected, &format!("rollback {verb} and rollback {id}"));
+        }
         if !answer.succeeded && self.is_full {
             self.check_untouched(&before, &answer)?;
             // The reversal is possible as soon as there is space.
@@ -302,6 +327,13 @@ impl Day<'_> {
         }
         self.check_conversations()
     }
+}
+
+/// Lists the places outside the workspace that a rollback could not restore.
+fn list_failed_parts(answer: &Answer) -> Vec<String> {
+    let groups = answer.json["elsewhere"].as_array().into_iter().flatten();
+    let failed = groups.filter(|group| group["error"].is_string());
+    failed.filter_map(|group| group["workspace"].as_str().map(str::to_owned)).collect()
 }
 
 /// Lists the user's lines in all files of the workspace.

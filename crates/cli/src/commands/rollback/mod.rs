@@ -201,6 +201,7 @@ fn apply_plan(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollbac
 fn show_plan(planned: &Planned, context: &Context) {
     render::print_plan(planned.view(), "Will restore", "Will delete", context);
     render::print_warnings(planned.view(), context);
+    render::report_failed_parts(planned.view(), true, context);
 }
 
 /// Asks whether to skip the paths that cannot be restored, and fails if the user declines.

@@ -13,7 +13,8 @@ use crate::output::{self, Style, paint, print_section};
 pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
-    let code = if blocked || is_left { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let has_failed = view.elsewhere.iter().any(|group| group.error.is_some());
+    let code = if blocked || is_left || has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if context.globals.json {
         output::print_json(view);
         return code;
@@ -31,7 +32,8 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
         Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
-        println!("Done. `takeback rollback {back}` takes this back.");
+        let done = if has_failed { "The workspace is done." } else { "Done." };
+        println!("{done} `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() {
             println!("Nothing to restore: everything is already in that state.");
@@ -39,7 +41,28 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
             println!("Nothing was changed.");
         }
     }
+    if !blocked {
+        report_failed_parts(view, dry_run, context);
+    }
     code
+}
+
+/// Reports the parts outside the workspace that are left unchanged because they failed.
+pub(crate) fn report_failed_parts(view: &RollbackView, dry_run: bool, context: &Context) {
+    let command = match view.row {
+        Some(row) => format!("takeback undo --turn {row}"),
+        None => format!("takeback rollback {}", &view.checkpoint.to_string()[..7]),
+    };
+    for group in &view.elsewhere {
+        let Some(error) = &group.error else { continue };
+        let place = output::tilde(&group.workspace.0, context);
+        let failure = Failure::new(format!("{place} is left unchanged")).because_of(error);
+        let failure = match dry_run {
+            true => failure,
+            false => failure.hint(format!("fix the cause, then `{command}` restores it as well")),
+        };
+        failure.report(false);
+    }
 }
 
 pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, context: &Context) {

@@ -35,9 +35,16 @@ impl TakenBack {
         let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
         let rows = history.rows().filter(|row| row.first().pin.name.seq >= seq);
         let mut taken_back = TakenBack { turns: turns_of(rows), ..TakenBack::default() };
-        for known in &history.all {
-            if known.record.rollback.is_some() && known.pin.name.seq >= seq {
+        let mut is_since = false;
+        for known in history.events() {
+            is_since |= known.pin.id == checkpoint;
+            if known.record.rollback.is_some() && is_since {
                 taken_back.rollbacks.insert(known.pin.id);
+            }
+            if known.record.first && is_since {
+                let turn = known.record.turn();
+                let turn = turn.map(|(session, turn)| (session.to_owned(), turn.clone()));
+                taken_back.turns.extend(turn);
             }
             let Some(call) = &known.record.call else { continue };
             let calls = match known.start_of(call) < seq {

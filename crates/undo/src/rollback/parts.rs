@@ -1,0 +1,131 @@
+//! The note of the parts of a rollback outside the workspace. It exists until they are restored, so
+//! that the next lock of the workspace restores the parts of a rollback that was killed.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use takeback_base::durable::{Durability, FileLock, replace_file};
+use takeback_base::errors::error_chain;
+use takeback_tree::{Oid, PinName, Recovery, RelPath, Store, Workspace, WorkspaceId};
+
+use super::RollbackError;
+use super::elsewhere::{apply_group, is_restored};
+use super::planned::{Planned, PlannedWork, RollbackView};
+use crate::Opened;
+use crate::history::record::Record;
+use crate::hook::state;
+
+/// The parts of a rollback that are outside the workspace.
+#[derive(Serialize, Deserialize)]
+struct NotedParts {
+    /// The number of the rollback's safety checkpoint.
+    safety: u64,
+    groups: Vec<Planned>,
+    /// The paths of the workspace that the rollback deletes. Some are directories that are empty
+    /// only after the repositories in them are gone.
+    deleted: Vec<RelPath>,
+}
+
+/// The right to restore the noted parts. The kernel releases it when its process ends.
+pub(super) struct PartsClaim {
+    path: PathBuf,
+    _lock: FileLock,
+}
+
+fn note_path(store: &Store, workspace: &WorkspaceId) -> PathBuf {
+    store.notes(workspace).join("parts")
+}
+
+/// Notes the parts of a rollback that is about to be made. The caller holds the workspace's lock.
+pub(super) fn note_parts(
+    workspace: &Workspace<'_>,
+    safety: &PinName,
+    work: &PlannedWork,
+    view: &RollbackView,
+) -> io::Result<()> {
+    if work.elsewhere.is_empty() {
+        return Ok(());
+    }
+    let (groups, deleted) = (work.elsewhere.clone(), view.deleted.clone());
+    let noted = NotedParts { safety: safety.seq, groups, deleted };
+    let text = serde_json::to_vec(&noted).expect("plain data becomes JSON");
+    replace_file(&note_path(workspace.store(), workspace.id()), &text, Durability::Synced)
+}
+
+/// Removes the note, because no rollback was made.
+pub(super) fn forget_parts(workspace: &Workspace<'_>) {
+    state::remove(&note_path(workspace.store(), workspace.id()));
+}
+
+/// Claims the noted parts of a workspace. Returns `None` if there are none, or if another process
+/// restores them.
+pub(super) fn claim_parts(store: &Store, workspace: &WorkspaceId) -> Option<PartsClaim> {
+    let path = note_path(store, workspace);
+    if !path.exists() {
+        return None;
+    }
+    let lock = FileLock::try_exclusive(&path).ok()??;
+    lock.is_at(&path).then_some(PartsClaim { path, _lock: lock })
+}
+
+/// Returns true if a rollback was killed before it had restored its parts outside the workspace.
+pub(crate) fn has_unfinished_parts(store: &Store, workspace: &WorkspaceId) -> bool {
+    claim_parts(store, workspace).is_some()
+}
+
+impl PartsClaim {
+    /// Removes the note, because all parts were tried.
+    pub(super) fn end(self) {
+        state::remove(&self.path);
+    }
+}
+
+/// Restores the parts of a rollback that was killed after it had restored the workspace. The caller
+/// holds no lock.
+pub(crate) fn finish_parts(opened: &Opened, workspace: &Workspace<'_>) {
+    let Some(claim) = claim_parts(workspace.store(), workspace.id()) else { return };
+    if let Some(noted) = state::read::<NotedParts>(&claim.path)
+        && let Some(safety) = find_made_rollback(workspace, noted.safety)
+    {
+        let mut is_finished = true;
+        for group in noted.groups {
+            let place = group.work.workspace.0.clone();
+            if let Err(error) = finish_part(opened, group, workspace, safety) {
+                let message = format!(
+                    "a rollback was interrupted and {} is left unchanged: {}",
+                    place.display(),
+                    error_chain(&error)
+                );
+                opened.note_failure(workspace.path(), &message);
+                is_finished = false;
+            }
+        }
+        for path in noted.deleted.iter().rev() {
+            let _ = workspace.remove_if_empty(path);
+        }
+        if is_finished {
+            opened.report_recovery(&Recovery::Finished(Vec::new()));
+        }
+    }
+    claim.end();
+}
+
+/// Returns the id of a safety checkpoint if its rollback was made.
+fn find_made_rollback(workspace: &Workspace<'_>, seq: u64) -> Option<Oid> {
+    let name = PinName { workspace: workspace.id().clone(), seq };
+    let pin = workspace.store().pin(&name).ok()??;
+    Record::parse(&pin.message).ok()?.rollback.map(|_| pin.id)
+}
+
+fn finish_part(
+    opened: &Opened,
+    group: Planned,
+    workspace: &Workspace<'_>,
+    safety: Oid,
+) -> Result<(), RollbackError> {
+    if group.view.changes_no_file() || is_restored(opened, &group, safety)? {
+        return Ok(());
+    }
+    apply_group(opened, group, workspace.path(), safety).map(drop)
+}
