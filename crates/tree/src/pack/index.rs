@@ -257,3 +257,27 @@ pub(crate) fn push_fanout<'a>(out: &mut Vec<u8>, oids: impl Iterator<Item = &'a 
         out.extend_from_slice(&total.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_whose_ids_begin_with_the_same_byte_are_all_found() {
+        // More than a lookup reads together.
+        let object = |number: u32| {
+            let mut oid = Oid([7; 20]);
+            oid.0[4..8].copy_from_slice(&number.to_be_bytes());
+            IndexedObject { oid, crc: 0, offset: u64::from(number) }
+        };
+        let mut objects: Vec<_> = (0..20_000).step_by(2).map(object).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pack.idx");
+        std::fs::write(&path, encode_index(&mut objects, &[0; 20])).unwrap();
+        let index = PackIndex::open(&path).unwrap();
+        for number in 0..20_000 {
+            let found = index.find(&object(number).oid).unwrap();
+            assert_eq!(found, (number % 2 == 0).then_some(u64::from(number)));
+        }
+    }
+}
