@@ -4,6 +4,7 @@
 //! no nightly compiler: the flags that count the edges of the code are stable.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -157,11 +158,18 @@ fn build_targets() -> Result<PathBuf, Failure> {
     let host = find_host()?;
     let build = fuzz_directory().join("build");
     // Naming the host keeps the flags away from build scripts and macros.
-    let mut command = cargo();
+    let mut command = nice(cargo().get_program());
     command.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
     command.args(["--target", &host, "--target-dir"]).arg(&build).env("RUSTFLAGS", FLAGS);
     run_step(&mut command)?;
     Ok(build.join(host).join("release"))
+}
+
+/// Prepares a command that takes only the time that other processes leave.
+fn nice(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("nice");
+    command.arg("-n19").arg(program).current_dir(repository());
+    command
 }
 
 /// Finds the platform that this machine's compiler builds for.
@@ -191,13 +199,17 @@ impl TargetRun {
         for directory in [&scratch, &artifacts] {
             fs::create_dir_all(directory)?;
         }
-        // Other tests may be running.
-        let mut command = Command::new("nice");
-        command.arg("-n19").arg(&self.program).arg(&corpus);
+        let mut command = nice(&self.program);
+        command.arg(&corpus);
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.arg(format!("-max_total_time={seconds}"));
-        command.args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"]);
-        command.args(is_repeatable.then_some("-seed=1"));
+        command.args(["-rss_limit_mb=1024", "-print_final_stats=1"]);
+        // While other tests run, even a quick input may take seconds.
+        command.args(if is_repeatable {
+            ["-seed=1", "-timeout=30"]
+        } else {
+            ["-seed=0", "-timeout=10"]
+        });
         command.env("TMPDIR", &scratch).stdin(Stdio::null());
         let output = command.output()?;
         remove_directory(&scratch)?;

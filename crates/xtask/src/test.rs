@@ -55,26 +55,32 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     }
 }
 
-/// Runs all tests, even if some fail. nextest comes last, so that its summary stays visible.
+/// Runs all tests, even if some fail. Fuzzing takes the time that the other tests leave.
 fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
+    let (mut failures, fuzzed) = thread::scope(|scope| {
+        let targets = scope.spawn(fuzz::test_usual_targets);
+        let failures = run_usual_tests(tally);
+        (failures, targets.join().unwrap_or_else(|_| Err("fuzzing panicked".into())))
+    });
+    failures.extend(fuzzed.and_then(|targets| targets.count(tally)).err());
+    failures
+}
+
+/// Runs the tests of the workspace, the agents and the random days. nextest comes last, so that its
+/// summary stays visible.
+fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
     let (output, outcome) =
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents mostly wait, so the random days and the fuzz targets run at the same time.
-    let (lived, fuzzed) = thread::scope(|scope| {
+    // The agents mostly wait, so the random days run at the same time.
+    let lived = thread::scope(|scope| {
         let days = scope.spawn(adversary::test_usual_days);
-        let targets = scope.spawn(fuzz::test_usual_targets);
         failures.extend(agents::test_usual_agents(tally).err());
-        let lived = days.join();
-        (
-            lived.unwrap_or_else(|_| Err("the test of random days panicked".into())),
-            targets.join().unwrap_or_else(|_| Err("fuzzing panicked".into())),
-        )
+        days.join().unwrap_or_else(|_| Err("the test of random days panicked".into()))
     });
     failures.extend(lived.and_then(|days| days.count(tally)).err());
-    failures.extend(fuzzed.and_then(|targets| targets.count(tally)).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
         results.iter().for_each(|result| tally.add_result(result));

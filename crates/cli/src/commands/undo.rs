@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 /// Asks about each file that others may have changed. Returns the files whose changes the user
 /// wants to take back as well.
 fn ask_about_doubts(request: &Request, context: &Context) -> Result<Vec<RelPath>, Failure> {
-    let planned = takeback_undo::rollback::plan(context.opened()?, request)?;
+    let planned = takeback_undo::rollback::plan(context.opened_anyway()?, request)?;
     let doubts = planned.into_view().doubts.into_iter();
     let is_taken = |doubt: &UncertainPath| {
         let path = output::disarm(&doubt.path.to_string());

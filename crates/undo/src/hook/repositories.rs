@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use takeback_base::foreign;
 use takeback_tree::RelPath;
 
 use super::protected::{PathKind, ProtectedPath};
@@ -87,7 +88,8 @@ impl Repositories {
         let is_link_file = !metadata.is_dir() && path.file_name() == Some(OsStr::new(".git"));
         if is_link_file {
             // `git submodule update` would also recreate it, but would overwrite changed files.
-            let content = fs::read_to_string(path).unwrap_or_default();
+            let content = foreign::read_beginning(path, 4096).unwrap_or_default();
+            let content = String::from_utf8_lossy(&content);
             let line = content.lines().next().unwrap_or_default();
             let reason =
                 format!("it only points to the repository; to recreate it, write `{line}` to it");

@@ -3,10 +3,10 @@
 //! An agent has the rights of its user, so this stops mistakes and simple attempts, not a program
 //! that hides what it does.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use takeback_base::foreign;
 use takeback_base::paths::canonicalize_or_keep;
 
 use super::call::CallContext;
@@ -14,6 +14,9 @@ use super::protected::{Mention, find_mentions};
 use crate::Opened;
 use crate::history::record::clean_reason;
 use crate::open::HookFile;
+
+/// The maximum size of a file with hooks that is read.
+const MAX_SETTINGS: u64 = 16 << 20;
 
 /// Keys of the input under which tools take the whole new content of a file.
 const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
@@ -88,7 +91,8 @@ fn count_entries(text: &str) -> usize {
 }
 
 fn count_entries_in(path: &Path) -> usize {
-    fs::read_to_string(path).map_or(0, |text| count_entries(&text))
+    let content = foreign::read_regular(path, MAX_SETTINGS).unwrap_or_default();
+    count_entries(&String::from_utf8_lossy(&content))
 }
 
 /// Returns true if a text in the input is about hooks. The path of the file itself is not.
