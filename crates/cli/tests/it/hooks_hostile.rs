@@ -114,3 +114,19 @@ fn pipes_and_devices_in_place_of_git_files_block_nothing() {
         }
     }
 }
+
+#[test]
+fn a_pipe_in_place_of_an_inner_repository_blocks_nothing() {
+    let session = Session::new();
+    session.write("vendor/a", "0");
+    let pipe = session.project().join("vendor/.git");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut agent = Agent::new(&session, "s1");
+    // Waiting for the pipe would take longer than an agent waits, and would be reported.
+    let call = agent.call("Bash", json!({ "command": "rm -rf vendor" }));
+    let said = agent.report(call.event("before_tool"));
+    assert!(!said.contains("timeout") && !said.contains("ms"), "{said}");
+    fs::remove_dir_all(session.project().join("vendor")).unwrap();
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("vendor/a"), "0");
+}
