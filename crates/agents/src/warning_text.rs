@@ -10,7 +10,7 @@ const LISTED: usize = 5;
 /// Words a warning about a call that would delete or change takeback's own history or hooks.
 pub fn tampering_text(tampering: &[String]) -> String {
     let mut text = String::new();
-    push_list(&mut text, "takeback warns that this call would damage its own history:", tampering);
+    push_list(&mut text, "This call would damage takeback's history:", tampering);
     text.trim_end().to_owned()
 }
 

@@ -83,7 +83,7 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
     ] {
         let (code, said) = run(&session, script);
         assert_eq!(code, Some(2), "{script}: {said}");
-        assert!(said.contains("which deletes its history"), "{said}");
+        assert!(said.contains("which deletes takeback's history"), "{said}");
     }
 }
 
@@ -100,7 +100,7 @@ fn a_call_that_removes_the_hooks_is_refused() {
     ] {
         let (code, said) = run(&session, script);
         assert_eq!(code, Some(2), "{script}: {said}");
-        assert!(said.contains("settings.json, which holds its hooks"), "{said}");
+        assert!(said.contains("settings.json, which holds takeback's hooks"), "{said}");
     }
     let edits = [
         ("Write", json!({ "file_path": settings, "content": "{}" })),
@@ -181,7 +181,7 @@ fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         let text = answer["systemMessage"].as_str().unwrap();
-        assert!(text.contains("damage its own history") && text.contains("clear"), "{text}");
+        assert!(text.contains("damage takeback's history") && text.contains("clear"), "{text}");
     }
     configure(&session, "[protection]\nhistory = \"off\"\n");
     assert_eq!(run(&session, "takeback checkpoints clear"), (Some(0), String::new()));
@@ -198,7 +198,9 @@ fn an_agent_over_rpc_and_a_generic_one_are_told_too() {
     assert_eq!(output.status.code(), Some(1));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["refused"], true);
-    assert!(answer["tampering"][0].as_str().unwrap().ends_with("which is part of its history"));
+    assert!(
+        answer["tampering"][0].as_str().unwrap().ends_with("which is part of takeback's history")
+    );
     let request = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tool.before",
         "params": {

@@ -80,7 +80,7 @@ pub(super) fn find_protected_paths(
     let mut repositories = Repositories::default();
     let sweeps_repositories = may_sweep_repositories(call.call.script());
     let mut elsewhere = Vec::new();
-    for (path, mention) in find_mentions(call) {
+    for (path, mention) in call.mentions().iter().cloned() {
         if mention == Mention::Swept && sweeps_repositories {
             repositories.add_inner(opened, &path);
         }

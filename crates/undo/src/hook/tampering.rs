@@ -10,7 +10,7 @@ use takeback_base::foreign;
 use takeback_base::paths::canonicalize_or_keep;
 
 use super::call::CallContext;
-use super::protected::{Mention, find_mentions};
+use super::protected::Mention;
 use crate::Opened;
 use crate::history::record::clean_reason;
 use crate::open::HookFile;
@@ -37,25 +37,26 @@ pub(super) fn find_tampering(opened: &Opened, call: &CallContext<'_>) -> Vec<Str
         home.is_none_or(|home| homes.contains(&home))
     });
     let mut found: Vec<String> = commands
-        .map(|own| format!("run `{}`, which deletes its history", clean_reason(&own.command)))
+        .map(|own| {
+            format!("run `{}`, which deletes takeback's history", clean_reason(&own.command))
+        })
         .collect();
-    let mentions = find_mentions(call);
-    if mentions.is_empty() {
+    if call.mentions().is_empty() {
         return found;
     }
     let hook_files = (opened.find_hook_files)(opened.home());
-    for (path, mention) in &mentions {
+    for (path, mention) in call.mentions() {
         let is_around = |own: &PathBuf| *mention != Mention::Named && own.starts_with(path);
         let name = path.display();
         if homes.iter().any(|home| path.starts_with(home)) {
-            found.push(format!("change {name}, which is part of its history"));
+            found.push(format!("change {name}, which is part of takeback's history"));
         } else if homes.iter().any(is_around) {
-            found.push(format!("delete files in {name}, which contains its history"));
+            found.push(format!("delete files in {name}, which contains takeback's history"));
         }
         for file in &hook_files {
             let is_meant = file.path == *path && changes_hooks(call, file);
             if is_meant || (file.path != *path && is_around(&file.path)) {
-                found.push(format!("change {}, which holds its hooks", file.path.display()));
+                found.push(format!("change {}, which holds takeback's hooks", file.path.display()));
             }
         }
     }
