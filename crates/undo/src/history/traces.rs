@@ -24,6 +24,7 @@ pub(crate) struct Trace {
 /// The pruned checkpoints that followed each kept one, oldest first. Their trees are lost.
 pub(super) type PrunedCheckpoints = HashMap<Oid, Vec<Checkpoint>>;
 
+/// Reads the traces of a workspace, oldest first.
 pub(crate) fn read_traces(store: &Store, workspace: &WorkspaceId) -> Vec<Trace> {
     state::read(&traces_path(store, workspace)).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! Planning: determines everything that has to be done for a request.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
@@ -16,7 +17,7 @@ use super::reversal::{Direction, find_reversible};
 use super::story::{
     effects_since, find_moved_head, find_others_changes, warn_of_lost_repositories,
 };
-use super::turn::{CapturedPresent, find_reporting_agents, find_turn};
+use super::turn::{CapturedPresent, find_turn};
 use super::{Destination, Request, RollbackError, Scope, TurnUndo};
 use crate::Opened;
 use crate::history::record::{Action, Checkpoint};
@@ -283,6 +284,22 @@ impl Planner<'_> {
         };
         Planned { work, view }
     }
+}
+
+/// Finds the agents that report the ends of calls: those with a reported end in the ledger. If a
+/// checkpoint of the workspace failed, a reported end may be missing, so all agents count.
+fn find_reporting_agents(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    history: &History,
+) -> BTreeSet<String> {
+    let mut failures = opened.failures().into_iter();
+    if failures.any(|failure| failure.checkpoint && failure.workspace.0 == workspace.path()) {
+        let calls = history.all.iter().flat_map(|known| known.record.calls());
+        return calls.map(|call| call.agent.clone()).collect();
+    }
+    let ledger = opened.ledger().ok().flatten();
+    ledger.and_then(|ledger| ledger.agents_that_report_ends().ok()).unwrap_or_default()
 }
 
 /// Finds those of the files to restore or delete that have changed since the state `led_to`.

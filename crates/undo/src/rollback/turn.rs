@@ -11,7 +11,6 @@ use takeback_tree::{
 
 use super::merge::{self, Conflicts, Merged};
 use super::{Resolution, RollbackError, TurnUndo};
-use crate::Opened;
 use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Timeline};
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
@@ -128,22 +127,6 @@ pub(super) fn find_turn<'h>(
         }
     }
     Err(RollbackError::NoTurn)
-}
-
-/// Finds the agents that report the ends of calls: those with a reported end in the ledger. If a
-/// checkpoint of the workspace failed, a reported end may be missing, so all agents count.
-pub(super) fn find_reporting_agents(
-    opened: &Opened,
-    workspace: &Workspace<'_>,
-    history: &History,
-) -> BTreeSet<String> {
-    let mut failures = opened.failures().into_iter();
-    if failures.any(|failure| failure.checkpoint && failure.workspace.0 == workspace.path()) {
-        let calls = history.all.iter().flat_map(|known| known.record.calls());
-        return calls.map(|call| call.agent.clone()).collect();
-    }
-    let ledger = opened.ledger().ok().flatten();
-    ledger.and_then(|ledger| ledger.agents_that_report_ends().ok()).unwrap_or_default()
 }
 
 /// Finds the paths that a turn changed in directories that are now ignored.

@@ -33,8 +33,8 @@ impl Day<'_> {
             return self.check_untouched(&before, &answer);
         }
         for key in ["restored", "deleted"] {
-            let is_whole = planned.succeeded && answer.json["skipped"].is_null();
-            if is_whole && planned.json[key] != answer.json[key] {
+            let is_whole = answer.succeeded && answer.json["skipped"].is_null();
+            if planned.succeeded && is_whole && planned.json[key] != answer.json[key] {
                 let (planned, done) = (&planned.json[key], &answer.json[key]);
                 return Err(format!(
                     "the plan has {planned} as {key}, but the rollback has {done}"
