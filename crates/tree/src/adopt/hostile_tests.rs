@@ -292,7 +292,7 @@ fn a_file_that_inflates_beyond_its_size_is_refused() {
     object.resize(64 << 20, 0);
     hostile.write_loose(file, &object);
     let error = hostile.take_file(file).unwrap_err();
-    assert!(error.ends_with("an object whose size is not the one in its head"), "{error}");
+    assert!(error.ends_with("the size of the object does not match its header"), "{error}");
 }
 
 #[test]
