@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use takeback_tree::Oid;
-use takeback_undo::{Deadline, Handled, Opened, Report, ReportedEvent, Unprotected, hook};
+use takeback_undo::{
+    Deadline, Handled, HistoryProtection, Opened, Report, ReportedEvent, Unprotected, hook,
+};
 
 use crate::background;
 use crate::config::{self, Config};
@@ -36,6 +38,15 @@ pub(crate) struct ReportView {
     pub(crate) tampering: Vec<String>,
     /// True if the call must not run, because of `tampering`.
     pub(crate) refused: bool,
+}
+
+impl ReportView {
+    /// Notes what a call would do to takeback's own history, and whether it is refused for that.
+    pub(crate) fn note_tampering(&mut self, opened: &Opened, report: &Report) {
+        self.tampering = hook::find_tampering(opened, report);
+        self.refused =
+            !self.tampering.is_empty() && opened.protection().history == HistoryProtection::Refuse;
+    }
 }
 
 /// A path that a call may change and that no checkpoint can restore.

@@ -326,6 +326,11 @@ impl HookRun<'_> {
             }
             None => Deadline::open(),
         };
+        // A late call is already running.
+        if self.arguments.late.is_none() {
+            outcome.view.note_tampering(self.opened, self.report);
+        }
+        // A refused call is protected as well, in case the agent runs it all the same.
         let pending = PendingReport::start(self.opened, self.report, deadline);
         match pending.wait() {
             Waited::Done(handled) => {
@@ -334,8 +339,6 @@ impl HookRun<'_> {
                 outcome.unprotected = handled.unprotected;
                 (outcome.view.checkpoints, outcome.view.missed) =
                     (handled.checkpoints, handled.missed);
-                (outcome.view.tampering, outcome.view.refused) =
-                    (handled.tampering, handled.is_refused);
             }
             Waited::TooLong { message } => {
                 (outcome.view.late, outcome.view.missed) = (true, true);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, configure, eventually, everything, hook, ledger, rows};
+use crate::agent::{Agent, configure, eventually, everything, hook};
 use crate::install::{run_takeback, write_file};
 use crate::session::{Session, said};
 
@@ -157,15 +157,24 @@ fn other_calls_are_not_refused() {
 }
 
 #[test]
-fn a_refused_call_takes_no_checkpoint_and_is_in_the_ledger() {
+fn a_refused_call_is_protected_in_case_the_agent_runs_it_all_the_same() {
     let session = with_history();
-    let before = rows(&session).len();
-    run(&session, "rm -rf ~/.takeback");
-    assert_eq!(rows(&session).len(), before);
-    let outcome: String = ledger(&session)
-        .query_row("SELECT outcome FROM calls WHERE call = 't1'", [], |row| row.get(0))
-        .unwrap();
-    assert!(outcome.contains("refused by takeback: it would change"), "{outcome}");
+    let (code, _) = run(&session, "rm -rf a ~/.takeback");
+    assert_eq!(code, Some(2));
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("a"), "two");
+}
+
+#[test]
+fn a_refusal_does_not_wait_for_a_capture() {
+    let session = with_history();
+    configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
+    let lock = session.lock_workspace();
+    let (code, said) = run(&session, "rm -rf ~/.takeback");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("takeback refused this call"), "{said}");
+    drop(lock);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The tool call that a report is about: its identity, its turn, and its possible effects.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use takeback_base::paths::canonicalize_parent;
@@ -8,7 +7,6 @@ use takeback_ledger::Time;
 use takeback_tree::RelPath;
 
 use super::deadline::Deadline;
-use super::protected::{Mention, find_mentions};
 use super::report::{Report, ToolCall, ToolWork};
 use super::session::{Workplace, find_owner};
 use super::state::{CallKey, SessionState, Turn, file_name};
@@ -33,7 +31,6 @@ pub(super) struct CallContext<'a> {
     pub(super) key: CallKey,
     pub(super) id: String,
     pub(super) time: Time,
-    mentions: OnceCell<Vec<(PathBuf, Mention)>>,
 }
 
 /// The paths that a script writes in one directory.
@@ -84,19 +81,12 @@ impl<'a> CallContext<'a> {
             key,
             id,
             time,
-            mentions: OnceCell::new(),
         }
     }
 
     /// Returns the root of the workspace that the call works in.
     pub(super) fn root(&self) -> &'a Path {
         &self.workplace.root
-    }
-
-    /// Returns the absolute paths that the call refers to, without duplicates and in the order of
-    /// the call.
-    pub(super) fn mentions(&self) -> &[(PathBuf, Mention)] {
-        self.mentions.get_or_init(|| find_mentions(self))
     }
 
     /// Returns the path of the file that lists the paths captured before the call. The list is
@@ -161,7 +151,7 @@ pub(super) fn analyze_call(
 }
 
 /// Returns true unless a call is known to change no file.
-fn may_mutate(call: &ToolCall, analysis: Option<&ScriptAnalysis>) -> bool {
+pub(super) fn may_mutate(call: &ToolCall, analysis: Option<&ScriptAnalysis>) -> bool {
     match &call.work {
         ToolWork::Reads => false,
         ToolWork::Shell { .. } => analysis.is_none_or(|analysis| analysis.mutates),

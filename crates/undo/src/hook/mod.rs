@@ -32,11 +32,9 @@ use self::capture::{CapturedPath, capture_after, capture_before};
 use self::early::{capture_early, is_captured};
 use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substitutes};
 use self::state::SessionState;
-use self::tampering::find_tampering;
 use crate::Opened;
 use crate::history::record::clean_reason;
 use crate::rollback::finish_before_turn;
-use crate::settings::HistoryProtection;
 
 pub use self::deadline::Deadline;
 pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
@@ -45,6 +43,7 @@ pub use self::report::{
 };
 pub use self::session::current_turn;
 pub use self::state::Turn;
+pub use self::tampering::find_tampering;
 pub use self::unprotected::{Unprotected, remember_causes};
 
 /// The longest time that a hook waits while other processes keep it from writing to the ledger.
@@ -61,11 +60,6 @@ pub struct Handled {
     pub missed: bool,
     /// The paths that the call may change and that no checkpoint can restore.
     pub unprotected: Vec<Unprotected>,
-    /// Descriptions of what the call would do to takeback's own history or hooks, each to complete
-    /// "this call would …".
-    pub tampering: Vec<String>,
-    /// True if the call must not run, because of `tampering`. Nothing was captured for it.
-    pub is_refused: bool,
     /// Work to do once the agent is no longer waiting.
     pub follow_up: Option<FollowUp>,
 }
@@ -108,11 +102,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             }
             let state = &session.state;
             let call = CallContext::new(opened, report, call, &workplace, state, deadline);
-            guard_history(opened, &call, &mut handled);
-            entries.extend(match handled.is_refused {
-                true => vec![describe_refused(&call, &handled.tampering)],
-                false => protect_before(opened, &call, &mut handled),
-            });
+            entries.extend(protect_before(opened, &call, &mut handled));
             entries
         }
         ReportedEvent::AfterTool { call, outcome } => {
@@ -136,32 +126,6 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
     };
     write_ledger(opened, report, &session.state, entries, &mut handled);
     handled
-}
-
-/// Finds out whether a call would damage takeback's own history, and whether it is refused for that.
-fn guard_history(opened: &Opened, call: &CallContext<'_>, handled: &mut Handled) {
-    // A late call is already running.
-    if opened.protection.history == HistoryProtection::Off || call.deadline.late_turn().is_some() {
-        return;
-    }
-    handled.tampering = find_tampering(opened, call);
-    handled.is_refused =
-        !handled.tampering.is_empty() && opened.protection.history == HistoryProtection::Refuse;
-}
-
-/// Describes a refused call for the ledger.
-fn describe_refused(call: &CallContext<'_>, tampering: &[String]) -> LedgerEvent {
-    let entry = CallRecord {
-        call: call.id.clone(),
-        tool: call.call.tool.clone(),
-        input: Some(call.call.input.clone()),
-        outcome: Some(format!("refused by takeback: it would {}", tampering.join("; "))),
-        started_at: Some(call.time),
-        ended_at: Some(call.time),
-        workspace: Some(call.root().display().to_string()),
-        ..CallRecord::default()
-    };
-    LedgerEvent::Call { session: call.reporter.clone(), call: entry }
 }
 
 /// Captures everything that a call may change, and describes the call for the ledger.

@@ -9,6 +9,7 @@ use takeback_base::paths::{canonicalize, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::CallContext;
+use super::report::ToolCall;
 use super::repositories::{Repositories, may_delete_directories, may_sweep_repositories};
 use super::unprotected::Unprotected;
 use crate::Opened;
@@ -16,6 +17,7 @@ use crate::history::TakeError;
 use crate::history::record::clean_reason;
 use crate::open::is_in_repository_data;
 use crate::root::root_of;
+use crate::shell::ScriptAnalysis;
 
 /// The maximum number of paths outside the workspace that are captured for one call.
 const MAX_OUTSIDE_PATHS: usize = 16;
@@ -80,7 +82,8 @@ pub(super) fn find_protected_paths(
     let mut repositories = Repositories::default();
     let sweeps_repositories = may_sweep_repositories(call.call.script());
     let mut elsewhere = Vec::new();
-    for (path, mention) in call.mentions().iter().cloned() {
+    let directory = &call.workplace.directory;
+    for (path, mention) in find_mentions(call.call, directory, call.analysis.as_ref()) {
         if mention == Mention::Swept && sweeps_repositories {
             repositories.add_inner(opened, &path);
         }
@@ -114,21 +117,24 @@ pub(super) fn find_protected_paths(
     (merge_duplicates(protected), unprotected)
 }
 
-/// Lists the absolute paths that a call refers to, without duplicates and in the call's order.
-pub(super) fn find_mentions(call: &CallContext<'_>) -> Vec<(PathBuf, Mention)> {
-    let directory = &call.workplace.directory;
-    let named = match may_delete_directories(call.call.script()) {
+/// Lists the absolute paths that a call refers to, without duplicates and in the order of the call.
+pub(super) fn find_mentions(
+    call: &ToolCall,
+    directory: &Path,
+    analysis: Option<&ScriptAnalysis>,
+) -> Vec<(PathBuf, Mention)> {
+    let named = match may_delete_directories(call.script()) {
         true => Mention::Deleted,
         false => Mention::Named,
     };
     let mut mentions: Vec<(PathBuf, Mention)> = Vec::new();
-    for path in call.call.paths() {
+    for path in call.paths() {
         let path = canonicalize_parent(&directory.join(path));
         // Writing to a link writes to its target.
         let target = find_link_target(&path);
         mentions.extend([Some(path), target].into_iter().flatten().map(|at| (at, named)));
     }
-    if let Some(analysis) = &call.analysis {
+    if let Some(analysis) = analysis {
         for path in &analysis.paths {
             let path = canonicalize_parent(&directory.join(path));
             // Deleting a link to a directory does not delete the directory.

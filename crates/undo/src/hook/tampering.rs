@@ -9,11 +9,13 @@ use serde_json::Value;
 use takeback_base::foreign;
 use takeback_base::paths::canonicalize_or_keep;
 
-use super::call::CallContext;
-use super::protected::Mention;
+use super::call::{analyze_call, may_mutate};
+use super::protected::{Mention, find_mentions};
+use super::report::{Report, ReportedEvent, ToolCall};
 use crate::Opened;
 use crate::history::record::clean_reason;
 use crate::open::HookFile;
+use crate::settings::HistoryProtection;
 
 /// The maximum size of a file with hooks that is read.
 const MAX_SETTINGS: u64 = 16 << 20;
@@ -25,13 +27,19 @@ const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
 const HOOK_WORDS: [&str; 2] = ["takeback", "hook"];
 
 /// Describes everything in a call that would delete or change takeback's own history, settings or
-/// hooks. Each description completes "this call would …".
-pub(super) fn find_tampering(opened: &Opened, call: &CallContext<'_>) -> Vec<String> {
-    if !call.mutates {
+/// hooks. Each description completes "this call would …". This is quick: nothing is captured, so the
+/// answer does not depend on how long a capture takes.
+pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
+    let ReportedEvent::BeforeTool(call) = &report.event else { return Vec::new() };
+    if opened.protection.history == HistoryProtection::Off {
+        return Vec::new();
+    }
+    let analysis = analyze_call(opened, call, &report.directory, None);
+    if !may_mutate(call, analysis.as_ref()) {
         return Vec::new();
     }
     let homes = own_directories(opened);
-    let commands = call.analysis.iter().flat_map(|analysis| &analysis.history);
+    let commands = analysis.iter().flat_map(|analysis| &analysis.history);
     let commands = commands.filter(|command| {
         let home = command.home.as_deref().map(canonicalize_or_keep);
         home.is_none_or(|home| homes.contains(&home))
@@ -41,11 +49,12 @@ pub(super) fn find_tampering(opened: &Opened, call: &CallContext<'_>) -> Vec<Str
             format!("run `{}`, which deletes takeback's history", clean_reason(&own.command))
         })
         .collect();
-    if call.mentions().is_empty() {
+    let mentions = find_mentions(call, &report.directory, analysis.as_ref());
+    if mentions.is_empty() {
         return found;
     }
     let hook_files = (opened.find_hook_files)(opened.home());
-    for (path, mention) in call.mentions() {
+    for (path, mention) in &mentions {
         let is_around = |own: &PathBuf| *mention != Mention::Named && own.starts_with(path);
         let name = path.display();
         if homes.iter().any(|home| path.starts_with(home)) {
@@ -73,9 +82,9 @@ fn own_directories(opened: &Opened) -> Vec<PathBuf> {
 /// Returns true if a call that names a file with hooks may change the hooks. A script may change
 /// anything in the file. An edit is judged by its texts, so that an agent can still change other
 /// settings.
-fn changes_hooks(call: &CallContext<'_>, file: &HookFile) -> bool {
-    let input = &call.call.input;
-    if file.is_own || !call.call.names_everything() {
+fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
+    let input = &call.input;
+    if file.is_own || !call.names_everything() {
         return true;
     }
     let whole = CONTENT_KEYS.iter().find_map(|key| input.get(key)?.as_str());

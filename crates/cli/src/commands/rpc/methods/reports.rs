@@ -36,6 +36,7 @@ pub(super) fn report(
         opened.note_failure(&workspace_of(&opened, &report.directory), failure);
     }
     (view.enabled, view.failures) = (true, failures);
+    view.note_tampering(&opened, &report);
     let pending = PendingReport::start(&opened, &report, Deadline::open());
     match pending.wait() {
         Waited::Done(handled) => {
@@ -43,7 +44,6 @@ pub(super) fn report(
             view.unprotected = handled.unprotected.iter().map(Into::into).collect();
             (view.checkpoints, view.missed) = (handled.checkpoints, handled.missed);
             view.failures.extend(handled.failures);
-            (view.tampering, view.refused) = (handled.tampering, handled.is_refused);
         }
         Waited::TooLong { message } => {
             (view.late, view.missed) = (true, true);
