@@ -54,6 +54,18 @@ fn a_rollback_restores_files_that_the_turn_changed_outside() {
 }
 
 #[test]
+fn a_rollback_reaches_places_in_which_a_later_state_was_pruned() {
+    let (session, _) = worked_outside();
+    session.json(&["rollback", "1"]);
+    session.json(&["rollback", "undo"]);
+    // Only the newest row and the newest safety checkpoint of each place are left.
+    session.json(&["checkpoints", "prune", "--max-size-mb", "0"]);
+    let output = session.output(&["rollback", "1"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_is(&session, "1", "1", "1");
+}
+
+#[test]
 fn a_workspace_only_rollback_leaves_other_places_alone() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1", "--workspace-only"]);

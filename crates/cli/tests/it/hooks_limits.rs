@@ -115,7 +115,7 @@ fn the_generic_hook_answers_in_json() {
     let id = rows(&session)[0]["id"].clone();
     let expected = json!({
         "session": "mine:s1", "enabled": true, "checkpoints": [id], "missed": false,
-        "late": false, "failures": [], "unprotected": [],
+        "late": false, "failures": [], "unprotected": [], "tampering": [], "refused": false,
     });
     assert_eq!((answer, output.status.code()), (expected, Some(0)));
     let event = br#"{"event": "befor_tool"}"#;

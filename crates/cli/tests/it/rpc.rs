@@ -39,7 +39,7 @@ fn a_session_is_served_from_start_to_end() {
         began,
         json!({
             "session": "mine:one", "enabled": true, "checkpoints": [], "missed": false,
-            "late": false, "failures": [], "unprotected": [],
+            "late": false, "failures": [], "unprotected": [], "tampering": [], "refused": false,
         })
     );
     let call = json!({

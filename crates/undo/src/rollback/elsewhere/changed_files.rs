@@ -49,9 +49,15 @@ impl ChangedFiles {
         let (mut last, mut open): (_, Vec<&CallRef>) = (None, Vec::new());
         for Checkpoint { pin, record } in events {
             if let Some(done) = &record.rollback {
-                let changes = store.changed_paths(&pin.tree, &done.tree)?;
-                let changes = changes.into_iter().map(|change| change.path);
-                certain.extend(changes.filter(|path| done.is_about(path)));
+                match store.changed_paths(&pin.tree, &done.tree) {
+                    Ok(changes) => {
+                        let changes = changes.into_iter().map(|change| change.path);
+                        certain.extend(changes.filter(|path| done.is_about(path)));
+                    }
+                    // The state that the rollback led to was pruned. Its paths are known.
+                    Err(_) if !done.paths.is_empty() => certain.extend(done.paths.iter().cloned()),
+                    Err(error) => return Err(error),
+                }
                 last = Some(done.tree);
             } else if let Some(call) = &record.call {
                 match call.began {
