@@ -37,7 +37,7 @@ pub enum ParsedPayload {
         /// The agent's own log of the conversation, if the payload names it.
         log: Option<PathBuf>,
     },
-    /// The user typed a command for takeback.
+    /// The user typed a command that is meant for takeback.
     Slash {
         /// The command and its arguments.
         command: SlashCommand,

@@ -43,7 +43,7 @@ pub(crate) struct Wiring {
     pub(crate) next_step: Option<&'static str>,
 }
 
-/// A setting that disables all hooks of an agent.
+/// A setting that disables all of an agent's hooks.
 #[derive(Clone, Copy)]
 pub(crate) struct OffSwitch {
     pub(crate) file: &'static str,
@@ -86,7 +86,7 @@ pub(crate) enum EntryFormat {
 /// A file that belongs to takeback alone.
 pub(crate) struct OwnFile {
     pub(crate) file: &'static str,
-    /// Makes the content, given the program that runs takeback.
+    /// Builds the content, given the program that runs takeback.
     pub(crate) content: fn(&Program) -> String,
     pub(crate) executable: bool,
 }

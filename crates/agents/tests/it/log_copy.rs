@@ -58,7 +58,7 @@ impl LogCopy {
         }
         let path = directory.path().join(name);
         fs::copy(source, &path).unwrap();
-        // Also copy the other files of the session.
+        // Also copy the other files that belong to the session.
         for other in [source.with_extension("settings.json"), source.with_file_name("real.json")] {
             if other.exists() && other != source {
                 fs::copy(&other, directory.path().join(other.file_name().unwrap())).unwrap();
