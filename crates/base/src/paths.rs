@@ -24,7 +24,8 @@ pub fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// Resolves all links in a path. On Linux, this costs one system call if there are none.
+/// Resolves all links in a path. On Linux, this costs one system call if the path contains no
+/// links.
 pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     if leads_through_no_link(path) {
         Ok(path.components().collect())

@@ -16,8 +16,8 @@ pub(crate) enum Plausibility {
     Unknown,
 }
 
-/// Checks whether `local`, the part of a payload that is stored in the cell, can begin a record of
-/// `length` bytes.
+/// Checks whether `local`, the part of a payload that is stored in the cell, can be the beginning
+/// of a record of `length` bytes.
 pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
     let Some((header_length, _)) = read_varint(local) else {
         return if local.len() < 9 { Plausibility::Unknown } else { Plausibility::No };
