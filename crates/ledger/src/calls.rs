@@ -18,9 +18,9 @@ pub enum Moment<'a> {
 }
 
 impl Ledger {
-    /// Returns the effects that the calls of all sessions have had in a workspace since a moment,
-    /// in order. The order of the calls determines which effects came later. Where that order is
-    /// not known, the time of an effect is compared with `time`.
+    /// Returns the effects that all sessions have had in a workspace since a moment, in order. The
+    /// order of the calls determines which effects came later. Where that order is not known, the
+    /// time of an effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -51,8 +51,8 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Returns the effects that the calls of all sessions have had in a workspace, in order. Each
-    /// comes with the id of its session and the number of its turn, or 0 if it belongs to no turn.
+    /// Returns the effects that all sessions have had in a workspace, in order. Each comes with the
+    /// id of its session and the number of its turn, or 0 if it belongs to no turn.
     pub fn effects_with_sessions(
         &self,
         workspace: &str,
