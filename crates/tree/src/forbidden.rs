@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use takeback_base::paths::{canonicalize, canonicalize_existing};
 
 /// The directories that can never be a workspace: the user's home and everything above it, the
-/// roots of temporary files, takeback's own directory. The caller provides them; each is resolved
-/// at most once.
+/// roots of temporary files, and takeback's own directory. The caller provides them; each is
+/// resolved at most once.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenRoots {
     home: Option<PathBuf>,

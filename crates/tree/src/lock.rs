@@ -216,7 +216,7 @@ impl<'w> Lock<'w> {
             return Ok(seq);
         }
         let noted = match read_seq(&self.directory.join("seq")) {
-            // A workspace that was forgotten may have had pins, which a mirror still has.
+            // A workspace that was forgotten may have had pins that a mirror still has.
             1 => read_seq(&self.store().highest_seq()),
             noted => noted,
         };
@@ -350,7 +350,7 @@ impl<'w> Lock<'w> {
         Ok(())
     }
 
-    /// Discards the state in memory after captured objects could not be written.
+    /// Discards the state in memory because writing captured objects failed.
     fn forget_unwritten(&mut self) {
         (self.writer, self.state, self.captured) = (None, None, None);
     }

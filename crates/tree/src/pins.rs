@@ -14,7 +14,8 @@ use crate::fault;
 use crate::oid::{InvalidOid, Oid};
 use crate::store::{Store, StoreError};
 
-/// The id of a workspace: 16 hexadecimal digits, made from the store's id and the canonical path.
+/// The id of a workspace: 16 hexadecimal digits, derived from the store's id and the canonical
+/// path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkspaceId(String);
 

@@ -11,7 +11,7 @@ use super::gitignore::has_other_gitignore;
 use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
 
-/// The minimum number of known entries for a check in several threads.
+/// With fewer known entries than this, checking them in several threads does not pay off.
 const MIN_ENTRIES_FOR_THREADS: usize = 400;
 
 /// The work that a scan has to do in a known directory.
@@ -27,7 +27,7 @@ pub(crate) struct DirectoryTask {
 }
 
 impl DirectoryTask {
-    /// Returns the task to list a directory.
+    /// Returns a task that lists a directory.
     pub(crate) fn list(number: u32, rules_changed: bool) -> DirectoryTask {
         DirectoryTask { number, list: true, rules_changed, changed: Vec::new() }
     }

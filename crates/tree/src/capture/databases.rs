@@ -140,7 +140,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// True if no file of a database changed since it was read, so that the files are consistent.
+    /// True if no file of a database has changed since it was read, so that the files are
+    /// consistent.
     fn is_quiet(&self, fd: BorrowedFd<'_>, listing: &DirectoryListing, name: &[u8]) -> bool {
         let is_same = |suffix: &[u8]| {
             let name = [name, suffix].concat();

@@ -23,7 +23,7 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, join};
 use crate::rules::Scope;
 
-/// The minimum number of files to read in parallel. Fewer are read in one thread.
+/// With fewer files than this, reading in parallel does not pay off.
 const MIN_FILES_FOR_THREADS: usize = 16;
 
 /// The result of scanning a directory.
@@ -363,8 +363,8 @@ impl<'a> Scanner<'a> {
         ScannedDirectory::Listed(DirectoryListing { path, stat, children })
     }
 
-    /// Decides about a name in a listing. Returns its entry, and true if the file still has to be
-    /// read. Returns `None` if the name is left out without a report.
+    /// Decides what to do with a name in a listing. Returns its entry, and true if the file still
+    /// has to be read. Returns `None` if the name is left out without a report.
     #[allow(clippy::too_many_arguments, reason = "all arguments describe one name")]
     fn decide_child<'s>(
         &'s self,

@@ -54,8 +54,8 @@ impl GitDirectory {
         &self.path
     }
 
-    /// Returns the directory that holds the refs. It is a different directory only for a linked
-    /// work tree.
+    /// Returns the directory that holds the refs. Only for a linked work tree does it differ from
+    /// the git directory.
     fn common_path(&self) -> PathBuf {
         match read_text(&self.path.join("commondir")) {
             Some(text) => self.path.join(text.trim()),
