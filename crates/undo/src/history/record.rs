@@ -58,7 +58,7 @@ pub struct Record {
     pub imported: Option<Oid>,
     /// The number of files and symlinks in the tree.
     pub files: Option<u64>,
-    /// The rules of the capture.
+    /// The rules that the capture followed.
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
@@ -288,7 +288,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Makes a record with the fields that every record needs.
+    /// Creates a record with the fields that every record needs.
     pub fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
         Record {
             version: VERSION,
@@ -328,7 +328,7 @@ impl Record {
         }
     }
 
-    /// Returns how far the number of the pin has shifted since the record was made: moving or
+    /// Returns how far the number of the pin has shifted since the record was written: moving or
     /// importing a history renumbers its pins.
     pub(crate) fn shift(&self, pin: &Pin) -> u64 {
         pin.name.seq.saturating_sub(self.seq)
