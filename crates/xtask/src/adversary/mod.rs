@@ -6,7 +6,7 @@
 //! line, because every line says so. It checks five things:
 //!
 //! - Nothing is lost: everything that a call destroys is in the store or was reported as
-//! unprotected.
+//!   unprotected.
 //! - A rollback leads exactly to its target, and its reversal leads exactly back again.
 //! - The undo of a turn keeps every line that the user wrote.
 //! - Files and conversation agree.

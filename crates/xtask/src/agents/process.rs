@@ -30,7 +30,7 @@ impl ProgramOutput {
         ProgramOutput { stdout: read("stdout"), stderr: read("stderr") }
     }
 
-    /// Returns standard output and standard error together, as a terminal would show them.
+    /// Returns standard output, followed by standard error.
     pub(crate) fn all_text(&self) -> String {
         format!("{}\n{}", self.stdout.trim_end(), self.stderr.trim_end())
     }
