@@ -26,7 +26,7 @@ pub(super) struct ObjectGraph<'a> {
     pub(super) broken: Vec<(String, String)>,
 }
 
-/// An object of the graph.
+/// An object in the graph.
 pub(super) enum GraphNode {
     /// The numbers of its parts, in order. The tree of a commit comes first.
     Read(ObjectKind, Box<[u32]>),
@@ -182,7 +182,7 @@ impl<'a> ObjectGraph<'a> {
     }
 }
 
-/// Parses the parts of an object. Fails if the object is not of the wanted kind.
+/// Parses the parts of an object. Fails if the object is not of the requested kind.
 fn parse_parts(
     oid: Oid,
     content: &ObjectContent,

@@ -51,7 +51,7 @@ fn fill(connection: &Connection) {
         .unwrap();
 }
 
-/// Opens a database as a tree holds it, and checks that it is whole. Returns its sum.
+/// Opens the copy of a database that a tree holds, and checks that it is whole. Returns its sum.
 fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     let directory = tempfile::tempdir().unwrap();
     for (name, (_, oid)) in scratch.ls_tree(capture.tree) {
