@@ -109,8 +109,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Joins the state in which `break`, `continue` or `return` may have ended the preceding
-    /// commands early.
+    /// Joins the current state with the one in which `break`, `continue` or `return` may have ended
+    /// the preceding commands early.
     fn join_escaped(&mut self) {
         if let Some(escaped) = self.escaped.take() {
             self.state.join(&escaped);
@@ -132,7 +132,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a call of a function, with each body that the function may have.
+    /// Visits a call to a function, with each body that the function may have.
     pub(super) fn call_function(
         &mut self,
         function: &Function,
