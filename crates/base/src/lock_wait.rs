@@ -18,8 +18,8 @@ const NOTICE_AFTER: Duration = Duration::from_secs(1);
 pub struct LockWait {
     /// The maximum time to wait.
     pub limit: Duration,
-    /// Called once, after a second of waiting, with the id of the process that holds the lock, or
-    /// `None` if it is unknown.
+    /// The function that is called once, after a second of waiting. Its argument is the id of the
+    /// process that holds the lock, or `None` if that is unknown.
     pub on_wait: fn(Option<u32>),
 }
 

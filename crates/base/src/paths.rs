@@ -34,8 +34,7 @@ pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// True if an absolute path exists and contains neither links nor `..`. False can also mean that
-/// this is unknown.
+/// True if an absolute path is known to exist and to contain neither links nor `..`.
 #[cfg(target_os = "linux")]
 fn leads_through_no_link(path: &Path) -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};

@@ -51,7 +51,7 @@ pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<
     Some(values)
 }
 
-/// Returns the number of columns of a record, and the part of its content that is stored in the
+/// Returns the number of columns in a record, and the part of its content that is stored in the
 /// cell.
 pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
     let (header_length, mut at) = read_varint(local)?;

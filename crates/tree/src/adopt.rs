@@ -8,8 +8,8 @@
 //!    exist.
 //! 4. [`AdoptLock::finish`] renumbers existing pins where needed, and pins the adopted states.
 //!
-//! If an adoption is interrupted at any point, the store stays consistent: the pins made so far are
-//! in the right order, and another adoption adds the missing ones.
+//! If an adoption is interrupted at any point, the store stays consistent: the pins created so far
+//! are in the right order, and another adoption adds the missing ones.
 
 mod entries;
 mod pins;
@@ -275,7 +275,7 @@ impl<'s> Adoption<'s> {
         Ok(())
     }
 
-    /// Returns the reason why an entry of a tree is left out, or `None` if the store accepts it.
+    /// Returns the reason why an entry in a tree is left out, or `None` if the store accepts it.
     fn find_refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<UncoveredReason> {
         // On a file system that ignores case, `.GIT/hooks` is the user's own `.git/hooks`.
         let is_git = name.eq_ignore_ascii_case(b".git");

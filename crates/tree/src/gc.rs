@@ -132,7 +132,7 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually there are few packs in total, which a listing shows quickly.
+        // Usually there are few packs in total, as a quick listing shows.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
@@ -268,7 +268,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the directory for temporary files of the process that holds `gc.lock`.
+    /// Returns the directory for the temporary files of the process that holds `gc.lock`.
     pub(crate) fn gc_temporary(&self) -> PathBuf {
         self.directory().join("tmp-gc")
     }

@@ -24,7 +24,7 @@ use crate::store::{ObjectError, Store, StoreError};
 use crate::workspace::{Workspace, WorkspaceInfo};
 
 /// The right to capture and restore a workspace. [`Lock::finish`] ends it. If the lock is dropped
-/// instead, the pins made so far are kept, and everything else is lost.
+/// instead, the pins created so far are kept, and everything else is lost.
 pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
@@ -70,7 +70,7 @@ impl Workspace<'_> {
     }
 }
 
-/// The reason why a pin was not made.
+/// The reason why a pin was not created.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinError {

@@ -168,7 +168,7 @@ impl HistoryWalk<'_> {
     }
 
     /// Walks a commit and its parents. The parent of a pin's commit is its attachment; a commit
-    /// that git made may have other parents.
+    /// that git created may have other parents.
     fn walk_commits(
         &mut self,
         newer: Option<CommitTree>,

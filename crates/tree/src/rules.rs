@@ -174,7 +174,7 @@ impl Patterns {
         Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
     }
 
-    /// Parses a text of at most `limit` patterns. Returns `None` if it has more.
+    /// Parses a text with at most `limit` patterns. Returns `None` if it has more.
     fn parse_some(text: &[u8], limit: usize) -> Option<Patterns> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');

@@ -203,7 +203,7 @@ struct SourceBases<'a> {
 
 impl DeltaBases for SourceBases<'_> {
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
-        // Only packs that git made for transfer refer to bases by id, so a linear search is good
+        // Only packs that git created for transfer refer to bases by id, so a linear search is good
         // enough.
         let object = self.source.objects.iter().find(|object| object.oid == *oid);
         Ok(object.map(|object| object.offset))

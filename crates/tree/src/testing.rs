@@ -16,7 +16,7 @@ use crate::pins::{PinName, WorkspaceId};
 use crate::store::Store;
 use crate::verify::{PinState, VerifyReport};
 
-/// The files of a workspace: path to mode and content.
+/// The files in a workspace, by path, each with its mode and content.
 pub(crate) type Files = BTreeMap<Vec<u8>, (Mode, Vec<u8>)>;
 
 pub(crate) fn file(content: impl Into<Vec<u8>>) -> (Mode, Vec<u8>) {

@@ -1,5 +1,5 @@
-//! The first pass of a capture: finds the known directories and files that changed, with one
-//! `lstat` each.
+//! The first pass of a capture: finds the known directories and files that have changed, at the
+//! cost of one `lstat` each.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,9 +20,9 @@ pub(crate) struct DirectoryTask {
     pub(crate) number: u32,
     /// True if the directory has to be listed.
     pub(crate) list: bool,
-    /// True if the `.gitignore` of the directory changed.
+    /// True if the `.gitignore` of the directory has changed.
     pub(crate) rules_changed: bool,
-    /// The positions of the children that changed, if the directory need not be listed.
+    /// The positions of the children that have changed, if the directory need not be listed.
     pub(crate) changed: Vec<u32>,
 }
 

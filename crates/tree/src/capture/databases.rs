@@ -1,5 +1,5 @@
 //! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of one
-//! moment, because they are useless otherwise.
+//! moment, because otherwise they would be useless.
 //!
 //! All of these files are read, the write-ahead log last. They are consistent if neither the
 //! database nor its journal changed meanwhile and the log only grew: SQLite ignores an incomplete

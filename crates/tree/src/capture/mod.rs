@@ -44,7 +44,7 @@ use known::KnownState;
 use scan::{ContentSource, ScanResults, Scanner};
 use sink::ObjectSink;
 
-/// The options of a capture.
+/// The options for a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions<'a> {
     /// The rules that determine what is captured.
@@ -233,7 +233,7 @@ pub(crate) fn capture_workspace(
     capture.unsettled.sort();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
-    // Two threads may read the same file, and then list it twice.
+    // Two threads may read the same file, which is then listed twice.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
@@ -337,8 +337,8 @@ fn scan_changes(
     if scanner.has_too_many_files() {
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
-    // If a `.gitignore` changed while it was applied, the next capture must make a new decision
-    // about every path. A wrong fingerprint of the rules forces it to.
+    // If a `.gitignore` changed while it was being applied, the next capture must make a new
+    // decision about every path. A wrong fingerprint of the rules forces it to.
     if scanner.has_unsettled_rules() {
         head.rules = !head.rules;
     }

@@ -167,7 +167,7 @@ impl<'a> Scanner<'a> {
         live
     }
 
-    /// True if a `.gitignore` changed while it was applied.
+    /// True if a `.gitignore` changed while it was being applied.
     pub(crate) fn has_unsettled_rules(&self) -> bool {
         self.gitignores.has_unsettled()
     }
@@ -411,8 +411,8 @@ impl<'a> Scanner<'a> {
         Some((ListedChild { name, entry, source }, is_unread))
     }
 
-    /// Returns the entry of a name whose `lstat` fails, or `None` if it no longer exists or would
-    /// be left out without a report anyway.
+    /// Returns the entry for a name whose `lstat` fails, or `None` if the name no longer exists or
+    /// would be left out without a report anyway.
     fn unseen_child(
         &self,
         reach: Reach,
@@ -586,7 +586,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Returns the entry of a name whose `lstat` fails.
+/// Returns the entry for a name whose `lstat` fails.
 pub(super) fn unknown_entry(error: &io::Error) -> CachedEntry {
     let entry = CachedEntry::new(EntryKind::Uncovered, Stat::default());
     mark_unreadable(CachedEntry { cause: Cause::Unreadable, ..entry }, error)

@@ -230,7 +230,7 @@ pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) 
     for number in 1..depths.len() {
         depths[number] = depths[directories[number].parent as usize] + 1;
     }
-    // Directories are ordered by depth, so those of one depth are adjacent.
+    // Directories are ordered by depth, so those at the same depth are adjacent.
     let mut end = depths.len();
     while end > 0 {
         let depth = depths[end - 1];

@@ -19,7 +19,7 @@ pub(super) struct Hunk {
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The minimum number of occurrences that make a line frequent, in contents that are not small.
+/// The minimum number of occurrences that makes a line frequent, in contents that are not small.
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.

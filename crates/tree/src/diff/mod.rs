@@ -22,7 +22,7 @@ use crate::store::{ObjectError, Store};
 
 pub use text::UnifiedDiff;
 
-/// The options of a comparison.
+/// The options for a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions<'a> {
     /// The rules that determine which files are private.

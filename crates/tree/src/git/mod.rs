@@ -1,4 +1,5 @@
-//! Git repositories of other programs, read without git: HEAD, refs, the index and objects.
+//! Git repositories that belong to other programs, read without git: HEAD, refs, the index and
+//! objects.
 //!
 //! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be damaged,
 //! hostile or in use, so anything in it that cannot be read counts as absent. A

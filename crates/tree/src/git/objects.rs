@@ -350,7 +350,7 @@ fn add_database(
     Ok(())
 }
 
-/// Parses a commit made by any program. Skips signatures and other fields.
+/// Parses a commit created by any program. Skips signatures and other fields.
 fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
     let (head, message) = match content.find("\n\n") {
         Some(end) => (&content[..end], &content[end + 2..]),

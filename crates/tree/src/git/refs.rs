@@ -12,7 +12,7 @@ use super::{MAX_LARGE_FILE, MAX_SMALL_FILE};
 use crate::oid::Oid;
 use crate::store::{Store, StoreError};
 
-/// A ref. In the store, it is a pin or was made by git.
+/// A ref. In the store, it is a pin or was created by git.
 #[derive(Clone, Debug)]
 pub(crate) struct Ref {
     /// The full name, beginning with `refs/`.

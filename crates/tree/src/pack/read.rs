@@ -25,8 +25,8 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    /// Opens a pack by the path of its index. Makes only the checks that do not require reading all
-    /// of it.
+    /// Opens a pack by the path of its index. Performs only the checks that do not require reading
+    /// the whole pack.
     pub(crate) fn open(index_path: &Path) -> io::Result<Pack> {
         let index = PackIndex::open(index_path)?;
         let mut file = PackFile::open(&index_path.with_extension("pack"))?;

@@ -236,7 +236,7 @@ impl Restore<'_> {
                 .and_then(|()| heir.map_or(Ok(()), |heir| owners::give(stage.as_fd(), &name, heir)))
                 .and_then(|()| set_mode(&file, to.mode));
             if written.is_err() {
-                // An incomplete file must not take up space that others need.
+                // An incomplete file must not take up space that other files need.
                 let _ = rustix::fs::unlinkat(&stage, paths::from_bytes(&name), AtFlags::empty());
             }
             written.map(|()| Some(file))
@@ -404,7 +404,7 @@ impl Restore<'_> {
         }
     }
 
-    /// Reads the node that a path would have in a tree, with its stat.
+    /// Reads a path in the workspace. Returns the node that a tree would have for it, and its stat.
     pub(super) fn read_node(&self, path: &RelPath) -> io::Result<Option<(Node, Stat)>> {
         let Some(stat) = stat_beneath(self.root, path)? else { return Ok(None) };
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(None) };

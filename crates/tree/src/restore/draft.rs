@@ -298,7 +298,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         touched
     }
 
-    /// Finds the directories that must be made writable temporarily, with their modes.
+    /// Finds the directories that must temporarily be made writable, with their modes.
     fn find_unwritable(&self, directories: BTreeSet<RelPath>) -> Vec<(RelPath, u32)> {
         let mut unwritable = Vec::new();
         for path in directories {

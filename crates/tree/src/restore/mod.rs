@@ -93,7 +93,7 @@ pub struct Plan {
     /// Paths that make the plan impossible.
     pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,
-    /// Directories that must be made writable temporarily, with their modes.
+    /// Directories that must temporarily be made writable, with their modes.
     loosened: Vec<(RelPath, u32)>,
 }
 
@@ -158,7 +158,7 @@ pub enum BlockedReason {
 struct PlannedStep {
     step: Step,
     /// The stat of the file at the step's path when it was captured. The journal omits it, because
-    /// a restore that is cut off leaves files with other inodes.
+    /// a restore that is cut off leaves files with different inodes.
     seen: Option<Stat>,
 }
 

@@ -116,7 +116,7 @@ impl Restore<'_> {
         Ok(left)
     }
 
-    /// Brings one path to the state that its step leads to, unless another process changed it.
+    /// Brings one path to the state that its step leads to, unless another process has changed it.
     fn settle_step(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
         let present = self.read_node(&step.path).map_err(failed_at(&step.path))?;
         let node = present.map(|(node, _)| node);

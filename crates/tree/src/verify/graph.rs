@@ -55,7 +55,7 @@ impl<'a> ObjectGraph<'a> {
     pub(super) fn read_from(&mut self, tips: Vec<Oid>, progress: Progress<'_>) {
         let done = AtomicU64::new(0);
         let mut blobs = Vec::new();
-        // A pin refers to a commit, but a ref that git made may refer to an object of any kind.
+        // A pin refers to a commit, but a ref that git created may refer to an object of any kind.
         let mut frontier: Vec<(u32, Option<ObjectKind>)> = Vec::new();
         for tip in tips {
             frontier.extend(self.add_object(tip).map(|number| (number, None)));

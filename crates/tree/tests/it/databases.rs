@@ -13,7 +13,7 @@ use crate::support::{Scratch, child_variable, read_directory, rel};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Opens a database in which every transaction leaves the same sum.
+/// Opens a database in which every transaction leaves the sum of the values unchanged.
 fn open(path: &Path, mode: &str) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", mode).unwrap();

@@ -95,7 +95,7 @@ struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
     /// Mounts a file system. Returns `None` if the machine does not allow it. The random test
-    /// injects full disks on every machine.
+    /// simulates full disks on every machine.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])

@@ -1,4 +1,4 @@
-//! A scratch workspace with a store, which git checks.
+//! A scratch workspace with a store that git checks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -403,7 +403,7 @@ pub fn tell_skipped(reason: &str) {
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts a file system. Prints a note and returns `None` if this user may not.
+    /// Mounts a file system. Prints a note and returns `None` if this user may not do so.
     pub fn new(options: &[&str], source: &Path, target: &Path) -> Option<Mount> {
         let output = Command::new("mount").args(options).arg(source).arg(target).output().unwrap();
         if !output.status.success() {
