@@ -101,7 +101,7 @@ pub(crate) enum HeadlessSign {
     /// An environment variable that the agent sets for its hooks, and the prefix that its value has
     /// when there is no user.
     Variable { name: &'static str, begins: &'static str },
-    /// A text in the first line of the agent's log, which records how the session was started.
+    /// A text in the first line of the agent's log. That line records how the session was started.
     Log { contains: &'static str },
 }
 

@@ -102,12 +102,12 @@ pub(super) struct CommandMark<'a> {
 }
 
 impl CommandMark<'_> {
-    /// True if an element of a list of hooks contains a takeback command.
+    /// True if an element in a list of hooks contains a takeback command.
     pub(super) fn is_in(&self, element: &Value) -> bool {
         commands_in(element).any(|command| self.is_own_command(command))
     }
 
-    /// True if an element of a list of hooks contains only takeback commands.
+    /// True if an element in a list of hooks contains only takeback commands.
     pub(super) fn is_all_of(&self, element: &Value) -> bool {
         self.is_in(element) && commands_in(element).all(|command| self.is_own_command(command))
     }

@@ -241,7 +241,8 @@ fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<
     }
 }
 
-/// Returns the content of a user's file without takeback. Uninstalling restores this content.
+/// Returns the content of a user's file without takeback's entries. Uninstalling restores this
+/// content.
 fn users_content(
     path: &Path,
     text: &str,

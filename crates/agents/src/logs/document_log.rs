@@ -16,7 +16,7 @@ use crate::payload::json_object::mend_json;
 /// The maximum size of a document.
 const MAX_SIZE: u64 = 128 << 20;
 
-/// Reads a document if it has changed since the bookmark.
+/// Reads a document if it has changed since the bookmark was set.
 pub(super) fn read_page(
     agent: &'static str,
     path: &Path,

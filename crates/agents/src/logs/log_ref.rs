@@ -75,7 +75,7 @@ impl LogFormat {
         Ok(files)
     }
 
-    /// Collects the log files below a directory. Directories that cannot be listed are skipped.
+    /// Collects the log files under a directory. Directories that cannot be listed are skipped.
     fn walk_directory(&self, directory: &Path, depth: usize, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let (path, kind) = (entry.path(), entry.file_type());

@@ -1,8 +1,8 @@
 //! Reading agents' own logs of their conversations into the ledger, starting where the last read
 //! stopped.
 //!
-//! The formats are a table, [`LOG_FORMATS`]. A line that is not complete yet is left for the next
-//! read. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
+//! The formats are listed in a table, [`LOG_FORMATS`]. A line that is not complete yet is left for
+//! the next read. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
 
 mod anthropic_content;
 mod claude;
@@ -164,7 +164,7 @@ pub const LOG_FORMATS: &[LogFormat] = &[
     },
 ];
 
-/// Finds the log format of an agent.
+/// Finds an agent's log format.
 pub fn log_format(agent: &str) -> Option<&'static LogFormat> {
     LOG_FORMATS.iter().find(|format| format.agent == agent)
 }

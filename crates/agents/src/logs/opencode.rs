@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 4 << 20;
 /// The maximum size of a message with its parts.
 const MAX_MESSAGE: usize = 512 << 20;
 
-/// The maximum length of the id of a message.
+/// The maximum length of a message id.
 const MAX_ID: usize = 1_024;
 
 /// The time to wait while opencode moves its write-ahead log into the database.

@@ -41,7 +41,7 @@ pub enum ParsedPayload {
     Slash {
         /// The command and its arguments.
         command: SlashCommand,
-        /// The directory in which the user typed it.
+        /// The directory in which the user typed the command.
         directory: PathBuf,
         /// The agent's own log of the conversation, if the payload names it.
         log: Option<PathBuf>,

@@ -29,10 +29,10 @@ pub(crate) struct Wiring {
     /// The environment variable that names the user's configuration directory, and a path to append
     /// to its value.
     pub(crate) env_var: Option<(&'static str, &'static str)>,
-    /// The path of the configuration directory in the home directory, used if the variable is not
-    /// set.
+    /// The path of the configuration directory, relative to the home directory, used if the
+    /// variable is not set.
     pub(crate) user_directory: &'static str,
-    /// The path of the configuration directory in a project.
+    /// The path of the configuration directory, relative to the project.
     pub(crate) project_directory: &'static str,
     pub(crate) parts: &'static [Part],
     /// The setting that disables all of the agent's hooks.
@@ -64,7 +64,8 @@ pub(crate) enum Part {
 /// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can contain hooks instead. takeback uses it if the user has hooks in it.
+    /// A TOML file that can contain hooks instead. Takeback uses this file if the user has hooks in
+    /// it.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],

@@ -170,7 +170,8 @@ fn shell_command(directory: &Path, line: &str) -> Command {
     command
 }
 
-/// Makes the project a git repository and stages some files. Returns false if git is not installed.
+/// Turns the project into a git repository and stages some files. Returns false if git is not
+/// installed.
 fn stage_files(project: &Path) -> bool {
     let line = "git init -q && git add src/cart.py && git add -f deploy.sh";
     let status = shell_command(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -1,4 +1,4 @@
-//! `takeback diff`: the changes since a checkpoint, or between two.
+//! `takeback diff`: shows the changes since a checkpoint, or between two checkpoints.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

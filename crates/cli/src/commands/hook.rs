@@ -78,7 +78,7 @@ impl EventOutcome {
         self.is_refusable && (self.view.refused || is_missed)
     }
 
-    /// Writes the text of the reason for a refusal.
+    /// Describes the reason for a refusal.
     fn refusal_reason(&self) -> String {
         if self.view.refused {
             return format!(

@@ -81,7 +81,7 @@ impl Column {
         Column { shrinks: Some(Shrinks { rank, to }), ..self }
     }
 
-    /// Makes the column cut the beginning of a long text instead of its end, which suits paths.
+    /// Makes the column cut the beginning of a long text, not its end. This suits paths.
     pub(crate) const fn keeps_end(self) -> Column {
         Column { keeps_end: true, ..self }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agent::{configure, hook, ledger, rows, steps};
 use crate::session::Session;
 
-/// A turn of an agent, as a list of captured payloads.
+/// An agent's turn, as a list of captured payloads.
 struct Story {
     agent: &'static str,
     /// True if the agent passes the name of the event to its hooks as an argument.
@@ -17,10 +17,10 @@ struct Story {
     write: [&'static str; 2],
     shell: [&'static str; 2],
     end: &'static [&'static str],
-    /// Payloads after the turn for which the hook passes nothing to the model.
+    /// Later payloads for which the hook passes nothing to the model.
     silent: &'static [&'static str],
-    /// The payload in answer to which the model gets the notice, and the JSON pointer of the notice
-    /// in the output.
+    /// The payload for which the hook passes the notice to the model, and the JSON pointer of the
+    /// notice in the output.
     speaks: Option<(&'static str, &'static str)>,
 }
 

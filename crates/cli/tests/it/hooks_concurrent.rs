@@ -196,7 +196,7 @@ fn work_in_the_home_directory_protects_the_files_that_are_named() {
     assert_eq!(fs::read_to_string(session.base().join("notes.txt")).unwrap(), "1");
 }
 
-/// An agent that works in `~` names `project/a`, which protects that project.
+/// If an agent that works in `~` names `project/a`, that project is protected.
 #[test]
 fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     let session = Session::new();

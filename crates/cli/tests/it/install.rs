@@ -216,7 +216,7 @@ fn a_hook_command_that_the_user_changed_stays_and_is_reported() {
     let command = session.base().join(".claude/commands/rollback.md");
     let changed = fs::read_to_string(&command).unwrap() + "And sing.\n";
     fs::write(&command, &changed).unwrap();
-    // Neither an update nor uninstalling removes it.
+    // Neither an update nor uninstalling removes the changed command.
     for word in ["install", "uninstall"] {
         let text = run_takeback(&session, &[word, "claude"], 1);
         assert!(

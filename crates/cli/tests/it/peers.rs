@@ -1,5 +1,5 @@
-//! Known ways in which Hermes and Myrm lose checkpoint data. Each test shows that takeback does
-//! not.
+//! Known ways in which Hermes and Myrm lose checkpoint data. Each test shows that takeback avoids
+//! one of them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -299,7 +299,7 @@ fn ids_and_times_survive_pruning() {
     assert_eq!(session.read("a"), "2");
 }
 
-/// Hermes: the hash of a checkpoint of another project was accepted, and that project's files were
+/// Hermes: the hash of another project's checkpoint was accepted, and that project's files were
 /// written here.
 #[test]
 fn a_checkpoint_of_another_workspace_is_refused() {

@@ -705,7 +705,7 @@ fn the_home_of_hermes_can_be_elsewhere() {
     assert!(crate::session::said(&output).contains("my-hermes"), "{output:?}");
 }
 
-/// Two sessions that end at once start two prunes.
+/// Two sessions that end at the same time start two prunes.
 #[test]
 fn concurrent_prunes_evict_no_more_than_a_single_one() {
     let session = Session::new();

@@ -211,7 +211,7 @@ Done.
     assert_eq!(whole["system_prompt"], "Be careful.");
     let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // `--json` can stand before the command or after it.
+    // `--json` can come before or after the command.
     let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
     // Undone messages are not sent to a model.

@@ -1,4 +1,4 @@
-//! `takeback checkpoints`: maintenance of the store of all checkpoints.
+//! `takeback checkpoints`: maintains the store that holds all checkpoints.
 
 mod import;
 mod maintenance;

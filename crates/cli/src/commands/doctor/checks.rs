@@ -1,4 +1,4 @@
-//! Checks of the store and the ledger, and the time that an agent waits for a hook.
+//! Checks of the store, the ledger, and the time that an agent waits for a hook.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -210,7 +210,7 @@ pub(crate) fn import_agent_logs(
                 taken.add(caught_up.taken_in);
                 bad.extend(describe_bad_lines(log, &caught_up.bad_lines));
             }
-            // No other log could be imported either if the ledger fails.
+            // If the ledger fails, no other log can be imported either.
             Err(LogError::Ledger(error)) => return Err(error.into()),
             Err(error) => {
                 let message = match &error {
