@@ -202,8 +202,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Syncs the contents of several files in parallel: concurrent syncs share one commit of the file
-/// system's journal.
+/// Syncs the contents of several files in parallel, because concurrent syncs share one commit of
+/// the file system's journal.
 pub fn sync_files(files: &[&File]) -> io::Result<()> {
     const THREADS: usize = 16;
     let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());

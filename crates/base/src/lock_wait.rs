@@ -24,7 +24,7 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Returns the settings to wait for at most `limit` without telling the user.
+    /// Returns the settings for a wait of at most `limit` about which the user is not told.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }

@@ -70,7 +70,7 @@ impl Lock<'_> {
     /// Missing directories above a path are created with mode 40755. Directories that become empty
     /// are removed; those that were already empty stay.
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
-        // The tree may have been captured under this lock, and can be read only once it is sealed.
+        // If the tree was captured under this lock, it can be read only once its pack is sealed.
         self.seal_for_edit()?;
         let mut opened = OpenedTree::new(self.store(), tree)?;
         for edit in edits {

@@ -24,7 +24,7 @@ use crate::reachability::{AbsentObject, NeededObjects};
 use crate::source_packs::SourcePacks;
 use crate::store::{Store, StoreError};
 
-/// The number of packs outside the multi-pack index above which lookups become slow.
+/// With more packs than this outside the multi-pack index, lookups become slow.
 const MANY_PACKS: usize = 50;
 
 /// The maximum total size in bytes of the objects that are kept in memory.

@@ -133,7 +133,7 @@ impl NeededObjects {
 /// A commit and its tree.
 type CommitTree = (Oid, Oid);
 
-/// The commits that the next older ref of a history is compared with.
+/// The commits that the next older ref in a history is compared with.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NewerRef {
     tip: Option<CommitTree>,
@@ -199,7 +199,7 @@ impl HistoryWalk<'_> {
         Ok(compared)
     }
 
-    /// Walks the parts of a tree that differ from the newer one.
+    /// Walks the parts of a tree that differ from the newer tree.
     fn walk_trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
         let mut waiting = Vec::new();
         if self.meet_object(older, ObjectKind::Tree, newer)? {

@@ -1,4 +1,4 @@
-//! All workspaces of a store: lists them, moves pins from one to another, and forgets them. The
+//! All workspaces in a store: lists them, moves pins from one to another, and forgets them. The
 //! directories of the workspaces need not exist.
 
 use std::fs;

@@ -272,7 +272,7 @@ impl Restore<'_> {
         Ok(outcome)
     }
 
-    /// Removes the old files after the new ones are verified.
+    /// Removes the old files after the new ones have been verified.
     fn clean_up(&self, mut outcome: RestoreOutcome) -> Result<RestoreOutcome, RestoreError> {
         let steps = &self.journal.steps;
         for (number, step) in steps.iter().enumerate() {

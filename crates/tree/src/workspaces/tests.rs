@@ -164,7 +164,7 @@ fn a_move_killed_anywhere_loses_no_pin() {
     let ids =
         |bench: &Bench| ["old", "new"].map(|name| open_workspace(&bench.store, name).id().clone());
     let complete = bench.copy();
-    // The copy is at another path, so its workspaces have other ids.
+    // The copy is at another path, so its workspaces have different ids.
     rename_workspaces(&bench, &complete, &ids);
     move_pins(&complete.store).unwrap();
     let expected = list_pins(&complete.store, "new");

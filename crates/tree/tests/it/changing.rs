@@ -214,7 +214,7 @@ fn directories_that_come_and_go_are_listed_again() {
 }
 
 /// The rules that a capture applied and the `.gitignore` that it holds may belong to different
-/// moments. The next capture must then not assume that they match.
+/// moments. In that case, the next capture must not assume that they match.
 #[test]
 fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();

@@ -27,7 +27,7 @@ fn open(path: &Path, mode: &str) -> Connection {
     connection
 }
 
-/// Moves values from one row to another, in all pages of the table.
+/// Moves amounts from some rows to others, on all pages of the table.
 fn write(connection: &Connection, round: u64) {
     let statements = format!(
         "BEGIN IMMEDIATE;
