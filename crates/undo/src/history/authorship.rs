@@ -3,7 +3,7 @@
 //! A call to an editing tool changes only the files that it names (see `claim`). A script may
 //! change any file. If only one session's calls were running, a change belongs to that session. If
 //! several sessions had calls running, the change belongs to the session whose call names the path.
-//! It is uncertain if no call names the path, or if calls of several sessions name it. A change
+//! It is uncertain if no call names the path, or if calls from several sessions name it. A change
 //! between calls was made by the user or another program. The changes that takeback's own rollbacks
 //! made belong to no call.
 
@@ -263,8 +263,8 @@ impl<'h> Timeline<'h> {
                     continue;
                 };
                 changes.assumed.extend(assumed.map(|span| span.call.agent.clone()));
-                // A file that only became covered was not created, and a file that is only no
-                // longer covered was not deleted.
+                // A file that has become covered may have existed before, and a file that is no
+                // longer covered may still exist.
                 if change.from.is_none() && !from.covers(&change.path) {
                     // Directories are left out: their files are listed anyway.
                     if change.to.is_some_and(|(mode, _)| !mode.is_directory()) {
@@ -376,7 +376,7 @@ impl<'h> Timeline<'h> {
         Ok(Some((doubt, assumed.copied())))
     }
 
-    /// Returns true if a call of another session, in a workspace inside or around this one, may
+    /// Returns true if a call by another session, in a workspace inside or around this one, may
     /// have changed a path.
     fn is_shared(&self, window: &Window<'_, '_>, path: &RelPath) -> bool {
         self.neighbours.iter().any(|neighbour| {

@@ -130,7 +130,7 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// In the record of the state after the call, the state before it.
+    /// In the record of the state after the call, the state before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
 }

@@ -127,8 +127,8 @@ pub fn find_workspace_with<'o>(
 }
 
 /// Finds the larger workspace that a directory with a history of its own has become part of, for
-/// example by `git init` above it. Returns the larger workspace only if it also has a history,
-/// which shows that agents' checkpoints are now taken there.
+/// example because of a `git init` above it. Returns the larger workspace only if it also has a
+/// history, which shows that agents' checkpoints are now taken there.
 fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreError> {
     let is_repository_data = known.components().any(|part| part.as_os_str() == ".git");
     if is_repository_data || !known.is_dir() {
@@ -151,9 +151,10 @@ pub(crate) fn find_inner_history<'o>(
     Ok(is_inner.then(|| WorkspaceRef { store, id: store.workspace_id(&known), path: known }))
 }
 
-/// Opens the workspace that the user means, to restore files in it: the one at exactly this path if
-/// it has a history, otherwise the one that the path belongs to. Recreates the directory if it is
-/// missing. The caller keeps the second value for as long as it uses the workspace.
+/// Opens the workspace that the user means, so that files in it can be restored: the one at exactly
+/// this path if it has a history, otherwise the one that the path belongs to. Recreates the
+/// directory if it is missing. The caller keeps the second value for as long as it uses the
+/// workspace.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -187,8 +188,8 @@ pub fn revive_workspace<'o>(
     Ok((workspace, revived))
 }
 
-/// Finds the path under which the store has a history for a path that the user typed. The path that
-/// is found may no longer exist.
+/// Finds the path that the user means by a typed path: one for which the store has a history. It
+/// may no longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
     // The typed path may lead to a known path through links.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());

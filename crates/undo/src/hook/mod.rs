@@ -61,8 +61,8 @@ pub struct Handled {
     pub missed: bool,
     /// The paths that the call may change and that no checkpoint can restore.
     pub unprotected: Vec<Unprotected>,
-    /// Descriptions of what the call would do to takeback's own history or hooks, each to complete
-    /// "this call would …".
+    /// Descriptions of what the call would do to takeback's own history or hooks, each of which
+    /// completes "this call would …".
     pub tampering: Vec<String>,
     /// True if the call must not run, because of `tampering`. Nothing was captured for it.
     pub is_refused: bool,
@@ -242,7 +242,7 @@ fn capture_all_before(
     protected
 }
 
-/// Remembers the unprotected paths as failures, and marks those that are new to the user.
+/// Remembers unprotected paths as failures, and marks those that are new to the user.
 fn conclude_unprotected(opened: &Opened, call: &CallContext<'_>, handled: &mut Handled) {
     const MAX_NOTED: usize = 8;
     let lost = handled.unprotected.iter().filter(|lost| !lost.is_replaceable && !lost.is_noted);

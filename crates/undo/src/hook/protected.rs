@@ -279,7 +279,7 @@ impl ProtectedPath {
         matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
     }
 
-    /// Adds a path that the call refers to, relative to this directory.
+    /// Adds a path, relative to this directory, that the call refers to.
     fn mention(&mut self, path: &Path, mention: Mention) {
         let Ok(path) = RelPath::from_path(path) else { return };
         let paths = match mention {

@@ -69,7 +69,7 @@ impl Workplace {
     }
 }
 
-/// Finds the workspace of a session that is not known yet.
+/// Finds the workspace of a session that has no stored state yet.
 fn find_first_root(
     opened: &Opened,
     report: &Report,

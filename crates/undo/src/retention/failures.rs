@@ -54,7 +54,8 @@ impl FailureLog {
         fs::File::open(&self.path).and_then(|file| read_log(&file)).unwrap_or_default()
     }
 
-    /// Adds a failure. If the workspace already has the same one, increments its count.
+    /// Adds a failure. If the log already has the same failure for the workspace, increments its
+    /// count.
     pub(crate) fn add(
         &self,
         workspace: &Path,

@@ -196,7 +196,8 @@ fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) 
     }
     let Ok(size) = opened.store().and_then(measure) else { return false };
     let limit = opened.settings.max_total_size();
-    // If the last prune could not get below the cap, it is repeated only when the store has grown.
+    // If the last prune could not bring the store below the cap, pruning is repeated only once the
+    // store has grown.
     let left = state::read::<u64>(&opened.last_size()).filter(|left| *left > limit);
     size > limit && left.is_none_or(|left| size > left.saturating_add(limit / 20))
 }
@@ -364,8 +365,8 @@ fn read_workspace(
 }
 
 impl PrunableWorkspace {
-    /// Returns true if a checkpoint is never deleted: it has a name, is pinned, or a running call
-    /// needs it.
+    /// Returns true if a checkpoint is never deleted: it has a name, it is pinned, or a running
+    /// call needs it.
     pub(super) fn is_protected(&self, checkpoint: &Checkpoint) -> bool {
         checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
     }

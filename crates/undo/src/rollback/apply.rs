@@ -285,7 +285,7 @@ fn make_safety_record(
     })
 }
 
-/// Leaves a notice for each session that worked in the workspace.
+/// Leaves a notice for each session that has worked in the workspace.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,

@@ -24,9 +24,9 @@ pub(super) struct FoundConversations {
     pub(super) moved: Vec<Chat>,
 }
 
-/// Finds the conversations that a return to a checkpoint moves: the one of the checkpoint's own
-/// session and, if files are also restored, those of all sessions that have worked in the workspace
-/// since.
+/// Finds the conversations that a return to a checkpoint moves: the conversation of the
+/// checkpoint's own session and, if files are also restored, those of all sessions that have worked
+/// in the workspace since.
 pub(super) fn find_conversations(
     opened: &Opened,
     history: &History,
@@ -238,7 +238,7 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     }
 }
 
-/// Moves the conversations of a plan. If the plan has restored files, a failure is only a warning.
+/// Moves the conversations of a plan. If files have been restored, a failure is only a warning.
 /// Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,

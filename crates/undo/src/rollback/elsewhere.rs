@@ -67,7 +67,8 @@ pub(super) fn add_elsewhere(
         Some(row) => TakenBack::of_row(history, row),
         None => TakenBack::since(history, planned.work.goal.checkpoint),
     };
-    // If the user asks for some paths, only the repositories below them belong to the request.
+    // If the user asks for particular paths, only the repositories below them belong to the
+    // request.
     let root = planned.work.workspace.0.clone();
     let asked: Vec<PathBuf> =
         planned.work.goal.paths.iter().map(|path| root.join(path.as_path())).collect();

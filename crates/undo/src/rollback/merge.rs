@@ -110,7 +110,7 @@ const FREQUENT: usize = 64;
 /// Finds the changes of one side, in order. There is at least one unchanged line between two
 /// changes.
 ///
-/// If lines are repeated often, comparing takes time quadratic in the number of changes, so
+/// If lines are repeated often, the time for a comparison is quadratic in the number of changes, so
 /// versions that are not small are first cut at lines that occur exactly once in each of them.
 fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     let is_small = base.len() + side.len() <= small;

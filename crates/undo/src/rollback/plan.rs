@@ -192,7 +192,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans to take back the changes of a turn while keeping later changes by others.
+    /// Plans to take back a turn's changes while keeping later changes by others.
     fn plan_turn_undo(
         &mut self,
         lock: &mut Lock<'_>,
@@ -259,7 +259,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Assembles the parts that every plan has.
+    /// Assembles a plan from the parts that every plan has.
     fn finish_plan(&self, goal: Goal, files: Option<Plan>, warnings: Vec<String>) -> Planned {
         let mut view = RollbackView::new(&goal, warnings);
         if let Some(files) = &files {

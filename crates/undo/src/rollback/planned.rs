@@ -50,7 +50,7 @@ pub(super) struct Goal {
     /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
-    /// For the undo of a turn, the edits that turn the current state into the target.
+    /// For the undo of a turn, the edits that lead from the current state to the target.
     pub(super) edits: Option<Vec<TreeEdit>>,
     /// The safety checkpoint of the rollback that this one reverses, and the state that the
     /// reversed rollback led to.

@@ -78,8 +78,8 @@ pub(super) struct CapturedPresent {
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
 /// changed files and has not been taken back. `capture` captures the current state. If the turn
 /// changed paths in directories that are now ignored, these paths are also captured. `is_elsewhere`
-/// returns true if the turn of a row has changes outside the workspace to take back. `reporting`
-/// lists the agents that report the ends of calls.
+/// returns true if a row's turn made changes outside the workspace that can be taken back.
+/// `reporting` lists the agents that report the ends of calls.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
@@ -118,8 +118,8 @@ pub(super) fn find_turn<'h>(
             present.capture = capture(&present.named)?;
         }
         let turn = find(row, &present)?;
-        // Skip turns without changes to take back. In a turn that was already undone, conflicts and
-        // uncertain changes do not count: the earlier undo had to leave them.
+        // Skip turns without changes that can be taken back. In a turn that has already been
+        // undone, conflicts and uncertain changes do not count: the earlier undo had to leave them.
         let is_done = match undone.contains(&row.number) {
             true => turn.edits.is_empty(),
             false => turn.is_empty(),

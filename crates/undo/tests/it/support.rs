@@ -17,7 +17,7 @@ thread_local! {
     static SHIFT: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Sets the clock of this test forward or back by some seconds.
+/// Sets the clock of this test forward or back by a number of seconds.
 pub(crate) fn shift_clock(seconds: i64) {
     SHIFT.set(SHIFT.get() + seconds);
 }

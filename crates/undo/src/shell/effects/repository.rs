@@ -122,7 +122,7 @@ fn is_head_moving(rest: &[&str]) -> bool {
         [] => false,
         // A name that looks like a file most likely is one: `git checkout .`, `… src/a.rs`.
         [one] => **one != "." && !one.starts_with("./") && !looks_like_file(one),
-        // A tree, and files to take from it.
+        // The operands are a tree and the files to take from it.
         _ => false,
     }
 }

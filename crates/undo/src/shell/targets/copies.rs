@@ -1,4 +1,4 @@
-//! Programs that write to a path that they are given: copies, archives, downloads.
+//! Programs that write to a path that their arguments name: copies, archives, downloads.
 
 use std::path::PathBuf;
 

@@ -185,7 +185,7 @@ struct Finder<'a> {
     known_paths: HashSet<PathBuf>,
     /// The paths that the script deletes or renames.
     removed: HashSet<PathBuf>,
-    /// True if a limit was reached, so that some paths are missing.
+    /// True if a limit was reached. Some paths are then missing.
     is_cut_off: bool,
     /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,

@@ -187,7 +187,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns true for an argument of `tr` that does not affect the characters of names.
+/// Returns true for an argument of `tr` that does not affect the characters in names.
 fn is_line_end(argument: &Value) -> bool {
     matches!(argument.text(), Some("\\n" | "\\0" | "\\r" | " " | "\n" | "-d" | "-s"))
 }
