@@ -248,8 +248,8 @@ impl Opened {
         self.refresh_ledger(self.lock_ledger())
     }
 
-    /// Opens the ledger. If it is already open, adds the events that hooks have reported since
-    /// then.
+    /// Opens the ledger. If it is already open, adds the events that hooks have reported since it
+    /// was opened.
     fn refresh_ledger<'a>(
         &self,
         guard: MutexGuard<'a, Option<Ledger>>,

@@ -371,7 +371,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The maximum length of a reason; the rest is cut off.
+/// The maximum length of a reason. The rest of a longer reason is cut off.
 const MAX_REASON: usize = 500;
 
 /// Prepares a reason for storage: masks secrets, replaces NUL characters and limits the length.

@@ -61,7 +61,7 @@ pub struct Handled {
     pub missed: bool,
     /// The paths that the call may change and that no checkpoint can restore.
     pub unprotected: Vec<Unprotected>,
-    /// Descriptions of what the call would do to takeback's own history or hooks, each of which
+    /// Descriptions of what the call would do to takeback's own history or hooks. Each one
     /// completes "this call would …".
     pub tampering: Vec<String>,
     /// True if the call must not run, because of `tampering`. Nothing was captured for it.

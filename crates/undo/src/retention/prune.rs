@@ -340,7 +340,8 @@ pub(super) fn read_workspaces(opened: &Opened) -> Result<Vec<PrunableWorkspace>,
     store.workspaces()?.iter().map(|id| read_workspace(store, id, oldest_call)).collect()
 }
 
-/// Reads a workspace with its history. Calls that began since `oldest_call` may still be running.
+/// Reads a workspace with its history. Calls that have begun since `oldest_call` may still be
+/// running.
 fn read_workspace(
     store: &Store,
     id: &WorkspaceId,

@@ -153,9 +153,9 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the points that the subagents among a checkpoint's callers return to. A subagent
-    /// returns to the point before its turn, or before the call if the turn began before checkpoint
-    /// `seq`.
+    /// Finds, for each subagent that made one of a checkpoint's calls, the point that it returns
+    /// to. This is the point before its turn, or before the call if the turn began before
+    /// checkpoint `seq`.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))

@@ -37,8 +37,8 @@ pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
 pub use self::turn::{Conflict, UncertainPath};
 
-/// A request to take something back. It says in which workspace, to which state to return, and what
-/// to restore.
+/// A request to take something back. It says which workspace it applies to, which state to return
+/// to, and what to restore.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Request {
@@ -98,7 +98,8 @@ pub struct TurnUndo {
     pub taken: Vec<RelPath>,
 }
 
-/// The resolution of a conflict, where lines that the turn changed have been edited since.
+/// The way to resolve a conflict: a file in which lines that the turn changed have been edited
+/// since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {

@@ -101,8 +101,8 @@ pub struct RollbackView {
     pub deleted: Vec<RelPath>,
     pub guarded: Vec<RelPath>,
     pub kept: Vec<KeptPath>,
-    /// The new names of the old files that were saved, because another program wrote to them during
-    /// the rollback.
+    /// The names under which old files were saved, because another program wrote to them during the
+    /// rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
     /// The databases that were captured while they were being written to.
@@ -140,8 +140,8 @@ pub struct RollbackView {
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
-    /// The conversations that are moved, each with the number of messages taken back and brought
-    /// back.
+    /// The conversations that are moved, each with the numbers of messages that are taken back and
+    /// brought back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,

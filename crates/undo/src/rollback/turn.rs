@@ -1,5 +1,5 @@
 //! The undo of a turn: takes back an agent's changes and keeps later changes by others. Each file
-//! is merged three-way.
+//! goes through a three-way merge.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};

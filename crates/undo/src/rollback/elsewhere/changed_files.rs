@@ -79,7 +79,7 @@ impl ChangedFiles {
         all.filter(|_| !self.is_everything).cloned().collect()
     }
 
-    /// Returns true if no one else can have changed a path.
+    /// Returns true if only these events can have changed a path.
     pub(super) fn is_certain(&self, path: &RelPath) -> bool {
         self.is_everything || self.certain.contains(path)
     }

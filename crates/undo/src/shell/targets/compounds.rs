@@ -9,8 +9,7 @@ use crate::shell::read_only::builtins::is_harmless_test;
 use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{CompoundCommand, CompoundKind, Word};
 
-/// The number of visits to the body of a loop after which values that still change count as
-/// unknown.
+/// After this many visits to the body of a loop, values that still change count as unknown.
 const KNOWN_ROUNDS: usize = 2;
 
 /// The maximum number of repeated visits to the body of a loop. A change in one round may lead to

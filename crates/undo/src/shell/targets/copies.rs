@@ -92,7 +92,7 @@ impl Finder<'_> {
     }
 
     /// Adds the paths that sources are copied to: the target itself, or, if it is a directory, the
-    /// names of the sources in it.
+    /// paths in it that have the names of the sources.
     fn add_copy_target(
         &mut self,
         target: &Value,
