@@ -1,5 +1,5 @@
-//! Files of repositories: the index, HEAD and packed refs, the configuration, trees and commits. The
-//! first byte chooses.
+//! Files in a git repository: the index, HEAD and packed refs, the configuration, trees and
+//! commits. The first byte chooses the kind.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! `.gitignore`: a byte for the length of a path, the path, and the patterns.
+//! `.gitignore`: a byte for the length of a path, followed by the path and the patterns.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Hook payloads: a byte for the agent, a byte for the event that the hook is told, and the JSON.
+//! Hook payloads: a byte for the agent, a byte for the event that the hook is told about, and the
+//! JSON.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Agents' own logs: a byte for the format, a byte for the part that was written when the log was
-//! first read, and the log.
+//! Agents' own logs: a byte for the format, a byte for how much of the log exists when it is first
+//! read, and the log.
 
 #![no_main]
 
@@ -13,10 +13,10 @@ use rusqlite::{Connection, params};
 use takeback_agents::{LOG_FORMATS, LogFormat, LogRef};
 use takeback_ledger::{Ledger, LedgerOptions, Time};
 
-/// The number of inputs after which a new ledger is begun, so that none becomes large.
+/// The number of inputs after which a new ledger is created, so that no ledger becomes large.
 const MAX_INPUTS: u32 = 2_000;
 
-/// The tables of opencode, empty.
+/// Statements that create opencode's tables, or empty them.
 const OPENCODE: &str = "
     CREATE TABLE IF NOT EXISTS session (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT,
         title TEXT, time_created INTEGER);
@@ -57,10 +57,10 @@ fn next_ledger(ledger: &mut Option<(Ledger, u32)>) -> &mut (Ledger, u32) {
 
 fn write_log(format: &LogFormat, log: &[u8], number: u32) -> LogRef {
     let (name, session) = match format.agent {
-        // A session that was read before is not read again.
+        // A session that has been read before is not read again, so each input gets a new session.
         "opencode" => ("opencode.db", Some(number.to_string())),
         "cline" => ("a.messages.json", None),
-        // Older versions of Gemini CLI write one document.
+        // Older versions of Gemini CLI write a single document.
         "gemini" if log.first() == Some(&b' ') => ("session.json", None),
         _ => ("a.jsonl", None),
     };
@@ -72,7 +72,7 @@ fn write_log(format: &LogFormat, log: &[u8], number: u32) -> LogRef {
     LogRef { path, session }
 }
 
-/// Writes a session with a message in the first line, and the parts of the message in the others.
+/// Writes a session. The first line is a message, and the other lines are the parts of the message.
 fn write_database(path: &Path, session: &str, log: &[u8]) -> rusqlite::Result<()> {
     let connection = Connection::open(path)?;
     connection.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;

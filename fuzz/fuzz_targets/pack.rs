@@ -1,4 +1,5 @@
-//! Packs that may be damaged, deltas, pack indexes and multi-pack indexes. The first byte chooses.
+//! Packs that may be damaged, deltas, pack indexes and multi-pack indexes. The first byte chooses
+//! the kind.
 
 #![no_main]
 

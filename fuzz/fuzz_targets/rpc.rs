@@ -1,4 +1,4 @@
-//! Lines that an agent sends to `takeback rpc`, served with a home of its own.
+//! Lines that an agent sends to `takeback rpc`, which serves them with a separate home.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Damaged SQLite files: a byte for the number of 512-byte blocks in the database, the database, and
-//! its write-ahead log.
+//! Damaged SQLite files: a byte for the number of 512-byte blocks in the database, followed by the
+//! database and its write-ahead log.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(damaged) = DamagedDatabase::open(&path) else { return };
     let mut rows = damaged.rows();
     let count = rows.by_ref().inspect(|row| check_sizes(row, bytes.len())).count();
-    // Each row has a cell of its own, of four bytes or more.
+    // Each row has its own cell, which takes at least four bytes.
     assert!(count <= bytes.len() / 4, "{count} rows: {:?}", rows.report());
 });
 

@@ -23,7 +23,7 @@ static WORKSPACE: LazyLock<&Path> = LazyLock::new(|| {
 fuzz_target!(|bytes: &[u8]| {
     let script = String::from_utf8_lossy(bytes);
     check(&analyze(&script));
-    // Bash runs the first line before it reads the second one, which therefore hides nothing.
+    // Bash runs the first line before it reads the second, so the second cannot hide the first.
     let found = analyze(&format!("rm x\n{script}"));
     check(&found);
     assert!(found.mutates);

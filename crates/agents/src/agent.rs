@@ -34,9 +34,9 @@ pub struct Agent {
     /// The events at which a hook can answer the user's prompt itself, so that the model is not
     /// asked.
     pub answer_events: &'static [&'static str],
-    /// The sign that the agent runs without a user, if it gives one.
+    /// The sign by which the agent shows that it runs without a user, if it gives one.
     pub(crate) headless_sign: Option<HeadlessSign>,
-    /// Limitations of takeback with this agent.
+    /// Limitations that apply when takeback is used with this agent.
     pub limitations: &'static [&'static str],
     /// The changes that `install` makes; `None` if the agent has to run takeback itself.
     pub(crate) wiring: Option<&'static Wiring>,
@@ -60,8 +60,9 @@ impl Agent {
             .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
     }
 
-    /// True if the agent shows that it runs without a user. A script wrote the prompt in that case.
-    /// `variable` looks up an environment variable; `log` is the agent's log of the session.
+    /// True if the agent shows that it runs without a user. In that case, a script wrote the
+    /// prompt. `variable` looks up an environment variable; `log` is the agent's log of the
+    /// session.
     pub fn is_headless(
         &self,
         variable: impl FnOnce(&str) -> Option<String>,
@@ -97,7 +98,8 @@ const LOG_BEGINNING: u64 = 4096;
 
 /// The sign by which an agent shows that it runs without a user.
 pub(crate) enum HeadlessSign {
-    /// An environment variable that the agent sets for its hooks, and the prefix of the value.
+    /// An environment variable that the agent sets for its hooks, and the prefix that its value has
+    /// when there is no user.
     Variable { name: &'static str, begins: &'static str },
     /// A text in the first line of the agent's log. That line records how the session was started.
     Log { contains: &'static str },
@@ -161,7 +163,7 @@ pub enum NoticeFormat {
 pub enum WarningFormat {
     /// `{"systemMessage": …}`
     SystemMessage,
-    /// `{"user_message": …, "userMessage": …}`: the name differs between versions.
+    /// `{"user_message": …, "userMessage": …}`: the key differs between versions.
     UserMessage,
     /// `{"additionalContext": …}`: the model is asked to pass the warning on.
     AdditionalContext,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The maximum length of an error text, in characters. The whole text is in the conversation.
+/// The maximum length of an error text, in characters. The conversation contains the whole text.
 const MAX_ERROR_LENGTH: usize = 200;
 
 /// Returns the outcome of a successful call.
@@ -19,8 +19,8 @@ pub(crate) fn failure(text: Option<&str>) -> String {
     }
 }
 
-/// Cuts a long line, if possible between two words: the ledger would not recognize half of a
-/// secret.
+/// Shortens a long line, if possible at the end of a word, because the ledger would not recognize
+/// half of a secret.
 fn shorten(line: &str) -> &str {
     let Some((end, next)) = line.char_indices().nth(MAX_ERROR_LENGTH) else { return line };
     match line[..end].rfind(char::is_whitespace) {
@@ -34,7 +34,7 @@ pub(crate) fn from_success(succeeded: bool) -> String {
     if succeeded { success() } else { failure(None) }
 }
 
-/// Returns the outcome of a command that ended with an exit code.
+/// Returns the outcome of a command that ended with the given exit code.
 pub(crate) fn from_exit_code(code: i64) -> String {
     if code == 0 { success() } else { failure(Some(&format!("exit code {code}"))) }
 }

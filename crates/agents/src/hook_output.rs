@@ -32,9 +32,8 @@ impl Agent {
         Some(output.to_string())
     }
 
-    /// Returns the output that shows a warning to the agent's user before a tool runs. The tool is
-    /// not stopped, and no permission is granted. Returns `None` if the agent has no way to show
-    /// it.
+    /// Returns the output that shows a warning to the agent's user before a tool runs. It neither
+    /// stops the tool nor grants permission. Returns `None` if the agent cannot show warnings.
     pub fn warning_output(&self, text: &str) -> Option<String> {
         let for_model = || format!("Tell the user about this warning in your next answer. {text}");
         let output = match self.warning_format {
@@ -146,7 +145,7 @@ mod tests {
         let both = find_agent("cline").unwrap().combined_output("PreToolUse", Some("n"), Some("w"));
         let both = both.unwrap();
         assert!(both.starts_with(r#"{"cancel":false,"contextModification":"n\nTell"#), "{both}");
-        // A warning neither grants nor refuses a permission.
+        // A warning neither grants nor refuses permission.
         for agent in AGENTS {
             let output = agent.warning_output("hi").unwrap_or_default();
             for word in ["permission", "decision", "true", "refusal"] {

@@ -1,11 +1,11 @@
 //! The coding agents that takeback works with: their hook payloads, their logs, their wiring, and
 //! the text of notices for their models.
 //!
-//! Agents are a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent passes to its
-//! hook into a report. [`notice_text()`] writes the text of a notice, and [`Agent::notice_output`]
-//! wraps it in JSON for the agent's model. [`warning_text()`] writes the text of a warning for the
-//! user. [`Installer`] adds takeback to an agent's configuration. [`LogFormat::catch_up`] reads an
-//! agent's own log into the ledger.
+//! The agents are listed in a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent
+//! passes to its hook into a report. [`notice_text()`] writes the text of a notice, and
+//! [`Agent::notice_output`] wraps it in JSON for the agent's model. [`warning_text()`] writes the
+//! text of a warning for the user. [`Installer`] adds takeback to an agent's configuration.
+//! [`LogFormat::catch_up`] reads an agent's own log into the ledger.
 
 mod agent;
 mod agent_table;

@@ -43,7 +43,7 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 
-/// Adds one line. Escapes control characters, so that a file name cannot begin another line.
+/// Adds one line. Escapes control characters, so that a file name cannot start a new line.
 pub(crate) fn push_line(text: &mut String, line: &str) {
     text.push_str(&disarm(line));
     text.push('\n');

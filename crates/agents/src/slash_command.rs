@@ -8,8 +8,8 @@ pub struct SlashCommand {
 }
 
 impl SlashCommand {
-    /// Makes a command from any of the names that agents use for it. Returns `None` if takeback has
-    /// no such command.
+    /// Creates a command from any of the names that agents use for it. Returns `None` if takeback
+    /// has no such command.
     pub fn new(name: &str, arguments: Vec<String>) -> Option<SlashCommand> {
         let plain = ["takeback:", "takeback-"].iter().find_map(|prefix| name.strip_prefix(prefix));
         let command = match plain.unwrap_or(name) {
@@ -24,7 +24,7 @@ impl SlashCommand {
     /// …`, or `takeback rollback …`.
     pub fn parse_prompt(prompt: &str) -> Option<SlashCommand> {
         let prompt = prompt.trim();
-        // A prompt of several lines is meant for the model.
+        // A prompt with several lines is meant for the model.
         if prompt.contains('\n') {
             return None;
         }
@@ -34,7 +34,7 @@ impl SlashCommand {
         };
         match prompt.strip_prefix('/') {
             Some(typed) => split(typed),
-            // Without a slash, the prompt could be a sentence for the model.
+            // Without a slash, the prompt could be a sentence that is meant for the model.
             None => {
                 let command = split(prompt.strip_prefix("takeback ")?.trim_start());
                 command.filter(|command| command.check().is_ok() && command.is_terse())
@@ -42,7 +42,7 @@ impl SlashCommand {
         }
     }
 
-    /// True if the words cannot be part of a sentence for the model.
+    /// True if the words cannot be part of a sentence that is meant for the model.
     fn is_terse(&self) -> bool {
         let is_id = |word: &&str| word.len() > 5 && word.bytes().all(|b| b.is_ascii_hexdigit());
         // A word with a space in it was quoted.
@@ -57,7 +57,7 @@ impl SlashCommand {
         is_first && words.all(|word| is_checkpoint(&word) || is_path(&word))
     }
 
-    /// Returns what the command does.
+    /// Returns the action that the command takes.
     fn verb(&self) -> Verb {
         let first = self.arguments.iter().find(|word| !word.starts_with('-'));
         match (self.command, first.map(String::as_str)) {
@@ -77,7 +77,7 @@ impl SlashCommand {
     }
 
     /// Checks that the command is safe inside an agent, where a prompt can come from a web page, an
-    /// issue or a file of the project. Accepts only checkpoints, paths, and the command's own
+    /// issue or a file in the project. Accepts only checkpoints, paths, and the command's own
     /// options. Returns the reason for a refusal.
     pub fn check(&self) -> Result<(), String> {
         let verb = self.verb();

@@ -7,7 +7,8 @@ use crate::notice_text::push_line;
 /// The maximum number of paths that a warning lists. The rest are only counted.
 const LISTED: usize = 5;
 
-/// Words a warning about a call that would delete or change takeback's own history or hooks.
+/// Writes the text of a warning about a call that would delete or change takeback's own history or
+/// hooks.
 pub fn tampering_text(tampering: &[String]) -> String {
     let mut text = String::new();
     push_list(&mut text, "This call would damage takeback's history:", tampering);

@@ -47,8 +47,8 @@ enum Reach {
     Anywhere,
 }
 
-/// Opens a directory by a path of any length, in stages: one system call accepts at most 4,095
-/// bytes.
+/// Opens a directory by a path of any length, in stages, because one system call accepts at most
+/// 4,095 bytes.
 fn open_in_stages(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result<OwnedFd> {
     let (stage, mut rest) = split_stage(path);
     let mut fd = open_stage(from, stage, reach)?;

@@ -167,7 +167,7 @@ impl Temporary {
     /// several processes try this at once, exactly one succeeds.
     pub fn persist_new(mut self, destination: &Path) -> io::Result<()> {
         match fs::hard_link(&self.path, destination) {
-            // Some file systems have no hard links.
+            // Some file systems do not support hard links.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 let flags = RenameFlags::NOREPLACE;
                 rustix::fs::renameat_with(CWD, &self.path, CWD, destination, flags)?;
@@ -202,8 +202,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Syncs the contents of several files in parallel: concurrent syncs share one commit of the file
-/// system's journal.
+/// Syncs the contents of several files in parallel, because concurrent syncs share one commit of
+/// the file system's journal.
 pub fn sync_files(files: &[&File]) -> io::Result<()> {
     const THREADS: usize = 16;
     let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());
@@ -227,7 +227,7 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
     })
 }
 
-/// Syncs a directory: the creation, renaming and removal of its entries become durable.
+/// Syncs a directory, so that the creation, renaming and removal of its entries are durable.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
@@ -247,7 +247,7 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Treats a missing file as success. For removals.
+/// Treats the error for a missing file as success. Meant for removals.
 pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -255,7 +255,7 @@ pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Treats a missing file as `None`. For reads.
+/// Turns the error for a missing file into `None`. Meant for reads.
 pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -327,7 +327,7 @@ impl FileLock {
         &self.file
     }
 
-    /// True if the locked file is still at this path, neither removed nor replaced.
+    /// True if the locked file is still at this path: it has been neither removed nor replaced.
     pub fn is_at(&self, path: &Path) -> bool {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let at_path = fs::symlink_metadata(path).map(identity).ok();

@@ -1,6 +1,6 @@
-//! Reading files of other programs and users. Such a file can be anything: an endless pipe, a link
-//! to a device, a file of many gigabytes. These functions never block, and read at most a given
-//! number of bytes.
+//! Reading files that belong to other programs and users. Such a file can be anything: an endless
+//! pipe, a link to a device, a file of many gigabytes. These functions never block, and read at
+//! most a given number of bytes.
 //!
 //! Files inside a workspace are opened relative to its root instead, without following links.
 
@@ -16,8 +16,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open_with_size(path).map(|(file, _)| file)
 }
 
-/// Opens a regular file for reading, but not through a link: the file must be where its name says.
-/// Returns `None` if there is no file.
+/// Opens a regular file for reading. Fails if the path itself is a link. Returns `None` if there is
+/// no file.
 pub fn open_unlinked(path: &Path) -> io::Result<Option<File>> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -40,7 +40,7 @@ fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
     }
 }
 
-/// The maximum size of a text file of another program, such as a configuration, that is read whole.
+/// The maximum size of another program's text file, such as a configuration, to be read as a whole.
 pub const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a regular file of at most `max_size` bytes. Fails if it is larger.
@@ -66,11 +66,11 @@ pub fn read_beginning(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The maximum number of values in JSON that is parsed. A value of a few bytes takes up to a
-/// hundred times as much memory when it is parsed.
+/// The maximum number of values in a JSON text to be parsed. A parsed value can take up to a
+/// hundred times as much memory as its text.
 pub const MAX_JSON_VALUES: usize = 2_000_000;
 
-/// Returns an upper bound of the number of values in JSON, without parsing it.
+/// Returns an upper bound on the number of values in a JSON text, without parsing it.
 pub fn count_json_values(json: &[u8]) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in json {
@@ -85,7 +85,7 @@ pub fn count_json_values(json: &[u8]) -> usize {
     count
 }
 
-/// True if JSON has so many values that parsing it could exhaust memory.
+/// True if a JSON text has so many values that parsing it could exhaust memory.
 pub fn has_too_many_values(json: &[u8]) -> bool {
     // Each value takes at least one byte.
     json.len() > MAX_JSON_VALUES && count_json_values(json) > MAX_JSON_VALUES

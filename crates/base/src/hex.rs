@@ -9,18 +9,18 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Writes two lower-case digits for each byte to `out`. For implementations of `Display`.
+/// Writes two lower-case digits for each byte to `out`. Meant for implementations of `Display`.
 pub fn write_digits(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
 
-/// Parses pairs of digits, of either case. Returns `None` for any other text.
+/// Parses pairs of digits in upper or lower case. Returns `None` for any other text.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
     pairs.map(decode_pair).collect()
 }
 
-/// Parses exactly `2 * N` digits, of either case.
+/// Parses exactly `2 * N` digits in upper or lower case.
 pub fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;
@@ -38,7 +38,7 @@ fn decode_pair(pair: &[u8]) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
-/// True if the text consists only of digits, of either case. This includes the empty text.
+/// True if the text consists only of digits in upper or lower case. This includes the empty text.
 pub fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -2,14 +2,14 @@
 //!
 //! - [`durable`]: takeback's own files and directories, readable only by their owner; atomic
 //!   replacement; locks that are released when their process ends
-//! - [`foreign`]: files of other programs, read without blocking and up to a size limit
+//! - [`foreign`]: reading other programs' files without blocking and up to a size limit
 //! - [`hex`]: hexadecimal digits
 //! - [`directory`]: opening directories without following links
 //! - [`errors`]: an error together with its causes, as text
 //! - [`lock_wait`]: waiting for a lock that another process holds
 //! - [`owners`]: owners of files that root writes for a user
 //! - [`paths`]: normalized and canonical paths; paths as bytes
-//! - [`scratch`]: a directory for temporary files, emptied after a kill
+//! - [`scratch`]: a directory for temporary files that are removed even if their process is killed
 //! - [`text`]: untrusted text that must not control the terminal
 //!
 //! This crate depends on no other crate in the project.

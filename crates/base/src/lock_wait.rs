@@ -13,18 +13,18 @@ use crate::durable::FileLock;
 /// The time after which the user is told about the wait.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
-/// The time limit of a wait for a lock, and the callback for long waits.
+/// The time limit when waiting for a lock, and the callback for long waits.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
     /// The maximum time to wait.
     pub limit: Duration,
-    /// Called once, after a second of waiting, with the id of the process that holds the lock, or
-    /// `None` if it is unknown.
+    /// The function that is called once, after a second of waiting. Its argument is the id of the
+    /// process that holds the lock, or `None` if that is unknown.
     pub on_wait: fn(Option<u32>),
 }
 
 impl LockWait {
-    /// Returns a wait of at most `limit` that does not tell the user.
+    /// Returns the settings for a wait of at most `limit` about which the user is not told.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
@@ -59,8 +59,8 @@ impl FileLock {
     }
 }
 
-/// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal it:
-/// only Linux does, and not if the process is in another container.
+/// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal it.
+/// Only Linux does, and only for processes in the same container.
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -74,7 +74,7 @@ pub fn find_holder(path: &Path) -> Option<u32> {
 fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
     let mut others = None;
     for line in locks.lines() {
-        // Lines of waiting processes have an arrow after the number, so they do not match.
+        // The lines for waiting processes have an arrow after the number, so they do not match.
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK", _, _, pid, place, ..] = words[..] else { continue };
         let Some((its_device, its_inode)) = place.rsplit_once(':') else { continue };

@@ -24,7 +24,8 @@ pub fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// Resolves all links in a path. On Linux, this costs one system call if there are none.
+/// Resolves all links in a path. On Linux, this costs one system call if the path contains no
+/// links.
 pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     if leads_through_no_link(path) {
         Ok(path.components().collect())
@@ -33,8 +34,7 @@ pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// True if an absolute path exists and contains neither links nor `..`. False can also mean that
-/// this is unknown.
+/// True if an absolute path is known to exist and to contain neither links nor `..`.
 #[cfg(target_os = "linux")]
 fn leads_through_no_link(path: &Path) -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};

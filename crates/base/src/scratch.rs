@@ -1,7 +1,7 @@
 //! A directory for large temporary files that are removed even if their process is killed.
 //!
-//! Every process that uses the directory holds a shared lock on it. The next process that sweeps it
-//! while nobody does removes everything that is left in it.
+//! Every process that uses the directory holds a shared lock on it. The first process that sweeps
+//! the directory while no process uses it removes everything that is left in it.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,7 +23,7 @@ impl Scratch {
     pub fn open(directory: &Path) -> io::Result<Scratch> {
         loop {
             durable::create_directory(directory)?;
-            // Another process may remove the directory until it is locked.
+            // Until the directory is locked, another process may remove it.
             let Some(opened) = if_exists(File::open(directory))? else { continue };
             let lock = FileLock::acquire(opened, FlockOperation::LockShared)?;
             if lock.is_at(directory) {
@@ -41,7 +41,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         self.lock = None;
-        // Whatever stays is removed by the next process that sweeps.
+        // The next process that sweeps the directory removes whatever is left.
         let _ = sweep(&self.directory);
     }
 }

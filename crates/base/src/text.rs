@@ -8,7 +8,7 @@ pub fn is_armed(character: char) -> bool {
             | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes the characters that a terminal would obey. Disarming a text again changes nothing.
+/// Escapes the characters that a terminal would obey. Disarming the result again changes nothing.
 pub fn disarm(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

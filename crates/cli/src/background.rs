@@ -14,11 +14,11 @@ use takeback_undo::{FollowUp, Opened};
 use crate::context::Context;
 
 /// The maximum lifetime of a background process. A process that hangs, for example on an
-/// unresponsive file system, releases its locks when this time is over.
+/// unresponsive file system, releases its locks once this time is over.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
-/// Ends this process after a time, whatever it is doing. That is safe: the system releases the
-/// locks of the process, and all its writes are crash-safe.
+/// Ends this process after the given time, whatever it is doing. That is safe: the system releases
+/// the locks that the process holds, and all its writes are crash-safe.
 pub(crate) fn end_process_after(time: Duration) {
     let end = move || {
         thread::sleep(time);
@@ -54,13 +54,13 @@ pub(crate) fn reap_children() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
 }
 
-/// Detaches this process from the terminal, so that the signals of the terminal do not reach it.
+/// Detaches this process from the terminal, so that signals from the terminal do not reach it.
 pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
 /// Starts the background work that follows a report. If the process cannot be started, the next
-/// report makes up for it. `log` is the agent's log.
+/// report makes up for that. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,
@@ -89,8 +89,8 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits, if either is due. After large captures, this must not
-/// wait for the end of a long turn.
+/// Starts merging packs and enforcing limits in the background, if either is due. After large
+/// captures, this must not wait until a long turn ends.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {

@@ -41,8 +41,8 @@ pub(crate) fn read_text(home: &Path) -> Result<String, Failure> {
     }
 }
 
-/// True if the file has the line `strict = true`, even if the file as a whole is malformed: an error
-/// in another line must not switch strict mode off.
+/// True if the file contains the line `strict = true`, even if the file as a whole is malformed: an
+/// error in another line must not switch strict mode off.
 pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
     let is_it =
         |line: &str| line.split('#').next().unwrap_or_default().replace(' ', "") == "strict=true";
@@ -71,13 +71,14 @@ impl Config {
                 _ => break,
             }
         }
-        // Nothing in the file is usable. Secrets are masked if a line might ask for that.
+        // Nothing in the file is usable. Mask secrets if a line might ask for that.
         let redact = text.lines().any(|line| line.trim_start().starts_with("redact"));
         let config = Config { ledger: LedgerConfig { redact }, ..Config::default() };
         (config, Some(problem))
     }
 
-    /// Reads the settings. A malformed file is an error, because it might ask to mask secrets.
+    /// Reads the settings. A malformed file is an error, because it might ask takeback to mask
+    /// secrets.
     pub(crate) fn read(home: &Path) -> Result<Config, Failure> {
         let text = read_text(home)?;
         if text.is_empty() {
@@ -100,7 +101,7 @@ impl Config {
     }
 }
 
-/// Returns the number of the line that contains the byte `at`, counted from 1.
+/// Returns the number of the line that contains the byte `at`, starting at 1.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }

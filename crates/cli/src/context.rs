@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 
-/// The heading of the options that every command takes.
+/// The heading above the options that every command accepts.
 pub(crate) const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Options that every command takes.
@@ -60,7 +60,7 @@ pub(crate) struct Globals {
     pub(crate) end_after: Option<u64>,
 }
 
-/// The choices of `--color`. The variants have no docs, because docs would lengthen every help
+/// The choices for `--color`. The variants have no docs, because docs would lengthen every help
 /// text.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
@@ -69,8 +69,9 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Returns the pager's program and arguments. `None` if long output is to be printed directly: the
-/// user asked for that, a program reads the output, or the terminal cannot show a pager.
+/// Returns the pager's program and arguments. Returns `None` if long output is to be printed
+/// directly: the user asked for that, a program reads the output, or the terminal cannot show a
+/// pager.
 pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_unwanted || is_dumb || !std::io::stdout().is_terminal() {
@@ -110,8 +111,8 @@ pub(crate) enum Caller {
     Agent,
 }
 
-/// Refuses a home that other users can write to: they could plant states in it that a rollback would
-/// restore.
+/// Refuses a home that other users can write to, because they could plant states in it that a
+/// rollback would restore.
 fn check_home(home: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::metadata(home) else { return Ok(()) };
     let user = geteuid();
@@ -135,11 +136,11 @@ fn check_home(home: &Path) -> Result<(), Failure> {
 /// The options, directories and environment that a command works with.
 pub(crate) struct Context {
     pub(crate) globals: Globals,
-    /// The directory to work in, absolute.
+    /// The directory to work in, as an absolute path.
     pub(crate) directory: PathBuf,
-    /// The home of takeback: its store, ledger and configuration.
+    /// Takeback's home: its store, ledger and configuration.
     pub(crate) home: PathBuf,
-    /// True if a user waits for the command.
+    /// True if a user is waiting for the command.
     is_attended: bool,
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened on first use.
@@ -147,8 +148,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Reads options and environment. If an agent runs the command, the current directory need not
-    /// exist: the command works in the directory that the agent reports.
+    /// Reads the options and the environment. If an agent runs the command, the current directory
+    /// need not exist: the command works in the directory that the agent reports.
     pub(crate) fn new(globals: Globals, caller: Caller) -> Result<Context, Failure> {
         let current = match env::current_dir() {
             Err(_) if caller == Caller::Agent => PathBuf::from("/"),
@@ -186,13 +187,13 @@ impl Context {
         })
     }
 
-    /// Makes the context of a command that works in another directory, and asks no questions. The
+    /// Creates the context for a command that works in another directory and asks no questions. The
     /// new context shares the opened home.
     pub(crate) fn in_directory(&self, directory: &Path) -> Context {
         Context { opened: self.opened.clone(), ..self.in_home(directory, &self.home) }
     }
 
-    /// Makes the context of a command that works with another home, and asks no questions.
+    /// Creates the context for a command that works with another home and asks no questions.
     pub(crate) fn in_home(&self, directory: &Path, home: &Path) -> Context {
         let globals = Globals {
             directory: None,
@@ -210,12 +211,13 @@ impl Context {
         Context { globals, directory, home, is_attended, places, opened }
     }
 
-    /// Returns the pager's program and arguments. `None` if long output is to be printed directly.
+    /// Returns the pager's program and arguments, or `None` if long output is to be printed
+    /// directly.
     pub(crate) fn pager(&self) -> Option<Vec<String>> {
         find_pager(self.globals.no_pager || self.globals.json)
     }
 
-    /// Returns an environment variable, unless it is empty.
+    /// Returns the value of an environment variable, unless it is empty.
     pub(crate) fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         env::var_os(name).filter(|value| !value.is_empty())
     }
@@ -231,7 +233,7 @@ impl Context {
         OFF.iter().any(|off| value.eq_ignore_ascii_case(off))
     }
 
-    /// Opens takeback's home as configured. The configuration is read once.
+    /// Opens takeback's home with the configured settings. The configuration is read only once.
     pub(crate) fn opened(&self) -> Result<&Opened, Failure> {
         Ok(self.opened_arc()?)
     }
@@ -245,8 +247,8 @@ impl Context {
         Ok(self.opened.get().expect("it was just set"))
     }
 
-    /// Opens takeback's home even if the configuration is invalid, with a warning: the way back
-    /// must never be blocked.
+    /// Opens takeback's home even if the configuration is invalid, and prints a warning in that
+    /// case: the way back must never be blocked.
     pub(crate) fn opened_anyway(&self) -> Result<&Opened, Failure> {
         if self.opened.get().is_none() {
             let (config, problem) = Config::read_anyway(&self.home);
@@ -258,14 +260,14 @@ impl Context {
         self.opened()
     }
 
-    /// Returns the directory for the copies that imports make. It is beside the ledger, because
-    /// they are private and may be large. Its name is unusual, because it is swept even if a user
-    /// chooses a home with other files in it.
+    /// Returns the directory for the copies that imports make. It is beside the ledger, because the
+    /// copies are private and may be large. Its name is unusual, because takeback deletes its
+    /// contents even if the user has chosen a home that holds other files.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.home.join("import-copies")
     }
 
-    /// Opens takeback's home with a configuration. Removes what a killed import left.
+    /// Opens takeback's home with a configuration. Removes what a killed import left behind.
     pub(crate) fn open_with(&self, config: Config) -> Opened {
         let _ = scratch::sweep(&self.scratch());
         let mut settings = config.checkpoints;
@@ -290,8 +292,8 @@ impl Context {
         })
     }
 
-    /// Drops the opened home, so that the next use opens it again: another process has changed the
-    /// configuration or the store.
+    /// Drops the opened home, so that the next use opens it again. This is needed if another
+    /// process has changed the configuration or the store.
     pub(crate) fn reopen(&mut self) {
         self.opened = OnceLock::new();
     }
@@ -303,7 +305,8 @@ impl Context {
         }
     }
 
-    /// True if the user is at a terminal and has not asked to skip confirmations.
+    /// True if takeback may ask the user: standard input is a terminal, and neither `--yes` nor
+    /// `--json` is given.
     pub(crate) fn asks(&self) -> bool {
         !self.globals.yes && !self.globals.json && std::io::stdin().is_terminal()
     }
@@ -312,12 +315,12 @@ impl Context {
         Time::from(SystemTime::now())
     }
 
-    /// Returns the home directory of the user.
+    /// Returns the user's home directory.
     pub(crate) fn user_home(&self) -> Option<&Path> {
         self.places.home()
     }
 
-    /// Returns the directory of Hermes: `HERMES_HOME`, or `~/.hermes`.
+    /// Returns Hermes's directory: `HERMES_HOME`, or `~/.hermes`.
     pub(crate) fn hermes_home(&self) -> Option<PathBuf> {
         match self.variable("HERMES_HOME") {
             Some(set) => Some(self.directory.join(set)),
@@ -347,7 +350,8 @@ impl Context {
         self.home.join("state.db")
     }
 
-    /// Opens the ledger, or creates it. A caller that holds the guard must not call this again.
+    /// Opens the ledger, or creates it. The caller must not call this again while it holds the
+    /// guard.
     pub(crate) fn ledger(&self) -> Result<LedgerGuard<'_>, Failure> {
         Ok(self.opened()?.ledger_or_new()?)
     }

@@ -1,5 +1,5 @@
-//! Reads the event of a hook: one JSON value. Some agents keep standard input open after that
-//! value.
+//! Reads the event that is passed to a hook: one JSON value. Some agents keep standard input open
+//! after that value.
 
 use std::io::{self, Read};
 
@@ -19,7 +19,7 @@ pub(crate) fn read_event(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A reader that records the bytes it reads, except a byte order mark.
+/// A reader that records the bytes that it reads, except a byte order mark.
 struct Recorder<R> {
     input: R,
     read: Vec<u8>,

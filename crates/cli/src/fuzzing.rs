@@ -1,4 +1,4 @@
-//! Entrances to the program, for the targets in `fuzz/`. No other build has them.
+//! Entry points to the program, for the targets in `fuzz/`. They exist in no other build.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::config::{self, Config};
 
 pub use crate::commands::rpc::fuzzing::RpcServer;
 
-/// Reads a configuration in both ways. Panics if they disagree.
+/// Reads a configuration in both ways. Panics if the results disagree.
 pub fn read_config(home: &Path, text: &[u8]) {
     std::fs::write(config::config_path(home), text).expect("the scratch directory is writable");
     let read = Config::read(home);

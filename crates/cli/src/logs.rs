@@ -1,4 +1,4 @@
-//! Imports new entries of agents' logs into the ledger.
+//! Imports new entries from agents' logs into the ledger.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use takeback_undo::LedgerGuard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The time to wait for an agent to log the end of a turn. Agents log it while their hooks run.
+/// The time to wait for an agent to log the end of a turn. Agents may do so while their hooks run.
 const LAST_WORDS: Duration = Duration::from_millis(1_000);
 
 /// The time that a command waits for other processes before it continues without new entries.
@@ -21,11 +21,12 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of logs in databases among them: checking such a log means opening its
+/// The maximum number of these logs that are in databases. Checking such a log requires opening its
 /// database.
 const RECENT_IN_DATABASES: usize = 4;
 
-/// Imports the logs of a session, then again once the agent has written the end of the turn.
+/// Imports the logs of a session, then imports them again after the agent has had time to log the
+/// end of the turn.
 pub(crate) fn catch_up_session(
     session: &str,
     log: Option<&Path>,
@@ -41,7 +42,7 @@ pub(crate) fn catch_up_session(
     }
     let mut ledger = context.ledger()?;
     import_logs(format, &logs, &mut ledger, context)?;
-    // A log that does not exist yet now has a bookmark, so a later command reads it.
+    // A log that does not exist yet now has a bookmark, so a later command will read it.
     if logs.iter().any(|log| log.path.exists()) {
         thread::sleep(LAST_WORDS);
         import_logs(format, &find_logs(), &mut ledger, context)?;
@@ -55,7 +56,7 @@ fn import_logs(
     ledger: &mut Ledger,
     context: &Context,
 ) -> Result<(), Failure> {
-    // A prompt that waits in the spool belongs before the entries of the log.
+    // A prompt that is waiting in the spool belongs before the log's entries.
     if !ledger.catch_up()? {
         return Ok(());
     }
@@ -69,8 +70,8 @@ fn import_logs(
     Ok(result?)
 }
 
-/// Opens the ledger and imports new entries of recently read logs. Entries that cannot be read now
-/// are left for a later command.
+/// Opens the ledger and imports new entries from recently read logs. Entries that cannot be read
+/// now are left for a later command.
 pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
@@ -81,7 +82,7 @@ pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failu
     Ok(ledger)
 }
 
-/// Imports new entries of recently read logs, for a command that does not use the ledger itself.
+/// Imports new entries from recently read logs, for a command that does not use the ledger itself.
 pub(crate) fn catch_up_ledger(context: &Context) {
     if context.ledger_path().exists() {
         let _ = current_ledger(context);
@@ -101,8 +102,8 @@ fn catch_up_recent_logs(ledger: &mut Ledger, context: &Context) {
     }
 }
 
-/// True if a log may have entries after its bookmark. Always true for a database, because only
-/// reading it would tell.
+/// True if a log may have entries after its bookmark. For an existing database this is always true,
+/// because only reading it would tell.
 fn has_new_entries(log: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&log.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| log.session.is_some() || length != bookmark.offset)

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "this is the one crate that talks to people")]
 
-// This module comes first: it defines `println!` and `eprintln!`.
+// This module comes first, because it defines `println!` and `eprintln!`.
 #[macro_use]
 mod output;
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let Arguments { globals, command, .. } =
         match Arguments::parse_words(std::env::args_os().collect()) {
             Ok(arguments) => arguments,
-            // A hook that another version installed must not block its agent.
+            // A hook that another version installed must not block the agent.
             Err(error) if !error.is_help() && commands::hook::is_asked_for() => {
                 return commands::hook::give_up(&error.to_string());
             }

@@ -1,4 +1,4 @@
-//! docs/cli.md, the reference of the command line. It is generated from the definitions of the
+//! docs/cli.md, the reference for the command line. It is generated from the definitions of the
 //! commands, so it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates
 //! it.
 
@@ -33,7 +33,7 @@ fn the_reference_of_the_command_line_is_up_to_date() {
     );
 }
 
-/// Describes all commands that are not hidden, in the groups of the help.
+/// Describes all commands that are not hidden, in the groups that the help uses.
 fn write_reference() -> String {
     let mut root = Arguments::command();
     // This gives every command its full name.
@@ -111,7 +111,7 @@ fn end_sentence(paragraph: &str) -> String {
     format!("{paragraph}{}", if is_ended { "" } else { "." })
 }
 
-/// Lists arguments below a title.
+/// Lists arguments under a title.
 fn push_arguments<'a>(text: &mut String, title: &str, arguments: impl Iterator<Item = &'a Arg>) {
     let mut arguments = arguments.peekable();
     if arguments.peek().is_none() {

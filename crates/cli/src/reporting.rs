@@ -16,7 +16,7 @@ use crate::background;
 use crate::config::{self, Config};
 use crate::context::Context;
 
-/// The failure that is noted when a capture takes too long. It is withdrawn when the background
+/// The failure that is recorded when a capture takes too long. It is withdrawn once the background
 /// process has completed the capture.
 const LATE: &str = "not done within timeout_ms; continued in the background";
 
@@ -28,15 +28,15 @@ pub(crate) struct ReportView {
     /// False if checkpoints are switched off.
     pub(crate) enabled: bool,
     pub(crate) checkpoints: Vec<Oid>,
-    /// True if something is not protected because of a failure.
+    /// True if something is unprotected because of a failure.
     pub(crate) missed: bool,
     /// True if the capture is still running.
     pub(crate) late: bool,
     pub(crate) failures: Vec<String>,
     pub(crate) unprotected: Vec<UnprotectedView>,
-    /// Descriptions of what the call would do to takeback's own history or hooks.
+    /// Descriptions of what the call would do to takeback's own history, settings or hooks.
     pub(crate) tampering: Vec<String>,
-    /// True if the call must not run, because of `tampering`.
+    /// True if the call must not run because of `tampering`.
     pub(crate) refused: bool,
 }
 
@@ -65,9 +65,9 @@ impl From<&Unprotected> for UnprotectedView {
     }
 }
 
-/// Opens takeback's home for an agent. Also returns errors in the configuration; if there are any,
-/// the defaults apply, except that `strict = true` still counts. Returns `None` if checkpoints are
-/// switched off.
+/// Opens takeback's home for an agent. Also returns errors in the configuration. If there are any,
+/// the defaults apply, except that `strict = true` is still obeyed. Returns `None` if checkpoints
+/// are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -83,7 +83,7 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     opened.settings().enabled.then_some((opened, failures))
 }
 
-/// Returns the workspace of a directory. Its list shows the failures in that directory.
+/// Returns the workspace that contains a directory. Its list shows the failures in that directory.
 pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
@@ -94,13 +94,13 @@ pub(crate) struct PendingReport {
     session: String,
     /// The directory that the agent works in.
     directory: PathBuf,
-    /// The maximum time that the agent waits; `None` if it waits until the work is done.
+    /// The maximum time that the agent waits; `None` if the agent waits until the work is done.
     limit: Option<Duration>,
     deadline: Arc<Deadline>,
     handled: Receiver<Handled>,
 }
 
-/// The result of waiting for a report to be handled.
+/// The outcome of waiting until a report is handled.
 pub(crate) enum Waited {
     Done(Handled),
     /// The agent stopped waiting.
@@ -113,14 +113,14 @@ pub(crate) enum Waited {
     },
 }
 
-/// Runs a function unless it was run before.
+/// Runs a function unless it has already been run.
 fn run_once(work: &Mutex<Option<impl FnOnce()>>) {
     let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
     work.into_iter().for_each(|work| work());
 }
 
 impl PendingReport {
-    /// Starts to handle a report.
+    /// Starts handling a report.
     pub(crate) fn start(
         opened: &Arc<Opened>,
         report: &Report,
@@ -134,7 +134,7 @@ impl PendingReport {
         let (sender, handled) = mpsc::channel();
         let (worker, work, until) = (opened.clone(), report.clone(), deadline.clone());
         let work = move || {
-            // The receiver no longer exists if handling took too long and the process is ending.
+            // The receiver no longer exists if the work took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
         };
         let work = Arc::new(Mutex::new(Some(work)));
@@ -175,14 +175,14 @@ impl PendingReport {
         }
     }
 
-    /// Waits for a report that took too long. Returns `None` if its thread panicked.
+    /// Waits for a report that is taking too long. Returns `None` if its thread panicked.
     pub(crate) fn wait_longer(&self) -> Option<Handled> {
         let handled = self.handled.recv().ok()?;
         self.withdraw_missed(&handled);
         Some(handled)
     }
 
-    /// Starts the work that can wait until the agent has moved on. `log` is the log of the agent.
+    /// Starts the work that can wait until the agent has moved on. `log` is the agent's log.
     pub(crate) fn spawn_follow_up(&self, context: &Context, handled: &Handled, log: Option<&Path>) {
         match &handled.follow_up {
             Some(follow_up) => {
@@ -196,7 +196,7 @@ impl PendingReport {
         workspace_of(&self.opened, &self.directory)
     }
 
-    /// Forgets that a capture was missed, because it is complete after all.
+    /// Withdraws the record that a capture was missed, because it has been completed after all.
     fn withdraw_missed(&self, handled: &Handled) {
         if self.deadline.has_passed() && handled.failures.is_empty() {
             self.opened.withdraw_missed(&self.workspace(), LATE);

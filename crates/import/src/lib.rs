@@ -1,8 +1,7 @@
-//! Imports the data of other programs: their sessions, as
-//! [transcripts](takeback_ledger::Transcript) for the ledger, and their checkpoints, as the older
-//! history of a workspace.
+//! Imports other programs' data: their sessions, as [transcripts](takeback_ledger::Transcript) for
+//! the ledger, and their checkpoints, as the older history of a workspace.
 //!
-//! Each program has its own module. The files of the other program are never written to.
+//! Each program has its own module. The other program's files are never written to.
 
 pub mod hermes;
 mod older_history;

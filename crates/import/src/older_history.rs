@@ -11,14 +11,14 @@ use takeback_tree::{
 };
 use takeback_undo::{Kind, Record};
 
-/// The reason for a checkpoint that came without one.
+/// The reason that is given to a checkpoint without one.
 const NO_REASON: &str = "imported";
 
-/// The maximum number of imported checkpoints that new ones are compared with: the newest.
-/// Comparing takes memory for each pair.
+/// The maximum number of imported checkpoints that new ones are compared with. If there are more,
+/// only the newest are compared, because comparing takes memory for each pair.
 const MAX_COMPARED: usize = 20_000;
 
-/// A checkpoint of another program: a commit in a git repository.
+/// Another program's checkpoint: a commit in a git repository.
 pub(crate) struct ForeignCheckpoint<'a> {
     /// The repository that has the commit.
     pub(crate) repository: &'a ForeignRepository,
@@ -28,9 +28,9 @@ pub(crate) struct ForeignCheckpoint<'a> {
     pub(crate) tree: Oid,
     /// The time of the checkpoint, in seconds since 1970.
     pub(crate) time: i64,
-    /// The reason that the other program recorded; may be empty.
+    /// The reason that the other program recorded. It may be empty.
     pub(crate) reason: &'a str,
-    /// Patterns of files that the other program silently left out. A file that matches may have
+    /// Patterns for files that the other program silently left out. A file that matches may have
     /// existed even if the checkpoint lacks it.
     pub(crate) exclude: &'a [String],
 }
@@ -51,7 +51,7 @@ pub struct OlderHistory {
 pub struct SkippedCheckpoint {
     /// The commit in the other program's repository.
     pub id: Oid,
-    /// The error from reading it.
+    /// The error that occurred while reading it.
     pub problem: String,
 }
 
@@ -73,9 +73,9 @@ struct NewCheckpoint {
 }
 
 /// Adds checkpoints, given oldest first, to the history of the workspace at `directory`, which need
-/// not exist. The new checkpoints come before all that takeback itself took.
+/// not exist. The new checkpoints come before all checkpoints that takeback itself took.
 ///
-/// Checkpoints that the workspace already has are left alone, so that importing twice adds nothing.
+/// Checkpoints that the workspace already has are left unchanged, so importing twice adds nothing.
 /// A checkpoint that cannot be read is skipped and does not affect the others.
 pub(crate) fn add_older_history(
     store: &Store,
@@ -126,7 +126,7 @@ pub(crate) fn add_older_history(
     Ok(OlderHistory { pins, known, skipped })
 }
 
-/// Makes the record of a checkpoint, without its number.
+/// Creates the record of a checkpoint, without its number.
 fn new_record(directory: &Path, checkpoint: &ForeignCheckpoint<'_>, adopted: Adopted) -> Record {
     let rules = CaptureRules { exclude: checkpoint.exclude.to_vec(), ..CaptureRules::default() };
     let reason = if checkpoint.reason.is_empty() { NO_REASON } else { checkpoint.reason };
@@ -144,9 +144,9 @@ fn system_time(time: Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(time.0.max(0).unsigned_abs())
 }
 
-/// Finds the number of the pin that each checkpoint comes after, or `None` for a checkpoint that
-/// already has a pin. Imported history is older than everything that takeback captured, and stays
-/// together.
+/// Finds, for each checkpoint, the number of the pin that it comes after, or `None` if the
+/// checkpoint already has a pin. Imported history is older than everything that takeback captured,
+/// and stays together.
 fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {
     let known: Vec<(u64, Key)> =
         pins.iter().filter_map(|pin| Some((pin.name.seq, imported_key(pin)?))).collect();
@@ -175,8 +175,8 @@ fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> 
 }
 
 /// The identity of an imported checkpoint: its tree and the first paragraph of its reason, on one
-/// line. Other programs rewrite their commits with new ids and times, but these parts stay the
-/// same.
+/// line. When other programs rewrite their commits, the ids and times change, but these parts stay
+/// the same.
 type Key = (Oid, String);
 
 fn imported_key(pin: &Pin) -> Option<Key> {
@@ -192,7 +192,8 @@ fn checkpoint_key(tree: Oid, record: &Record) -> Key {
     (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
 }
 
-/// Matches the longest common subsequence. Returns, for each key in `new`, its index in `known`.
+/// Finds the longest common subsequence. Returns, for each key in `new`, the index of its match in
+/// `known`.
 fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
     // Usually all known checkpoints are at the beginning.
     let start = new.iter().zip(known).take_while(|(a, b)| a == b).count();
@@ -213,7 +214,8 @@ fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
     for row in 0..rest.len() {
         let length = lengths[row * width + column];
         let without = lengths[(row + 1) * width + column];
-        // If the longest subsequence needs this key, the key matches as early as possible.
+        // If the longest common subsequence needs this key, the key is matched as early as
+        // possible.
         let found = (length > without).then(|| {
             (column..others.len()).find(|at| {
                 rest[row] == others[*at] && lengths[(row + 1) * width + at + 1] + 1 == length

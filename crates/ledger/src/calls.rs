@@ -13,14 +13,14 @@ use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 pub enum Moment<'a> {
     /// The start of a call.
     Start(CallId<'a>),
-    /// A moment between the starts of two calls; `None` if a call is not known.
+    /// A moment between the starts of two calls. A call that is not known is `None`.
     Between(Option<CallId<'a>>, Option<CallId<'a>>),
 }
 
 impl Ledger {
-    /// Returns the effects in a workspace since a moment, of all sessions, in order. The order of
-    /// the calls determines which effects came later. Where that order is not known, the time of an
-    /// effect is compared with `time`.
+    /// Returns the effects that all sessions have had in a workspace since a moment, in order. The
+    /// order of the calls determines which effects came later. Where that order is not known, the
+    /// time of an effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -51,8 +51,8 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Returns the effects in a workspace, of all sessions, in order. Each comes with the id of its
-    /// session and the number of its turn, or 0 if it belongs to no turn.
+    /// Returns the effects that all sessions have had in a workspace, in order. Each comes with the
+    /// id of its session and the number of its turn, or 0 if it belongs to no turn.
     pub fn effects_with_sessions(
         &self,
         workspace: &str,
@@ -81,7 +81,7 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Moves everything recorded for one workspace to another path.
+    /// Moves everything that is recorded for one workspace to another path.
     pub fn move_workspace(&mut self, from: &str, to: &str) -> Result<(), LedgerError> {
         self.database.write(|transaction| {
             for table in ["sessions", "calls", "effects"] {
@@ -110,7 +110,7 @@ fn find_call(connection: &Connection, call: &CallId<'_>) -> Result<Option<i64>, 
     Ok(statement.query_row(parameters, |row| row.get(0)).optional()?)
 }
 
-/// Records a tool call, or fills in fields that were not known yet.
+/// Records a tool call, or fills in fields that were not known before.
 pub(crate) fn record_call(
     transaction: &Transaction<'_>,
     session: &str,
@@ -185,7 +185,7 @@ pub(crate) fn record_effect(
     let turn = if effect.turn == 0 { head.last_turn } else { effect.turn };
     transaction
         .prepare_cached(
-            // A hook that was cut off reports the same effect again.
+            // A hook that was cut off and runs again reports the same effect twice.
             "INSERT INTO effects (session, turn, call, kind, command, workspace, time)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
                  SELECT 1 FROM effects WHERE session = ?1 AND call = ?3 AND kind = ?4

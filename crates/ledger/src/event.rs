@@ -1,4 +1,4 @@
-//! Events that hooks report: written at once, or spooled and written by the next process.
+//! Events that hooks report. They are written at once, or spooled and written by the next process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,9 +46,9 @@ pub enum Event {
 pub enum Recorded {
     /// The ledger has the events.
     Written,
-    /// The spool has the events, because the ledger could not be written.
+    /// The spool has the events, because writing to the ledger failed.
     Spooled {
-        /// The error that kept the ledger from being written.
+        /// The error that prevented the write to the ledger.
         because: String,
     },
 }
@@ -56,7 +56,7 @@ pub enum Recorded {
 impl Ledger {
     /// Writes events, all or none, and waits at most `wait` for other processes. If the ledger
     /// cannot be written now (it is locked by other processes, it is damaged, or the disk is full),
-    /// the events go into the spool. The next process takes them in from there.
+    /// the events go into the spool. The next process adds them to the ledger.
     pub fn record(
         &mut self,
         events: &[Event],
@@ -91,8 +91,8 @@ impl Ledger {
         }
     }
 
-    /// Opens the ledger and records events in it like [`Ledger::record`], waiting as long as the
-    /// options say. If the ledger cannot be opened, the events go into the spool.
+    /// Opens the ledger and records events in it as [`Ledger::record`] does, waiting as long as the
+    /// options allow. If the ledger cannot be opened, the events go into the spool.
     pub fn record_in(
         path: &Path,
         options: &LedgerOptions,

@@ -39,7 +39,7 @@ pub enum ImportError {
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct BadLine {
-    /// The number of the line, from 1.
+    /// The number of the line, starting at 1.
     pub line: usize,
     pub error: ImportError,
 }
@@ -53,7 +53,7 @@ pub struct ImportReport {
     pub new_sessions: usize,
     /// The number of messages that were added.
     pub messages: usize,
-    /// The first of the lines that could not be imported.
+    /// The lines that could not be imported; only the first [`MAX_BAD`] are kept.
     pub bad: Vec<BadLine>,
     /// The number of further lines that could not be imported.
     pub more_bad: usize,
@@ -62,11 +62,11 @@ pub struct ImportReport {
 /// The maximum number of lines or sessions whose errors are kept.
 pub const MAX_BAD: usize = 100;
 
-/// The maximum length of a line, which is one session.
+/// The maximum length of a line. Each line holds one session.
 pub const MAX_LINE: u64 = 512 << 20;
 
 impl ImportReport {
-    /// Keeps the error of a line, or only counts it if there were many.
+    /// Keeps the error of a line, or only counts it if many errors are already kept.
     fn add_bad(&mut self, line: usize, error: ImportError) {
         match self.bad.len() < MAX_BAD {
             true => self.bad.push(BadLine { line, error }),
@@ -119,8 +119,8 @@ impl Ledger {
 
     /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
     /// the other lines are still imported. If the ledger itself fails, or a line is longer than
-    /// [`MAX_LINE`], the lines before it stay imported. `progress` is called with the number of
-    /// lines read so far.
+    /// [`MAX_LINE`], the import ends, but the lines before this one stay imported. `progress` is
+    /// called with the number of lines read so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
@@ -170,12 +170,12 @@ pub enum ExchangeError {
     #[error("line {line} is longer than {} MB", MAX_LINE >> 20)]
     LongLine {
         line: usize,
-        /// The result of the lines before it.
+        /// The result of importing the lines before the error.
         report: ImportReport,
     },
 }
 
-/// The exclusive upper bound of imported numbers. It keeps sums from overflowing.
+/// The exclusive upper bound of imported numbers. This bound keeps sums from overflowing.
 const LARGEST: i64 = 1 << 50;
 
 /// Validates a transcript from outside, and assigns numbers and times to messages that have none.
@@ -258,9 +258,9 @@ fn import_transcript(
     Ok(ImportedSession { is_new, messages: new.len() })
 }
 
-/// Finds the messages that the ledger lacks. Fails if a message that it has differs from the
-/// transcript's. If the transcript ends later than the ledger, messages that are undone or
-/// compacted in the transcript are also marked in the ledger; otherwise no marks change.
+/// Finds the messages that the ledger lacks. Fails if the ledger has a different message under the
+/// same number. If the transcript ends later than the session in the ledger, messages that are
+/// undone or compacted in the transcript are also marked in the ledger; otherwise no marks change.
 fn find_missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,

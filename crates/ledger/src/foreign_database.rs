@@ -1,8 +1,8 @@
-//! Databases of other programs. They may be damaged, or made to exhaust memory or time.
+//! Other programs' databases. They may be damaged, or made to exhaust memory or time.
 //!
-//! Only the plain columns of real tables are read: no view, virtual table or generated column, so
-//! nothing in the database is executed. Even so, a b-tree can contain itself. So the number of
-//! steps is limited by the size of the database.
+//! Only the plain columns of real tables are read, and no views, virtual tables or generated
+//! columns, so nothing in the database is executed. Even so, a b-tree can contain itself. Therefore
+//! the number of steps is limited according to the size of the database.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,20 +21,20 @@ const MAX_VALUE: i32 = 256 << 20;
 /// The maximum length of a statement, such as the definition of a table.
 const MAX_SQL: i32 = 1 << 20;
 
-/// The maximum number of instructions of a statement.
+/// The maximum number of instructions in a compiled statement.
 const MAX_INSTRUCTIONS: i32 = 100_000;
 
-/// The number of steps in which any small database can be read.
+/// A number of steps in which any small database can be read.
 const FREE_STEPS: u64 = 20_000_000;
 
-/// The number of steps for each byte of the database. Reading all rows of a usual one takes less
-/// than one.
+/// The number of steps allowed for each byte of the database. Reading all rows of a typical
+/// database takes less than one step per byte.
 const STEPS_PER_BYTE: u64 = 16;
 
-/// The number of steps between two checks.
+/// The number of steps between two checks of the limit.
 const STEPS_PER_CHECK: u64 = 1_000;
 
-/// The minimum size of a row in its table.
+/// The minimum size of a row in its table, in bytes.
 const MIN_ROW: u64 = 4;
 
 /// The number of rows that even an empty database may have.
@@ -77,7 +77,7 @@ impl ForeignDatabase {
         Ok(ForeignDatabase { connection, size })
     }
 
-    /// Returns the size of the database and of its log, in bytes.
+    /// Returns the total size of the database and its log, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -87,10 +87,11 @@ impl ForeignDatabase {
         self.size / MIN_ROW + FREE_ROWS
     }
 
-    /// Lists the names of a table's columns, without generated ones. A missing table has none.
-    /// Fails if the name belongs to a view or a virtual table.
+    /// Lists the names of a table's columns, except generated ones. A missing table has none. Fails
+    /// if the name belongs to a view or a virtual table.
     pub fn columns(&self, table: &str) -> rusqlite::Result<Vec<String>> {
-        // From the parsed schema, because the table of definitions can contain anything.
+        // This is read from the parsed schema, because the table of definitions can contain
+        // anything.
         let kind: Option<String> = self
             .connection
             .prepare_cached(
@@ -113,7 +114,7 @@ impl ForeignDatabase {
         statement.query_map([table], |row| row.get(0))?.collect()
     }
 
-    /// Fails unless all of these are plain columns of a table.
+    /// Fails unless each of these names is a plain column of the table.
     pub fn require_columns(&self, table: &str, names: &[&str]) -> rusqlite::Result<()> {
         let columns = self.columns(table)?;
         let has = |name: &&str| columns.iter().any(|column| column.eq_ignore_ascii_case(name));
@@ -132,7 +133,7 @@ impl Deref for ForeignDatabase {
     }
 }
 
-/// Returns the error for a database that has more than fits into a file of its size.
+/// Returns the error for a database that has more rows than fit into a file of its size.
 pub fn endless_database() -> rusqlite::Error {
     failure(ffi::SQLITE_INTERRUPT, "interrupted")
 }
@@ -142,7 +143,7 @@ pub fn oversized(message: &str) -> rusqlite::Error {
     failure(ffi::SQLITE_TOOBIG, message)
 }
 
-/// Explains an error that is due to one of the limits here. Returns `None` for other errors.
+/// Explains an error that one of the limits here caused. Returns `None` for other errors.
 pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
     let rusqlite::Error::SqliteFailure(cause, message) = error else { return None };
     match cause.code {
@@ -162,8 +163,8 @@ pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
 /// SQLite's own message for a value beyond its limit.
 const SQLITE_TOO_BIG: &str = "string or blob too big";
 
-/// Returns the error for something that is never read. Nothing else returns this code, because
-/// there is no authorizer.
+/// Returns the error for something that is never read. No other error has this code, because there
+/// is no authorizer.
 fn refusal(message: &str) -> rusqlite::Error {
     failure(ffi::SQLITE_AUTH, message)
 }
@@ -172,8 +173,8 @@ fn failure(code: i32, message: &str) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(message.to_owned()))
 }
 
-/// Measures a database and its log. Checks that SQLite will find only regular files: it would wait
-/// for the other end of a pipe.
+/// Measures a database and its log. Also checks that SQLite will find only regular files, because
+/// it would wait for the other end of a pipe.
 fn measure_files(path: &Path) -> io::Result<u64> {
     let mut size = fs::metadata(path)?.len();
     foreign::open_regular(path)?;

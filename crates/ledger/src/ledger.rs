@@ -34,7 +34,7 @@ pub enum LedgerError {
     Busy { waited: Duration },
     #[error("no session {0:?}")]
     NoSuchSession(String),
-    /// Several sessions match; `candidates` has the ids of some of them.
+    /// Several sessions match; `candidates` holds the ids of some of them.
     #[error("{typed:?} is ambiguous: {}", .candidates.join(" or "))]
     Ambiguous { typed: String, candidates: Vec<String> },
     #[error("session {session} has no message {seq}")]
@@ -94,7 +94,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens or creates the ledger in this file, and takes in the events that wait in the directory
+    /// Opens or creates the ledger in this file, and adds the events that wait in the directory
     /// `spool` beside it. Opening is cheap: only [`Ledger::verify`] checks the whole database.
     pub fn open(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
@@ -102,9 +102,9 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Takes in the events that wait in the spool, as opening does. A process that keeps its ledger
-    /// open calls this before each task. Events that cannot be taken in within 100 ms are left for
-    /// the next call.
+    /// Adds the events that wait in the spool to the ledger, as opening does. A process that keeps
+    /// its ledger open calls this before each task. Events that cannot be added within 100 ms are
+    /// left for the next call.
     pub fn refresh(&mut self) {
         let wait = self.database.wait();
         self.set_wait(wait.min(PATIENCE));
@@ -112,7 +112,7 @@ impl Ledger {
         self.set_wait(wait);
     }
 
-    /// Opens the ledger without taking in the spool.
+    /// Opens the ledger without adding the events in the spool.
     pub(crate) fn open_alone(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let database = Database::open(path, options.journal, options.wait)?;
         let spool = Spool::beside(database.path());
@@ -124,14 +124,14 @@ impl Ledger {
         self.database.path()
     }
 
-    /// Copies the whole ledger to another file, as of one moment. Replaces the content of that file
-    /// in one transaction, so a copy that is cut off changes nothing.
+    /// Copies the whole ledger, in its state at one moment, to another file. Replaces the content
+    /// of that file in one transaction, so a copy that is cut off changes nothing.
     pub fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         self.database.copy_to(path)
     }
 
-    /// Takes in the events that wait in the spool. Waits for other processes as long as a write
-    /// does. Returns false if some events are still waiting.
+    /// Adds the events that wait in the spool to the ledger. Waits for other processes as long as a
+    /// write does. Returns false if some events are still waiting.
     pub fn catch_up(&mut self) -> Result<bool, LedgerError> {
         self.take_in_spool()
     }

@@ -1,5 +1,5 @@
-//! Sessions, messages, turns, tool calls, effects, notices and cost of AI agents, in one SQLite
-//! database.
+//! The sessions, messages, turns, tool calls, effects, notices and costs of AI agents, in one
+//! SQLite database.
 
 mod calls;
 mod database;

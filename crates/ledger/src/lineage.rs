@@ -1,4 +1,4 @@
-//! Lineage: the ancestors and descendants of sessions, and forking a session.
+//! Lineage: finding the ancestors and descendants of a session, and forking a session.
 
 use rusqlite::{Transaction, params};
 
@@ -9,7 +9,7 @@ use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titl
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Descendant {
-    /// The number of generations from the session to the descendant: 1 for a child.
+    /// The number of generations from the session to the descendant. A child has depth 1.
     pub depth: usize,
     pub session: SessionRecord,
 }
@@ -64,7 +64,8 @@ impl Ledger {
     }
 
     /// Continues a session under a new id after its conversation was summarised. Ends the session
-    /// as `compacted`, and creates a child with the same settings and the next title of the series.
+    /// with the reason `compacted`, and creates a child with the same settings and the next title
+    /// of the series.
     pub fn continue_session(
         &mut self,
         id: &str,

@@ -1,4 +1,4 @@
-//! Notices: messages that the agent of a session must get before its next turn.
+//! Notices: messages that a session's agent must receive before its next turn.
 
 use rusqlite::params;
 use serde_json::Value;
@@ -37,7 +37,7 @@ impl Ledger {
         })
     }
 
-    /// True if a notice waits for the agent of a session. Does not write.
+    /// True if a notice is waiting for the agent of a session. Does not write.
     pub fn has_notices(&self, session: &str) -> Result<bool, LedgerError> {
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
@@ -47,7 +47,8 @@ impl Ledger {
         Ok(statement.query_row([session], |row| row.get(0))?)
     }
 
-    /// Takes the notices that wait for the agent of a session. Each notice is taken once.
+    /// Takes the notices that are waiting for the agent of a session. Each notice is taken only
+    /// once.
     pub fn take_notices(&mut self, session: &str, now: Time) -> Result<Vec<Notice>, LedgerError> {
         self.database.write(|transaction| {
             let key = head(transaction, session)?.key;

@@ -26,7 +26,7 @@ pub enum ParentKind {
 }
 
 impl ParentKind {
-    /// Returns the name in the exchange format.
+    /// Returns the name that stands for this relation in the exchange format.
     pub fn as_str(self) -> &'static str {
         match self {
             ParentKind::Compaction => "compaction",
@@ -84,11 +84,11 @@ pub struct SessionRecord {
     pub extra: Map<String, Value>,
 }
 
-/// One message. `(session, seq)` is its identity.
+/// One message. `(session, seq)` identifies it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageRecord {
-    /// The number of the message in its session, from 1; 0 if it has none yet.
+    /// The number of the message in its session, starting at 1; 0 if it has none yet.
     pub seq: i64,
     /// `system`, `user`, `assistant`, `tool`, or an agent's own role.
     pub role: String,
@@ -135,7 +135,7 @@ impl Tokens {
         self.input + self.output + self.cache_read + self.cache_write + self.reasoning
     }
 
-    /// Returns the tokens as the usage of one model, or `None` if all counts are 0.
+    /// Returns the tokens as usage of one model, or `None` if all counts are 0.
     pub fn to_usage(self, model: Option<&str>, requests: i64) -> Option<UsageRecord> {
         (self != Tokens::default()).then(|| UsageRecord {
             model: model.unwrap_or_default().to_owned(),
@@ -238,7 +238,7 @@ pub struct UsageRecord {
 pub struct CallRecord {
     /// The agent's own id for the call.
     pub call: String,
-    /// The turn that the call belongs to, from 1; 0 for the current turn.
+    /// The number of the turn that the call belongs to, starting at 1; 0 for the current turn.
     pub turn: i64,
     pub tool: String,
     pub input: Option<Value>,
@@ -246,9 +246,9 @@ pub struct CallRecord {
     pub outcome: Option<String>,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
-    /// The workspace of the call.
+    /// The workspace in which the call works.
     pub workspace: Option<String>,
-    /// The checkpoint before the call.
+    /// The checkpoint that was taken before the call.
     pub checkpoint: Option<String>,
     /// The tree right before the call.
     pub tree_before: Option<String>,

@@ -1,10 +1,11 @@
-//! Masks secrets in text: keys, tokens, passwords.
+//! Masks secrets in text, such as keys, tokens and passwords.
 //!
 //! An automaton looks for the keywords of all [`rules`] in one pass. The expression of a rule is
 //! tried only where its keyword occurs, so text without secrets costs little more than reading it.
 //!
-//! One mask too many destroys a record; one too few reveals a secret. So text in an exact format is
-//! always masked, and a value with a suspicious name only if it looks like a secret: see [`value`].
+//! A mask where there is no secret destroys a record; a missing mask reveals a secret. So text in
+//! an exact format is always masked, but a value with a suspicious name is masked only if it looks
+//! like a secret: see [`value`].
 
 mod boundaries;
 mod pem;
@@ -25,27 +26,27 @@ use serde_json::Value;
 use boundaries::{ends_word, run_end, splits_escape, starts_word};
 use rules::{KeywordPosition, RULES, Rule, SecretTest};
 
-/// The beginning of a mask. The rule's id and a `]` follow.
+/// The beginning of a mask. The rule's id and a `]` follow it.
 const MASK: &str = "[redacted:";
 
-/// The maximum number of passes over a text. A mask can reveal another secret, such as a key that
-/// was not recognised because the masked text followed it directly.
+/// The maximum number of passes over a text. Masking one secret can expose another, such as a key
+/// that was not recognised because the masked text followed it directly.
 const MAX_PASSES: usize = 8;
 
 /// The maximum number of times that a rule is tried in one run of token characters. Further
 /// keywords in a run are noise, and trying all of them would take quadratic time.
 const TRIES_PER_RUN: u8 = 8;
 
-/// The number of bytes after the keyword that an expression sees if it starts before the keyword.
+/// The number of bytes after the keyword that an expression can see if it starts before the
+/// keyword.
 const LOOKAHEAD: usize = 200;
 
-/// The number of bytes after the keyword that an expression sees if the secret has no format of its
-/// own.
+/// The number of bytes after the keyword that an expression can see if the secret has no format of
+/// its own.
 const LONG_LOOKAHEAD: usize = 1024;
 
-/// The maximum length of a text in which the keywords are looked for one by one, without the
-/// automaton. Building the automaton takes longer than everything else that a hook does with a
-/// short text.
+/// The maximum length of a text that is searched for each keyword in turn, without the automaton.
+/// Building the automaton takes longer than everything else that a hook does with a short text.
 const SHORT_TEXT: usize = 2000;
 
 /// The number of short texts after which the automaton is worth building.
@@ -58,7 +59,8 @@ pub struct Redactor {
     keywords: OnceLock<KeywordSearcher>,
     /// The number of short texts that were searched without the automaton.
     short_texts: AtomicUsize,
-    /// The expression of each rule, compiled when its keyword first occurs: most are never needed.
+    /// The expression of each rule. It is compiled when its keyword first occurs, because most
+    /// expressions are never needed.
     regexes: Vec<OnceLock<Regex>>,
 }
 
@@ -75,13 +77,13 @@ impl Redactor {
         &SHARED
     }
 
-    /// Makes a redactor with all rules.
+    /// Creates a redactor with all rules.
     pub fn new() -> Redactor {
         let regexes = RULES.iter().map(|_| OnceLock::new()).collect();
         Redactor { keywords: OnceLock::new(), short_texts: AtomicUsize::new(0), regexes }
     }
 
-    /// Returns the text with each secret masked; borrowed if there is none.
+    /// Returns the text with each secret masked. The result is borrowed if there is no secret.
     pub fn mask_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(mut masked) = self.mask_once(text) else { return Cow::Borrowed(text) };
         for _ in 1..MAX_PASSES {
@@ -95,7 +97,8 @@ impl Redactor {
 
     /// Masks the secrets in every string of a JSON value, in place. Keys are kept.
     ///
-    /// If the key of a string calls it a secret and the string looks like one, all of it is masked.
+    /// If the key of a string calls it a secret and the string looks like one, the whole string is
+    /// masked.
     pub fn mask_json(&self, value: &mut Value) {
         match value {
             Value::String(string) => self.mask_string(string),
@@ -151,7 +154,7 @@ impl Redactor {
         search.secrets
     }
 
-    /// True if looking for the keywords one by one is faster than building the automaton.
+    /// True if searching for each keyword in turn is faster than building the automaton.
     fn can_do_without_automaton(&self, text: &str) -> bool {
         self.keywords.get().is_none()
             && text.len() <= SHORT_TEXT
@@ -170,7 +173,7 @@ impl Redactor {
     }
 }
 
-/// An automaton that looks for the keywords of all rules at once.
+/// An automaton that searches for the keywords of all rules at once.
 #[derive(Debug)]
 struct KeywordSearcher {
     automaton: AhoCorasick,
@@ -202,13 +205,13 @@ impl KeywordSearcher {
     }
 }
 
-/// Finds the keywords of all rules in a short text, in the order in which they end.
+/// Finds the keywords of all rules in a short text, in the order of their ends.
 fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
     let lower = text.to_ascii_lowercase();
     let mut found = Vec::new();
     for (index, rule) in RULES.iter().enumerate() {
         for keyword in rule.keywords {
-            // The case of such a keyword matters.
+            // Such a keyword is case-sensitive.
             if rule.position == KeywordPosition::Start && !text.contains(keyword) {
                 continue;
             }
@@ -221,7 +224,7 @@ fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
     found
 }
 
-/// A secret that was found.
+/// A secret that was found in a text.
 struct Secret {
     span: Range<usize>,
     /// The index of the rule that found the secret.
@@ -395,7 +398,7 @@ fn find_masks(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Replaces each group of overlapping secrets by one mask.
+/// Replaces each group of overlapping secrets with one mask.
 fn replace_secrets(text: &str, secrets: &[Secret]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;

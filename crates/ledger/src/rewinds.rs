@@ -2,9 +2,9 @@
 //!
 //! A rewind moves the end of the conversation to an earlier message, or to a message that another
 //! rewind took back. The table `undos` is the log of these moves. It also determines which message
-//! precedes another in the conversation: the one with the previous number, or, if the end was moved
-//! in between, the new end. So the conversation at any earlier moment can be derived from the log
-//! alone, without comparing times.
+//! precedes a given one in the conversation: the message with the previous number or, if the end
+//! was moved in between, the message at the new end. So the conversation at any earlier moment can
+//! be derived from the log alone, without comparing times.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ impl ConversationMove {
     }
 }
 
-/// A point in the past of a conversation.
+/// A past point in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationPoint {
@@ -100,7 +100,7 @@ impl Ledger {
     }
 
     /// Moves a conversation to an earlier point. This may take messages back, bring back messages
-    /// that were taken back since, or both.
+    /// that have been taken back since, or both.
     pub fn return_to_point(
         &mut self,
         session: &str,
@@ -145,8 +145,8 @@ impl Ledger {
 /// The condition for messages that are part of the conversation.
 const IN_FORCE: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone = 0";
 
-/// The condition for messages that a rewind took back. Excludes messages that were read from a log
-/// after the rewind, and messages that were imported as already taken back.
+/// The condition for messages that a rewind took back. It excludes messages that were read from a
+/// log after the rewind, and messages that were imported as already taken back.
 const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 AND seq <= (
     SELECT last_seq FROM undos u WHERE u.session = ?1 AND u.number = messages.undone)";
 
@@ -155,7 +155,7 @@ const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 
 struct RewindRow {
     number: i64,
     from_seq: i64,
-    /// The session's last message when the move was made.
+    /// The number of the session's last message when the move was made.
     last_seq: i64,
     /// The end of the conversation before the move; `None` in rows from older versions.
     was_seq: Option<i64>,
@@ -368,7 +368,7 @@ fn set_redone(
     Ok(())
 }
 
-/// Reads, for each message number, whether the message is in the conversation.
+/// Reads the number of each message, and whether the message is in the conversation.
 fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)>, LedgerError> {
     let mut statement = transaction
         .prepare_cached("SELECT seq, undone = 0 FROM messages WHERE session = ?1 ORDER BY seq")?;
@@ -376,7 +376,7 @@ fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Describes the messages that were taken back (or brought back) since their marks were read.
+/// Describes the messages that have been taken back (or brought back) since their marks were read.
 fn describe_changes(
     transaction: &Transaction<'_>,
     key: i64,

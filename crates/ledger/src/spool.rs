@@ -1,8 +1,8 @@
-//! The spool: files of events that could not be written to the ledger in time, in order.
+//! The spool: files with events that could not be written to the ledger in time, in order.
 //!
-//! A file appears whole: it is linked into place once it is durable. It is deleted after its events
-//! are in the ledger. The ledger records the file's id in the same transaction as the events, so
-//! that they are not applied twice if the process dies before the deletion.
+//! A file appears all at once: it is linked into place once it is durable. It is deleted after its
+//! events are in the ledger. The ledger records the file's id in the same transaction as the
+//! events, so that they are not applied twice if the process dies before it deletes the file.
 
 use std::fs;
 use std::io::{self, Write};
@@ -77,23 +77,24 @@ impl Spool {
         Ok(files)
     }
 
-    /// Lists the files that could not be taken in and were set aside.
+    /// Lists the files that could not be added to the ledger and were set aside.
     pub(crate) fn list_set_aside(&self) -> Vec<PathBuf> {
         let Ok(listing) = fs::read_dir(&self.directory) else { return Vec::new() };
         let paths = listing.flatten().map(|entry| entry.path());
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "bad")).collect()
     }
 
-    /// Takes the lock that a process must hold to take in files. Returns `None` if another process
-    /// has it.
+    /// Takes the lock that a process must hold to add files to the ledger. Returns `None` if
+    /// another process has it.
     fn try_lock(&self) -> io::Result<Option<FileLock>> {
         FileLock::try_exclusive(&self.directory.join("lock"))
     }
 }
 
 impl Ledger {
-    /// Takes in the events that wait in the spool. Returns false if some events are still waiting,
-    /// because other processes keep the ledger locked or another process is taking them in.
+    /// Adds the events that wait in the spool to the ledger. Returns false if some events are still
+    /// waiting, because other processes keep the ledger locked or because another process is adding
+    /// them.
     pub(crate) fn take_in_spool(&mut self) -> Result<bool, LedgerError> {
         let path = self.spool.directory.clone();
         let failed = |source| LedgerError::Spool { path: path.clone(), source };
@@ -131,7 +132,8 @@ impl Ledger {
         Ok(is_done)
     }
 
-    /// Takes in one file. Returns the id by which the ledger remembers it.
+    /// Adds the events in one file to the ledger. Returns the id by which the ledger remembers the
+    /// file.
     fn take_in_file(&mut self, file: &Path) -> Result<Option<String>, LedgerError> {
         let failed = |source| LedgerError::Spool { path: file.to_owned(), source };
         let bytes = fs::read(file).map_err(failed)?;
@@ -172,7 +174,7 @@ impl Ledger {
 }
 
 /// Sets a file aside. Its new name is random, so that it does not replace another file that was set
-/// aside: numbers are reused.
+/// aside: the numbers in the original names are reused.
 fn set_aside(file: &Path) -> io::Result<()> {
     fs::rename(file, file.with_extension(format!("{}.bad", hex::random_digits(32))))
 }

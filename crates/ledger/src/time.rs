@@ -1,4 +1,4 @@
-//! Times: milliseconds in the ledger, epoch seconds in JSON.
+//! Times: milliseconds in the ledger, and epoch seconds in JSON.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,14 +21,14 @@ impl Time {
         self.0 as f64 / 1e3
     }
 
-    /// Parses epoch seconds or RFC 3339.
+    /// Parses epoch seconds or an RFC 3339 timestamp.
     pub fn parse(text: &str) -> Option<Time> {
         if let Ok(seconds) = text.trim().parse::<f64>() {
             return seconds.is_finite().then(|| Time::from_seconds(seconds));
         }
         let text = text.trim();
         let moment = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-            // Without an offset, the time is taken as UTC.
+            // A time without an offset is read as UTC.
             let civil = text.parse::<jiff::civil::DateTime>().ok()?;
             Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
         })?;

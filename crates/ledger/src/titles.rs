@@ -68,7 +68,7 @@ impl Ledger {
         })
     }
 
-    /// Returns the next free title of a series: `Fix Docker Build`, `Fix Docker Build #2`, …
+    /// Returns the next free title in a series: `Fix Docker Build`, `Fix Docker Build #2`, …
     pub fn next_title(&self, title: &str) -> Result<String, LedgerError> {
         find_next_title(self.database.reader()?, &clean_title(title)?)
     }
@@ -84,8 +84,8 @@ impl Ledger {
     }
 }
 
-/// Gives a session without a title the title from its record, or the next of the series if that
-/// title is taken. Ignores an empty title, which is no reason to refuse the session.
+/// Gives a session without a title the title from its record, or the next title in the series if
+/// that title is taken. Ignores an empty title, which is no reason to refuse the session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,
@@ -105,7 +105,7 @@ pub(crate) fn adopt_title(
     Ok(())
 }
 
-/// Finds the next free title of a series. If the series is empty, the title gets no number.
+/// Finds the next free title in a series. If the series is empty, the title gets no number.
 pub(crate) fn find_next_title(connection: &Connection, title: &str) -> Result<String, LedgerError> {
     let base = split_number(title).0;
     let taken = find_series(connection, base)?.into_iter().map(|titled| titled.number).max();

@@ -10,7 +10,7 @@ use crate::{ConversationPoint, Ledger, LedgerError, Time};
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Turn {
-    /// The number of the turn in its session, from 1.
+    /// The number of the turn in its session, starting at 1.
     pub turn: i64,
     /// The number of the turn's first message.
     pub first_seq: i64,
@@ -31,7 +31,7 @@ pub struct CallId<'a> {
     pub reporter: &'a str,
     pub call: &'a str,
     pub began: Time,
-    /// True if the ledger may have a different start time for the call.
+    /// True if the ledger may have recorded a different start time for the call.
     pub late: bool,
 }
 
@@ -66,12 +66,13 @@ impl Ledger {
         Ok(statement.query_row([owner, number], read_turn).optional()?)
     }
 
-    /// Returns the turn that a session was in at a time, or `None` if no turn had begun or the last
-    /// one was over.
+    /// Returns the turn that a session was in at the given time, or `None` if no turn had begun or
+    /// the last one was over.
     fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
-        // The clock may have been set back since, so the last turn may not have the latest time.
+        // The clock may have been set back in the meantime, so the last turn may not have the
+        // latest time.
         let mut statement = connection.prepare_cached(
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
              WHERE session = ?1 AND started_at <= ?2 ORDER BY started_at DESC, turn DESC LIMIT 1",
@@ -90,7 +91,7 @@ impl Ledger {
         Ok(statement.query_row(params![head.key, seq], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// Returns the point in a conversation at which a call of a turn began. The point is before the
+    /// Returns the point in a conversation at which a turn's call began. The point is before the
     /// first message that names the call, or else before the turn's first message since the call
     /// began. Without such a message, the point is the end of the turn.
     pub fn point_of_call(
@@ -161,7 +162,7 @@ fn find_recorded_turn(
     if owner_turn.is_some() {
         return Ok(owner_turn);
     }
-    // In ledgers before version 3, only the turn of the parent's latest call is known.
+    // In ledgers older than version 3, only the turn of the parent's latest call is known.
     let of_parent = connection
         .prepare_cached(
             "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
@@ -171,7 +172,7 @@ fn find_recorded_turn(
     Ok(of_parent)
 }
 
-/// Finds the turn that a session is in. Returns 0 if it is in none.
+/// Finds the turn that a session is in. Returns 0 if it is not in any turn.
 pub(crate) fn find_current_turn(
     connection: &Connection,
     head: &SessionHead,

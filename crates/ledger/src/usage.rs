@@ -41,7 +41,8 @@ pub struct UsageTotal {
 }
 
 impl Ledger {
-    /// Adds the usage of requests to their session and to the session's row for the model.
+    /// Adds the tokens and cost of requests to their session, and to the session's row for the
+    /// model.
     pub fn record_usage(
         &mut self,
         session: &str,
@@ -55,15 +56,15 @@ impl Ledger {
         self.database.write(|transaction| record_usage(transaction, session, &usage, now))
     }
 
-    /// Adds up the usage of all sessions. The total with the most tokens comes first; days are
-    /// sorted latest first. `day` returns the day that a time belongs to.
+    /// Adds up the usage of all sessions. The total with the most tokens comes first, but days are
+    /// sorted by date, latest first. `day` returns the day that a time belongs to.
     pub fn usage_by(
         &self,
         by: UsageBy,
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // For sessions without usage rows, the session's own columns count.
+        // For sessions without usage rows, the columns of the session itself count.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
                    u.model, u.api_call_count, u.input_tokens, u.output_tokens,
@@ -120,7 +121,7 @@ impl UsageTotal {
     }
 }
 
-/// Adds the usage of requests to their session and to the session's row for the model.
+/// Adds the tokens and cost of requests to their session, and to the session's row for the model.
 pub(crate) fn record_usage(
     transaction: &Transaction<'_>,
     session: &str,

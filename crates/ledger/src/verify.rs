@@ -17,7 +17,7 @@ pub struct VerifyReport {
     pub sessions: u64,
     pub messages: u64,
     pub problems: Vec<String>,
-    /// True if pages are damaged, so that the database has to be rebuilt.
+    /// True if pages are damaged and the database therefore has to be rebuilt.
     pub is_damaged: bool,
 }
 
@@ -25,8 +25,8 @@ pub struct VerifyReport {
 const MAX_PROBLEMS: usize = 20;
 
 impl Ledger {
-    /// Reads and checks everything: that the pages of the database are intact, that every row
-    /// belongs to a session, and that the counts and the search index are right. `progress` is
+    /// Reads and checks everything: whether the pages of the database are intact, whether every row
+    /// belongs to a session, and whether the counts and the search index are right. `progress` is
     /// called with the number of messages checked so far, and with the total.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, LedgerError> {
         let mut report = VerifyReport::default();
@@ -127,8 +127,8 @@ fn check_counts(connection: &Connection, report: &mut VerifyReport) -> Result<()
     Ok(())
 }
 
-/// Checks that the index and the messages have the same tokens, by comparing an order-independent
-/// sum of their hashes.
+/// Checks that the index and the messages have the same tokens, by comparing a sum of hashes that
+/// does not depend on their order.
 fn check_index(
     connection: &Connection,
     report: &mut VerifyReport,

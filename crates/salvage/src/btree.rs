@@ -58,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// Parses a page of a table b-tree in a database of `count` pages. Returns `None` for any other
+/// Parses a page of a table b-tree in a database with `count` pages. Returns `None` for any other
 /// page.
 pub(crate) fn parse_tree_page(page: &Page, count: u32) -> Option<TreePage> {
     let bytes = page.bytes.get(..page.usable)?;

@@ -76,11 +76,12 @@ pub enum Value {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SalvageReport {
     pub pages: u32,
-    /// The number of frames of the write-ahead log up to its last commit.
+    /// The number of frames in the write-ahead log up to its last commit.
     pub wal_frames: u64,
     pub header_readable: bool,
     pub schema_whole: bool,
-    /// False if the rows without a table may include deleted rows and old copies of other rows.
+    /// True if the freelist is complete. If not, the rows without a table may include deleted rows
+    /// and old copies of other rows.
     pub freelist_whole: bool,
     pub free_pages: u32,
     /// The number of pages that a tree refers to, but that are missing or of the wrong kind.

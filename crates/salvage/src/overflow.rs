@@ -6,13 +6,13 @@ use crate::btree::Cell;
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
-/// The pages that hold overflowing payloads. Each cell is visited twice, first to claim its pages,
-/// then to read them: only after all claims is it known which chains collide.
+/// The pages that hold overflowing payloads. Each cell is visited twice, first to claim its pages
+/// and then to read them, because it is not known which chains collide until all pages are claimed.
 pub(crate) struct Overflow {
-    /// Overflow pages of cells that are reachable from a root.
+    /// Overflow pages that belong to cells reachable from a root.
     used: PageSet,
-    /// Overflow pages of cells in orphaned leaves. These cells may be old, so the claims in `used`
-    /// take precedence.
+    /// Overflow pages that belong to cells in orphaned leaves. These cells may be old, so the
+    /// claims in `used` take precedence.
     used_by_orphans: PageSet,
     /// Pages that two cells claim. One of the cells must be wrong, but the file does not show
     /// which.

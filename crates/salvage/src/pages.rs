@@ -77,7 +77,7 @@ impl Pages {
         self.read_beginning(number, &mut next).then(|| read_u32(&next, 0))?
     }
 
-    /// Returns the first byte of a page, which gives the kind of a b-tree page.
+    /// Returns the first byte of a page. In a b-tree page, this byte gives the kind of the page.
     pub(crate) fn first_byte(&self, number: u32) -> Option<u8> {
         let mut byte = [0];
         self.read_beginning(number, &mut byte).then_some(byte[0])

@@ -16,8 +16,8 @@ pub(crate) enum Plausibility {
     Unknown,
 }
 
-/// Checks whether `local`, the part of a payload that is stored in the cell, can begin a record of
-/// `length` bytes.
+/// Checks whether `local`, the part of a payload that is stored in the cell, can be the beginning
+/// of a record of `length` bytes.
 pub(crate) fn judge_local_part(local: &[u8], length: u64) -> Plausibility {
     let Some((header_length, _)) = read_varint(local) else {
         return if local.len() < 9 { Plausibility::Unknown } else { Plausibility::No };
@@ -51,7 +51,7 @@ pub(crate) fn decode_record(payload: &[u8], wiped: &Range<usize>) -> Option<Vec<
     Some(values)
 }
 
-/// Returns the number of columns of a record, and the part of its content that is stored in the
+/// Returns the number of columns in a record, and the part of its content that is stored in the
 /// cell.
 pub(crate) fn column_count_and_content(local: &[u8]) -> Option<(usize, &[u8])> {
     let (header_length, mut at) = read_varint(local)?;

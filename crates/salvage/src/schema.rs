@@ -10,7 +10,7 @@ use crate::record;
 use crate::survey::claim_chains;
 use crate::walk::TreeWalk;
 
-/// The root of `sqlite_schema`.
+/// The root page of `sqlite_schema`.
 const ROOT: u32 = 1;
 const KINDS: [&str; 4] = ["table", "index", "view", "trigger"];
 

@@ -33,7 +33,7 @@ fn value(value: rusqlite::types::Value) -> Value {
     }
 }
 
-/// A database made by SQLite.
+/// A database created by SQLite.
 struct Sample {
     dir: TempDir,
     connection: Connection,
@@ -73,7 +73,7 @@ impl Sample {
         sample.insert_rows("mixed", rows / 4, &format!("i * 3 - 40, 'mixed ' || i, {values}"));
         sample.insert_rows("dropped", rows / 16, "'dropped ' || i, hex(zeroblob(i % 300))");
         sample.insert_rows("keyed", rows / 8, "'keyed ' || i, i");
-        // The freelist gets leaves with rows, interior pages and overflow pages.
+        // The freelist gets interior pages, overflow pages, and leaves that hold rows.
         sample.run_sql(
             "DROP TABLE dropped;
              DELETE FROM small WHERE rowid % 5 = 0;
@@ -121,7 +121,7 @@ impl Sample {
         self.query_number(&format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"))
     }
 
-    /// Reads all rows by table, ordered by rowid, as stored.
+    /// Reads all rows as they are stored. Groups them by table and orders them by rowid.
     fn rows(&self) -> BTreeMap<String, Vec<Content>> {
         let tables = self.query_strings(
             "SELECT name FROM pragma_table_list WHERE type = 'table' AND NOT wr AND schema = 'main'
@@ -154,7 +154,7 @@ impl Sample {
 
 /// The rows that depend on each page, according to SQLite.
 struct Residence {
-    /// The rows that are lost if a page is lost.
+    /// The rows that are lost with each page.
     rows: BTreeMap<usize, BTreeSet<Content>>,
     interiors: BTreeSet<usize>,
     /// The pages of the schema.
@@ -198,7 +198,7 @@ impl Residence {
         Residence { rows, interiors, schema }
     }
 
-    /// True if rows on other pages lose their table without this page.
+    /// True if, without this page, rows on other pages can no longer be attributed to a table.
     fn leads_to_others(&self, page: usize) -> bool {
         self.interiors.contains(&page) || self.schema.contains(&page)
     }
@@ -230,7 +230,7 @@ impl Salvaged {
         Salvaged::from_file(&path)
     }
 
-    /// Returns the rows with a table, in the order in which they were returned.
+    /// Returns the rows that have a table, by table, in the order in which they were salvaged.
     fn by_table(&self) -> BTreeMap<String, Vec<Content>> {
         let mut tables: BTreeMap<String, Vec<Content>> = BTreeMap::new();
         for row in &self.rows {
@@ -245,7 +245,7 @@ impl Salvaged {
         self.rows.iter().filter(|row| row.table.is_none()).collect()
     }
 
-    /// Returns all rows, sorted. A row that was returned twice appears twice.
+    /// Returns all rows, sorted. A row that was salvaged twice appears twice.
     fn sorted_contents(&self) -> Vec<Content> {
         let mut rows: Vec<_> =
             self.rows.iter().map(|row| row_content(row.rowid, &row.values)).collect();

@@ -95,8 +95,8 @@ impl FrameChain {
         (valid && chain.sum == (read_u32(header, 24)?, read_u32(header, 28)?)).then_some(chain)
     }
 
-    /// Checks a frame and advances to the next. Returns the frame's page, and the size of the
-    /// database if the frame is a commit, or 0 if it is not.
+    /// Checks a frame and advances to the next. Returns the number of the frame's page and, if the
+    /// frame is a commit, the size of the database, otherwise 0.
     fn accept_frame(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
         self.add_to_sum(frame.get(..8)?);
         self.add_to_sum(frame.get(FRAME_HEADER..)?);

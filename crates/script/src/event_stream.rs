@@ -10,17 +10,17 @@ pub(crate) struct StreamEvent {
 }
 
 impl StreamEvent {
-    /// Makes an event whose name is the `type` of its data.
+    /// Creates an event whose name is the `type` of its data.
     pub(crate) fn with_name(data: &Value) -> StreamEvent {
         StreamEvent { name: data["type"].as_str().map(str::to_owned), data: data.to_string() }
     }
 
-    /// Makes an event without a name.
+    /// Creates an event without a name.
     pub(crate) fn without_name(data: &Value) -> StreamEvent {
         StreamEvent { name: None, data: data.to_string() }
     }
 
-    /// Makes the event that ends a Chat Completions stream.
+    /// Creates the event that ends a Chat Completions stream.
     pub(crate) fn end_of_chat() -> StreamEvent {
         StreamEvent { name: None, data: "[DONE]".to_owned() }
     }

@@ -1,11 +1,11 @@
-//! A scripted model for tests: an HTTP server on the loopback interface, whose replies come from a
+//! A scripted model for tests: an HTTP server on the loopback interface whose replies come from a
 //! script.
 //!
 //! The server implements the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions)
-//! and Gemini, with and without streaming. The script gets the requests of all APIs in one form,
-//! [`Request`], and the server logs them. Agents also ask for titles, quotas and the like at any
-//! time, so a script should base its replies on the content of a request, never on the number of
-//! earlier requests.
+//! and Gemini, with and without streaming. The script receives the requests to all APIs in one
+//! form, [`Request`], and the server logs them. Agents also ask for titles, quotas and the like at
+//! any time, so a script should base its replies on the content of a request, never on the number
+//! of earlier requests.
 //!
 //! ```
 //! use takeback_script::{Reply, Server};

@@ -79,7 +79,7 @@ fn reply_items(id: &str, reply: &Reply) -> Vec<Value> {
     let text = (!reply.text.is_empty()).then_some(text);
     let calls = reply.calls.iter().map(|call| {
         let (kind, key, input) = match &call.input {
-            // Calls to tools that take no JSON have a separate type.
+            // Calls to tools that do not take JSON have a separate type.
             Value::String(text) => ("custom_tool_call", "input", text.clone()),
             input => ("function_call", "arguments", input.to_string()),
         };

@@ -26,7 +26,7 @@ pub struct ToolCall {
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// The input of the tool: a plain string for tools that take no JSON.
+    /// The input of the tool; a plain string for tools that do not take JSON.
     pub input: Value,
 }
 
@@ -50,7 +50,7 @@ impl Default for Usage {
 pub struct StreamGate(Arc<dyn Fn(usize) -> StreamStep + Send + Sync>);
 
 impl StreamGate {
-    /// Makes a gate from a function.
+    /// Creates a gate from a function.
     pub fn new(decide: impl Fn(usize) -> StreamStep + Send + Sync + 'static) -> StreamGate {
         StreamGate(Arc::new(decide))
     }
@@ -71,17 +71,17 @@ impl fmt::Debug for StreamGate {
 pub enum StreamStep {
     /// Send the event.
     Send,
-    /// Close the connection instead, in the middle of the reply.
+    /// Close the connection in the middle of the reply instead.
     Cut,
 }
 
 impl Reply {
-    /// Makes a reply that consists of a text.
+    /// Creates a reply that consists of a text.
     pub fn text(text: impl Into<String>) -> Reply {
         Reply { text: text.into(), ..Reply::default() }
     }
 
-    /// Makes a reply that calls a tool.
+    /// Creates a reply that calls a tool.
     pub fn call(name: impl Into<String>, input: Value) -> Reply {
         let call = ToolCall { id: String::new(), name: name.into(), input };
         Reply { calls: vec![call], ..Reply::default() }

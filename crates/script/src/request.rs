@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::reply::ToolCall;
 
-/// The API of a request.
+/// The API that a request is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// Anthropic's Messages API.
@@ -96,13 +96,13 @@ impl Request {
 }
 
 impl Message {
-    /// Makes a message that consists of a text.
+    /// Creates a message that consists of a text.
     pub(crate) fn of_text(role: Role, text: String) -> Message {
         Message { role, text, ..Message::default() }
     }
 }
 
-/// Returns the text of content, which is a string or a list of blocks.
+/// Returns the text in a message's content, which is a string or a list of blocks.
 pub(crate) fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

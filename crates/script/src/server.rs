@@ -117,7 +117,8 @@ fn accept_connections(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves the single request of a connection. Responses tell the client that the connection closes.
+/// Serves the only request of a connection. The response tells the client that the connection
+/// closes.
 fn serve_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(incoming) = http::read_request(stream)? else { return Ok(()) };

@@ -1,14 +1,15 @@
 //! Adopting states from a foreign repository as the older history of a workspace.
 //!
-//! 1. [`Store::adopt`] begins the adoption. Until it ends, gc keeps the objects that it writes.
+//! 1. [`Store::adopt`] begins the adoption. Until the adoption ends, gc keeps the objects that it
+//!    has written.
 //! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites each tree, because the store
-//!    uses other modes and allows fewer names.
+//!    uses different modes and allows fewer names.
 //! 3. [`Adoption::lock`] makes the pack durable and locks the workspace, whose directory need not
 //!    exist.
 //! 4. [`AdoptLock::finish`] renumbers existing pins where needed, and pins the adopted states.
 //!
-//! If an adoption is interrupted at any point, the store stays consistent: the pins made so far are
-//! in the right order, and another adoption adds the missing ones.
+//! If an adoption is interrupted at any point, the store stays consistent: the pins created so far
+//! are in the right order, and another adoption adds the missing ones.
 
 mod entries;
 mod pins;
@@ -40,29 +41,31 @@ use entries::{
 /// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
 
-/// The maximum size of all directories of a state, as git stores them.
+/// The maximum total size of all directories in a state, as git stores them.
 const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
 
 /// The maximum number of files in a state. A few directories that contain each other many times
-/// could stand for any number.
+/// could stand for any number of files.
 const MAX_FILES: u64 = 1_000_000;
 
 /// The maximum depth of the directories in a state.
 const MAX_DEPTH: u64 = 10_000;
 
-/// The maximum size of the uncovered paths of a state, with those of all directories in it.
+/// The maximum total size of a state's uncovered paths, including those in all its directories.
 const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 
-/// The maximum size of the uncovered paths of an adoption, which are in memory until it ends.
+/// The maximum total size of the uncovered paths in an adoption. They are kept in memory until it
+/// ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
 
-/// What a state has too many of, in its error.
+/// The words by which an error says that a state has too many uncovered paths.
 const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
 
-/// The maximum size of a file that is copied while others are. Larger ones are copied one by one.
+/// The maximum size of a file that is copied in parallel with others. Larger files are copied one
+/// at a time.
 const MAX_PARALLEL: u64 = 32 << 20;
 
-/// The mode of a tree entry that links to a commit of another repository.
+/// The mode of a tree entry that links to a commit in another repository.
 const NESTED: u32 = 0o160_000;
 
 /// A state that was adopted.
@@ -90,7 +93,8 @@ pub enum AdoptError {
 /// A pin to be inserted for an adopted state, before newer pins of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OlderPin {
-    /// The number of the existing pin after which it is inserted; 0 to insert it before all others.
+    /// The number of the existing pin after which the new pin is inserted; 0 to insert it before
+    /// all others.
     pub after: u64,
     /// The tree of the adopted state.
     pub tree: Oid,
@@ -107,7 +111,7 @@ pub struct Adoption<'s> {
     trees: HashMap<Oid, RewrittenTree>,
     /// The files that are too large for the store, with their sizes.
     too_large: HashMap<Oid, u64>,
-    /// The size of all uncovered paths so far.
+    /// The total size of all uncovered paths so far.
     uncovered_bytes: u64,
     store_lock: FileLock,
 }
@@ -127,9 +131,9 @@ struct PendingObjects {
     blobs: HashSet<Oid>,
     /// The foreign id, the id in the store, and the content of each tree.
     trees: Vec<(Oid, Oid, Vec<u8>)>,
-    /// The size of the foreign trees.
+    /// The total size of the foreign trees.
     directory_bytes: u64,
-    /// The size of the uncovered paths of all trees.
+    /// The total size of the uncovered paths in all trees.
     uncovered_bytes: u64,
 }
 
@@ -271,7 +275,7 @@ impl<'s> Adoption<'s> {
         Ok(())
     }
 
-    /// Returns the reason why an entry of a tree is left out, or `None` if the store accepts it.
+    /// Returns the reason why an entry in a tree is left out, or `None` if the store accepts it.
     fn find_refusal(&self, mode: Mode, name: &[u8], oid: Oid) -> Option<UncoveredReason> {
         // On a file system that ignores case, `.GIT/hooks` is the user's own `.git/hooks`.
         let is_git = name.eq_ignore_ascii_case(b".git");
@@ -313,8 +317,8 @@ impl<'s> Adoption<'s> {
         Ok(too_large)
     }
 
-    /// Copies a file, unless it is larger than `max_size`. Returns the file and its size in that
-    /// case.
+    /// Copies a file, unless it is larger than `max_size`. In that case, returns the file's id and
+    /// size.
     fn copy_blob(
         &self,
         foreign: &ForeignRepository,

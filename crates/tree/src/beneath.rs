@@ -16,7 +16,7 @@ use crate::owner;
 /// The part of a file's `stat` that takeback uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stat {
-    /// The kind and permission bits of the file, and the marks of [`owner::mark_others`].
+    /// The kind and permission bits of the file, and the marks that [`owner::mark_others`] sets.
     pub(crate) mode: u32,
     pub(crate) size: u64,
     /// The time of the last modification, in nanoseconds since 1970.

@@ -92,8 +92,8 @@ pub(crate) fn compare_trees(
     Ok(differences)
 }
 
-/// Reads the entries of a tree, sorted by name only, while git sorts directories as if their names
-/// ended in a slash.
+/// Reads the entries of a tree, sorted by name alone. Git's own order is different: it sorts
+/// directories as if their names ended in a slash.
 fn read_sorted(store: &Store, tree: Oid) -> Result<Vec<OwnedEntry>, ObjectError> {
     let mut entries = store.tree(&tree)?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -1,4 +1,4 @@
-//! Editing a tree: makes a new tree from another one, with different content at some paths.
+//! Editing a tree: builds a new tree from another one, with different content at some paths.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -64,13 +64,13 @@ pub enum EditError {
 }
 
 impl Lock<'_> {
-    /// Makes a tree with these edits, applied in order. The tree can be read immediately. It is
-    /// certain to exist only as long as this lock, unless [`Lock::pin`] pins it.
+    /// Builds a tree by applying these edits in order. The tree can be read immediately. Unless
+    /// [`Lock::pin`] pins it, it is certain to exist only as long as this lock.
     ///
     /// Missing directories above a path are created with mode 40755. Directories that become empty
     /// are removed; those that were already empty stay.
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
-        // The tree may have been captured under this lock, and can be read only once it is sealed.
+        // If the tree was captured under this lock, it can be read only once its pack is sealed.
         self.seal_for_edit()?;
         let mut opened = OpenedTree::new(self.store(), tree)?;
         for edit in edits {
@@ -141,7 +141,7 @@ struct OpenedTree<'a> {
 struct OpenedDirectory {
     /// The entries by name. The entry of a directory that is itself opened still has its old id.
     entries: BTreeMap<Vec<u8>, (Mode, Oid)>,
-    /// True if it had no entries before the edits.
+    /// True if the directory had no entries before the edits.
     was_empty: bool,
 }
 
@@ -195,7 +195,7 @@ impl<'a> OpenedTree<'a> {
         Ok(Opening::Opened)
     }
 
-    /// Makes the missing directories of a path, starting with the one whose name ends at offset
+    /// Creates the missing directories of a path, starting with the one whose name ends at offset
     /// `first`.
     fn make_directories(&mut self, path: &[u8], first: usize) {
         for end in name_ends(path).filter(|end| *end >= first) {
@@ -220,7 +220,7 @@ impl<'a> OpenedTree<'a> {
         self.directories.get_mut(path).expect("the callers open a directory before they use it")
     }
 
-    /// Makes the trees of all opened directories. Returns the tree of the root.
+    /// Builds the trees of all opened directories. Returns the tree of the root.
     fn write_trees<E>(mut self, mut put: impl FnMut(&[u8]) -> Result<Oid, E>) -> Result<Oid, E> {
         // A directory sorts before everything in it, so the last one contains no opened directory.
         while let Some((path, directory)) = self.directories.pop_last() {

@@ -45,8 +45,8 @@ mod registry {
     }
 }
 
-/// Makes the `nth` point from now fail, counted from 0. If `lasting` is true, all later points also
-/// fail.
+/// Makes the `nth` point from now fail, counting from zero. If `lasting` is true, all later points
+/// also fail.
 #[cfg(feature = "faults")]
 pub fn arm(nth: usize, fault: Fault, lasting: bool) {
     *registry::lock_state() = registry::State { passed: 0, armed: Some((nth, fault, lasting)) };
@@ -84,7 +84,7 @@ pub(crate) fn count_opened_directory() {
 #[inline(always)]
 pub(crate) fn count_opened_directory() {}
 
-/// Names a moment at which another process can interfere.
+/// Marks a moment at which another process can interfere.
 #[cfg(feature = "faults")]
 pub(crate) fn moment(name: &str) {
     let mut armed = registry::INTERRUPTION.lock().expect("no code panics while it holds this lock");

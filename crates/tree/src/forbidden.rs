@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use takeback_base::paths::{canonicalize, canonicalize_existing};
 
 /// The directories that can never be a workspace: the user's home and everything above it, the
-/// roots of temporary files, takeback's own directory. The caller provides them; each is resolved
-/// at most once.
+/// roots of temporary files, and takeback's own directory. The caller provides them; each is
+/// resolved at most once.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenRoots {
     home: Option<PathBuf>,
@@ -94,9 +94,9 @@ impl ForbiddenRoots {
     }
 }
 
-/// Resolves the links of a directory. If it does not exist yet, the part of its path that exists is
-/// resolved, so that it is forbidden once it is created. A directory that cannot be resolved is not
-/// forbidden.
+/// Resolves the links in the path of a directory. If the directory does not exist yet, the part of
+/// its path that exists is resolved, so that the directory is forbidden once it is created. A
+/// directory that cannot be resolved is not forbidden.
 fn resolve_root(root: &Path) -> Option<PathBuf> {
     match canonicalize(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some(canonicalize_existing(root)),

@@ -1,7 +1,7 @@
-//! Entrances to private readers, for the targets in `fuzz/`. No other build has them.
+//! Entry points to private readers, for the targets in `fuzz/`. They exist in no other build.
 //!
-//! Each function reads arbitrary bytes and panics if a promise about the result is broken. Files
-//! are written to `scratch`, a directory of the target.
+//! Each function reads arbitrary bytes and panics if the result breaks a promise. Files are written
+//! to `scratch`, a directory that belongs to the target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub fn pack(scratch: &Path, bytes: &[u8]) {
     write(scratch, "pack-x.idx", &encode_index(&mut objects, &checksum));
     let Ok(pack) = Pack::open(&index_path) else { return };
     for object in &objects {
-        // The last entry may reach into the checksum, which is no part of an intact pack.
+        // The last entry may reach into the checksum, where an intact pack has no entries.
         let Ok((kind, content)) = pack.read_object(object.offset) else { continue };
         assert!(content.len() as u64 <= MAX_OBJECT);
         assert_eq!(Oid::of(kind, &content), object.oid);
@@ -73,7 +73,8 @@ pub fn multi_pack_index(scratch: &Path, bytes: &[u8]) {
     let _ = index.is_intact();
 }
 
-/// Lists ids that an index may contain: the bytes of its last part, and one for each first byte.
+/// Lists ids that an index may contain: the bytes of its last part, and one id for each possible
+/// first byte.
 fn probes(index: &[u8]) -> impl Iterator<Item = Oid> {
     let listed = index.windows(20).rev().take(200).filter_map(Oid::from_slice);
     listed.chain((0..=u8::MAX).map(|first| Oid([first; 20])))
@@ -97,7 +98,7 @@ pub fn delta(bytes: &[u8]) {
     assert_eq!(delta::apply_delta(base, &found).as_deref(), Some(delta));
 }
 
-/// Parses a tree, a commit, and objects of other programs.
+/// Parses a tree, a commit, and objects that other programs wrote.
 pub fn object(scratch: &Path, bytes: &[u8]) {
     let (mut tree, mut is_whole) = (Vec::new(), true);
     for entry in parse_entries(bytes) {
@@ -119,7 +120,7 @@ pub fn object(scratch: &Path, bytes: &[u8]) {
     }
 }
 
-/// Reads an object from a repository of another program.
+/// Reads an object from another program's repository.
 fn read_foreign(scratch: &Path, kind: ObjectKind, bytes: &[u8]) {
     let git = git_directory(scratch);
     let oid = Oid::of(kind, bytes);
@@ -250,7 +251,8 @@ impl ScratchWorkspace {
         }
     }
 
-    /// Finishes or reverts a restore by its journal. The root in it is filled in.
+    /// Finishes or reverts a restore as its journal describes it. The root in the journal is filled
+    /// in.
     pub fn recover(&self, bytes: &[u8]) {
         let Some((phase, bytes)) = bytes.split_first() else { return };
         let Ok(mut journal) = serde_json::from_slice::<Value>(bytes) else { return };

@@ -1,8 +1,8 @@
 //! Garbage collection: frees the objects that no pin needs, and merges many packs into one.
 //!
 //! The new pack is prepared beside the store while captures continue. Then the store is briefly
-//! locked exclusively: objects of pins made meanwhile are added, the new pack is moved into place,
-//! a multi-pack index that names no old pack is written, and then the old packs are removed. A
+//! locked exclusively: objects that new pins need are added, the new pack is moved into place, a
+//! multi-pack index that names no old pack is written, and then the old packs are removed. A
 //! process that reads without a lock therefore finds every object at any time. If a gc is killed at
 //! any point, the store still has all its objects, at worst some of them twice.
 
@@ -24,7 +24,7 @@ use crate::reachability::{AbsentObject, NeededObjects};
 use crate::source_packs::SourcePacks;
 use crate::store::{Store, StoreError};
 
-/// The number of packs outside the multi-pack index above which lookups become slow.
+/// With more packs than this outside the multi-pack index, lookups become slow.
 const MANY_PACKS: usize = 50;
 
 /// The maximum total size in bytes of the objects that are kept in memory.
@@ -34,9 +34,9 @@ const RECENT_BYTES: usize = 24 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct GcOutcome {
-    /// The size of all packs and indexes before, in bytes.
+    /// The total size in bytes of all packs and indexes before the operation.
     pub bytes_before: u64,
-    /// The size of all packs and indexes after, in bytes.
+    /// The total size in bytes of all packs and indexes after the operation.
     pub bytes_after: u64,
     /// The number of objects from the rewritten packs that were kept.
     pub objects_kept: u64,
@@ -122,7 +122,7 @@ impl Store {
         Ok(make_outcome(before, after, needed.objects.len(), dropped))
     }
 
-    /// Finds the refs that were created since `refs` were read.
+    /// Finds the refs that have been created since `refs` were read.
     fn find_late_refs(&self, refs: &[Ref]) -> Result<Vec<Ref>, StoreError> {
         let known: HashSet<&Oid> =
             refs.iter().filter_map(|reference| reference.id.as_ref().ok()).collect();
@@ -132,7 +132,7 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually there are few packs in total, which a listing shows quickly.
+        // Usually there are few packs in total, as a quick listing shows.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
@@ -193,8 +193,8 @@ impl Store {
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // The objects of an index without a pack are missing. If one of them is needed, the
-                // walk fails.
+                // The objects that an index without a pack lists are missing. If one of them is
+                // needed, the walk fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }
@@ -268,7 +268,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the directory for temporary files of the process that holds `gc.lock`.
+    /// Returns the directory for the temporary files of the process that holds `gc.lock`.
     pub(crate) fn gc_temporary(&self) -> PathBuf {
         self.directory().join("tmp-gc")
     }

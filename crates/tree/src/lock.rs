@@ -24,7 +24,7 @@ use crate::store::{ObjectError, Store, StoreError};
 use crate::workspace::{Workspace, WorkspaceInfo};
 
 /// The right to capture and restore a workspace. [`Lock::finish`] ends it. If the lock is dropped
-/// instead, the pins made so far are kept, and everything else is lost.
+/// instead, the pins created so far are kept, and everything else is lost.
 pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
@@ -70,7 +70,7 @@ impl Workspace<'_> {
     }
 }
 
-/// The reason why a pin was not made.
+/// The reason why a pin was not created.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum PinError {
@@ -216,7 +216,7 @@ impl<'w> Lock<'w> {
             return Ok(seq);
         }
         let noted = match read_seq(&self.directory.join("seq")) {
-            // A workspace that was forgotten may have had pins, which a mirror still has.
+            // A workspace that was forgotten may have had pins that a mirror still has.
             1 => read_seq(&self.store().highest_seq()),
             noted => noted,
         };
@@ -350,7 +350,7 @@ impl<'w> Lock<'w> {
         Ok(())
     }
 
-    /// Discards the state in memory after captured objects could not be written.
+    /// Discards the state in memory because writing captured objects failed.
     fn forget_unwritten(&mut self) {
         (self.writer, self.state, self.captured) = (None, None, None);
     }

@@ -34,7 +34,8 @@ pub struct MirrorReport {
     pub busy: Vec<WorkspaceId>,
 }
 
-/// The reason why a mirror could not be brought up to date. What was already copied stays.
+/// The reason why a mirror could not be brought up to date. Everything that was already copied
+/// stays in the mirror.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MirrorError {
@@ -57,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Copies every pin that the mirror lacks, with everything that it needs.
+    /// Copies every pin that the mirror lacks, with everything that the pin needs.
     pub fn copy_to_mirror(&self, mirror: &Store) -> Result<MirrorReport, MirrorError> {
         let _lock = mirror.lock_shared()?;
         let mut copier = Copier {
@@ -106,7 +107,7 @@ impl Store {
         for (name, id) in pins {
             fault::point("mirror ref")?;
             match mirror.directory().join(name.to_string()).exists() {
-                // Its message has changed.
+                // The pin's message has changed.
                 true => mirror.replace_ref(name, *id)?,
                 false => mirror.place_ref(name, mirror.write_ref(*id)?)?,
             }
@@ -127,8 +128,8 @@ impl Store {
     }
 }
 
-/// Deletes the names under which the mirror has a pin that was renumbered or moved, and that it also
-/// has under its new name. `known` has the pins of the store.
+/// Deletes the old names of pins that were renumbered or moved, if the mirror also has the pins
+/// under their new names. `known` holds the pins of the store.
 fn drop_old_names(mirror: &Store, known: &HashMap<Oid, PinName>) -> Result<(), StoreError> {
     let current: HashSet<&PinName> = known.values().collect();
     for workspace in mirror.pinned_workspaces()? {

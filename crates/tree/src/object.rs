@@ -170,7 +170,7 @@ pub(crate) fn is_git_name(name: &[u8]) -> bool {
     if cfg!(target_os = "macos") { name.eq_ignore_ascii_case(b".git") } else { name == b".git" }
 }
 
-/// Splits the first entry off a tree that another program may have made. The entry may have any
+/// Splits the first entry off a tree that another program may have written. The entry may have any
 /// name.
 pub(crate) fn split_foreign_entry(tree: &[u8]) -> Option<(TreeEntry<'_>, &[u8])> {
     let space = tree.iter().take(8).position(|byte| *byte == b' ')?;

@@ -59,7 +59,7 @@ pub(crate) fn mark_others(mode: u32, user: u32, group: u32) -> u32 {
 }
 
 /// Returns a mode without its marks, and without the setuid and setgid bits that are marked as
-/// another user's or group's.
+/// belonging to another user or group.
 pub(crate) fn drop_others(mode: u32) -> u32 {
     let dropped = match (mode & OTHER_USER != 0, mode & OTHER_GROUP != 0) {
         (true, _) => SETUID | SETGID,

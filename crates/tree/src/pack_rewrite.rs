@@ -136,7 +136,7 @@ impl<'a> PackRewrite<'a> {
 
 impl Drop for PackRewrite<'_> {
     fn drop(&mut self) {
-        // If a file cannot be removed, the next rewrite sweeps it.
+        // If a file cannot be removed, the next rewrite removes it.
         let _ = self.sweep_files();
     }
 }

@@ -140,7 +140,7 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Any path, with the JSON form of [`RelPath`].
+/// Any path. Its JSON form is that of [`RelPath`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnyPath(pub PathBuf);
 

@@ -14,7 +14,8 @@ use crate::fault;
 use crate::oid::{InvalidOid, Oid};
 use crate::store::{Store, StoreError};
 
-/// The id of a workspace: 16 hexadecimal digits, made from the store's id and the canonical path.
+/// The id of a workspace: 16 hexadecimal digits, derived from the store's id and the canonical
+/// path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkspaceId(String);
 
@@ -92,7 +93,7 @@ pub struct Pin {
     pub tree: Oid,
     /// The attachment that lives as long as the pin, for [`Store::attachment`].
     pub attachment: Option<Oid>,
-    /// The time at which the pin was made, in seconds since 1970.
+    /// The time at which the pin was created, in seconds since 1970.
     pub time: i64,
     /// The caller's text, which this crate does not interpret.
     pub message: String,

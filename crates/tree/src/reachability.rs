@@ -1,4 +1,5 @@
-//! Reachability: the objects that refs need, and for each the object that it probably resembles.
+//! Reachability: the objects that refs need, and for each of them, the object that it probably
+//! resembles.
 //!
 //! A history is walked from its newest tree to its oldest. Each tree is compared with the next
 //! newer one, and only the entries that differ are walked. An object that is met for the first time
@@ -17,7 +18,7 @@ use crate::pack::read::RecentObjects;
 use crate::source_packs::{ObjectPlace, SourcePacks};
 use crate::store::ObjectError;
 
-/// The objects of some packs that refs need.
+/// The objects that refs need from certain packs.
 pub(crate) struct NeededObjects {
     /// The objects in the order in which they were met: a base comes before its deltas.
     pub(crate) objects: Vec<NeededObject>,
@@ -59,7 +60,7 @@ impl NeededObjects {
         NeededObjects { accepted, ..self }
     }
 
-    /// Returns the number of an object that was met.
+    /// Returns the number of an object, if the walk has met it.
     pub(crate) fn number(&self, oid: &Oid) -> Option<u32> {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
@@ -101,7 +102,7 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Forgets all objects from number `first` on.
+    /// Forgets all objects, starting with number `first`.
     pub(crate) fn forget_from(&mut self, sources: &SourcePacks, first: usize) {
         for object in self.objects.drain(first..) {
             self.numbers.remove(&sources.object(object.place).oid);
@@ -132,7 +133,7 @@ impl NeededObjects {
 /// A commit and its tree.
 type CommitTree = (Oid, Oid);
 
-/// The commits that the next older ref of a history is compared with.
+/// The commits that the next older ref in a history is compared with.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NewerRef {
     tip: Option<CommitTree>,
@@ -167,7 +168,7 @@ impl HistoryWalk<'_> {
     }
 
     /// Walks a commit and its parents. The parent of a pin's commit is its attachment; a commit
-    /// that git made may have other parents.
+    /// that git created may have other parents.
     fn walk_commits(
         &mut self,
         newer: Option<CommitTree>,
@@ -198,7 +199,7 @@ impl HistoryWalk<'_> {
         Ok(compared)
     }
 
-    /// Walks the parts of a tree that differ from the newer one.
+    /// Walks the parts of a tree that differ from the newer tree.
     fn walk_trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
         let mut waiting = Vec::new();
         if self.meet_object(older, ObjectKind::Tree, newer)? {
@@ -235,7 +236,7 @@ impl HistoryWalk<'_> {
         kind: ObjectKind,
         resembles: Option<Oid>,
     ) -> Result<bool, ObjectError> {
-        // An object that is unchanged in the newer tree was already met.
+        // An object that is unchanged in the newer tree has already been met.
         if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
             return Ok(false);
         }

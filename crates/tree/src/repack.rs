@@ -12,10 +12,10 @@ use crate::store::ObjectError;
 
 /// The maximum number of deltas that must be applied to read an object.
 const MAX_DEPTH: u32 = 50;
-/// The maximum size of an object that is stored as a delta. Making a delta takes several times that
-/// size in memory.
+/// The maximum size of an object that is stored as a delta. Building a delta takes several times as
+/// much memory.
 const MAX_DELTA: u64 = 16 << 20;
-/// The minimum size of an object that is worth a delta.
+/// The minimum size of an object for which a delta is worthwhile.
 const MIN_DELTA: u64 = 50;
 
 /// The reason why an object could not be rewritten.
@@ -33,7 +33,7 @@ impl From<ObjectError> for RepackError {
     }
 }
 
-/// Writes the needed objects from number `first` on.
+/// Writes the needed objects, starting with number `first`.
 pub(crate) fn write_objects(
     sources: &SourcePacks,
     recent: &mut RecentObjects,

@@ -1,10 +1,10 @@
-//! Repairing a store: saves the intact objects of damaged packs. Damaged packs are not deleted but
-//! set aside.
+//! Repairing a store: saves the intact objects in damaged packs. The damaged packs are not deleted,
+//! but set aside.
 //!
-//! The intact objects of a damaged pack are written to a new pack, which is durable before the
+//! The intact objects from a damaged pack are written to a new pack, which is durable before the
 //! damaged one moves to `quarantine/`. Objects that pins still lack are looked for in all packs
-//! that were ever set aside. If a repair is killed at any point, no object is lost, and the next
-//! repair completes it.
+//! that have ever been set aside. If a repair is killed at any point, no object is lost, and the
+//! next repair completes it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -34,11 +34,11 @@ const LOST: &str = "lost";
 pub struct RepairReport {
     /// The damaged packs that are now in the store's `quarantine/`.
     pub set_aside: Vec<BrokenPack>,
-    /// The number of objects that were taken from damaged packs.
+    /// The number of objects that were recovered from damaged packs.
     pub salvaged: u64,
     /// The state of the store after the repair.
     pub now: VerifyReport,
-    /// The objects that pins lack after the repair.
+    /// The objects that pins need and that are still missing after the repair.
     pub lost: HashSet<Oid>,
 }
 
@@ -54,8 +54,8 @@ pub enum RepairError {
 }
 
 impl Store {
-    /// Saves the intact objects of damaged packs and sets those packs aside. Verifies the store
-    /// before and after.
+    /// Saves the intact objects in damaged packs and sets those packs aside. Verifies the store
+    /// before and after the repair.
     pub fn repair(&self, progress: Progress<'_>) -> Result<RepairReport, RepairError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(RepairError::Busy)?;
         let examination = self.examine(progress)?;
@@ -130,8 +130,8 @@ impl Store {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Writes the intact objects of damaged packs, and the objects that pins lack, if packs that
-    /// were set aside have them.
+    /// Writes the intact objects from damaged packs. Also writes the objects that pins lack, as far
+    /// as they are in packs that were set aside.
     fn salvage_objects(
         &self,
         examination: &Examination,

@@ -52,8 +52,8 @@ const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 /// The default of [`CaptureRules::max_named_size`].
 const DEFAULT_BUDGET: u64 = 512 << 20;
 
-/// True if the budget is the default. Records then omit it, so that versions that do not know it
-/// can still read them.
+/// True if the budget is the default. In that case, records omit it, so that versions of takeback
+/// that do not know the budget can still read them.
 fn is_default_budget(budget: &u64) -> bool {
     *budget == DEFAULT_BUDGET
 }
@@ -63,11 +63,11 @@ fn is_default_budget(budget: &u64) -> bool {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureRules {
-    /// Patterns of paths that are not captured, in the syntax of `.gitignore`.
+    /// Patterns for paths that are not captured, in the syntax of `.gitignore`.
     pub exclude: Vec<String>,
-    /// Patterns of paths that are captured even if another rule excludes them.
+    /// Patterns for paths that are captured even if another rule excludes them.
     pub include: Vec<String>,
-    /// Patterns of files whose content is never shown.
+    /// Patterns for files whose content is never shown.
     pub private: Vec<String>,
     /// True if ignored private files are not captured at all.
     pub skip_private: bool,
@@ -109,7 +109,7 @@ pub struct Filter {
     pub tracked: Vec<RelPath>,
 }
 
-/// The decision about a path by the rules alone.
+/// The decision about a path that follows from the rules alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Capture,
@@ -174,7 +174,7 @@ impl Patterns {
         Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
     }
 
-    /// Parses a text of at most `limit` patterns. Returns `None` if it has more.
+    /// Parses a text with at most `limit` patterns. Returns `None` if it has more.
     fn parse_some(text: &[u8], limit: usize) -> Option<Patterns> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');
@@ -284,7 +284,7 @@ impl Matcher {
         }
     }
 
-    /// Applies the rules to a path, all of whose directories are captured.
+    /// Applies the rules to a path. All directories above it must be captured.
     pub(crate) fn judge(&self, scope: &Scope, path: &[u8], is_directory: bool) -> Verdict {
         if self.include.last_match(path, is_directory) == Some(true) {
             return Verdict::Include;

@@ -1,4 +1,4 @@
-//! Reading the intact objects of damaged packs.
+//! Reading the intact objects in damaged packs.
 
 use std::collections::HashMap;
 use std::io;
@@ -92,7 +92,7 @@ impl DamagedPack {
     }
 }
 
-/// The bases in a damaged pack, or in the intact packs where a base is damaged.
+/// The bases of deltas, from a damaged pack or, if a base is damaged there, from the intact packs.
 struct DamagedPackBases<'a> {
     pack: &'a DamagedPack,
     intact: &'a SourcePacks,
@@ -116,7 +116,7 @@ impl DeltaBases for DamagedPackBases<'_> {
 }
 
 /// Finds the entries of a pack without its index. After damage, the next entry begins at the first
-/// position where the data inflates to the size that the head at this position gives.
+/// position where the data inflates to the size that the head at this position states.
 fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);

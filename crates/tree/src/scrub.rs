@@ -2,7 +2,7 @@
 //! workspace.
 //!
 //! Each workspace notes the packs that existed when its stat cache was saved. If one of them has
-//! disappeared or changed its size, the next capture checks the store for every object that it
+//! disappeared or changed in size, the next capture checks the store for every object that it
 //! relies on. [`Store::scrub`] finds damaged bytes inside packs, checking a part of the store at a
 //! time.
 
@@ -48,8 +48,9 @@ impl Store {
         durable::replace_file_through(&self.temporary(), &path, text.as_bytes(), Durability::Cached)
     }
 
-    /// Finds the packs that disappeared or changed their size since they were noted. Returns `None`
-    /// if there are none. Their objects need not be lost: a merge moves objects to another pack.
+    /// Finds the packs that have disappeared or changed in size since they were noted. Returns
+    /// `None` if there are none. Their objects need not be lost: a merge moves objects to another
+    /// pack.
     pub(crate) fn find_suspects(
         directory: &Path,
         present: &HashSet<String>,
@@ -82,9 +83,9 @@ impl Store {
         sizes
     }
 
-    /// Compares the next `max_bytes` of the packs with their checksums, starting where the last
-    /// scrub ended. Repeated scrubs cover all packs. Returns the first damaged pack. Later scrubs
-    /// return it again until [`Store::repair`] has set it aside.
+    /// Compares the next `max_bytes` bytes of the packs with their checksums, starting where the
+    /// last scrub ended. Repeated scrubs cover all packs. Returns the first damaged pack. Later
+    /// scrubs return it again until [`Store::repair`] has set it aside.
     pub fn scrub(&self, max_bytes: u64) -> Result<Option<BrokenPack>, StoreError> {
         let _lock = self.lock_shared()?;
         let path = self.directory().join(BOOKMARK);

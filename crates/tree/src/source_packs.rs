@@ -17,7 +17,7 @@ use crate::store::ObjectError;
 pub(crate) struct SourcePacks {
     packs: Vec<SourcePack>,
     places: HashMap<Oid, ObjectPlace>,
-    /// The other places of objects that several packs have.
+    /// The other places of objects that are in several packs.
     copies: HashMap<Oid, Vec<ObjectPlace>>,
 }
 
@@ -158,7 +158,7 @@ impl SourcePacks {
         &self.pack(place).objects[place.object as usize]
     }
 
-    /// Returns the length in bytes of the entry of an object.
+    /// Returns the length in bytes of an object's entry.
     pub(crate) fn entry_length(&self, place: ObjectPlace) -> u64 {
         let source = self.pack(place);
         let next = source.objects.get(place.object as usize + 1);
@@ -194,7 +194,7 @@ impl SourcePacks {
     }
 }
 
-/// The bases in the same pack, and among objects that were read recently.
+/// The bases of deltas, found in the same pack or among the objects that were read recently.
 struct SourceBases<'a> {
     source: &'a SourcePack,
     pack: u32,
@@ -203,7 +203,7 @@ struct SourceBases<'a> {
 
 impl DeltaBases for SourceBases<'_> {
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>> {
-        // Only packs that git made for transfer refer to bases by id, so a linear search is good
+        // Only packs that git created for transfer refer to bases by id, so a linear search is good
         // enough.
         let object = self.source.objects.iter().find(|object| object.oid == *oid);
         Ok(object.map(|object| object.offset))

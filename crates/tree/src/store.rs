@@ -82,7 +82,7 @@ pub enum StoreError {
         path.display()
     )]
     TooNew { path: PathBuf, found: u32 },
-    /// A file of the store is damaged.
+    /// A file in the store is damaged.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged { path: PathBuf, reason: String },
     /// An object is missing or damaged.
@@ -114,7 +114,7 @@ impl StoreError {
 pub enum ObjectError {
     #[error("object {0} is missing from the store")]
     Missing(Oid),
-    /// All copies of the object are damaged. `pack` has the last one that was tried.
+    /// All copies of the object are damaged. `pack` is the pack with the last copy that was tried.
     #[error("object {oid} in {pack} is damaged: {reason}")]
     Damaged { oid: Oid, pack: String, reason: String },
     /// The object is intact, but not of the expected kind.
@@ -214,8 +214,8 @@ impl Store {
         PackWriter::new(&self.temporary())
     }
 
-    /// Reads the generation: the number of times that objects were deleted or packs set aside. A
-    /// stat cache is valid within one generation.
+    /// Reads the generation, a number that grows whenever objects are deleted or packs are set
+    /// aside. A stat cache is valid only within one generation.
     pub(crate) fn generation(&self) -> u64 {
         fs::read_to_string(self.directory.join("generation"))
             .ok()

@@ -16,14 +16,14 @@ use crate::pins::{PinName, WorkspaceId};
 use crate::store::Store;
 use crate::verify::{PinState, VerifyReport};
 
-/// The files of a workspace: path to mode and content.
+/// The files in a workspace, by path, each with its mode and content.
 pub(crate) type Files = BTreeMap<Vec<u8>, (Mode, Vec<u8>)>;
 
 pub(crate) fn file(content: impl Into<Vec<u8>>) -> (Mode, Vec<u8>) {
     (Mode::file(0o644), content.into())
 }
 
-/// Makes `size` bytes of text that hardly compresses and depends on `seed`.
+/// Generates `size` bytes of text that hardly compresses and depends on `seed`.
 pub(crate) fn text(seed: u64, size: usize) -> Vec<u8> {
     let mut random = Random(seed + 1);
     let mut text = Vec::with_capacity(size + 16);
@@ -95,7 +95,7 @@ impl Bench {
         capture(&self.store, number, files)
     }
 
-    /// Determines which parts of a pin cannot be read, in the simplest way.
+    /// Determines in the simplest way which parts of a pin cannot be read.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
         let store = Store::open(self.store.directory()).expect("the store can be opened");
         let pin = store.pin(pin).map(|pin| pin.expect("the pin exists"));
@@ -127,7 +127,7 @@ impl Bench {
         }
     }
 
-    /// Checks that the report states the actual state of each pin.
+    /// Checks that the report gives the actual state of each pin.
     pub(crate) fn assert_reported(&self, report: &VerifyReport, pins: &BTreeMap<PinName, Files>) {
         for pin in &report.pins {
             let mut told = pin.state.clone();
@@ -148,7 +148,7 @@ impl Bench {
         }
     }
 
-    /// Makes a workspace with some directories and a history of small edits.
+    /// Creates a workspace with some directories and a history of small edits.
     pub(crate) fn edited(&self, number: u8, captures: usize) -> BTreeMap<PinName, Files> {
         let mut random = Random(u64::from(number));
         let mut files = Files::new();
@@ -317,7 +317,8 @@ pub(crate) fn harm(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, bytes).expect("the file is written");
 }
 
-/// Makes a directory in memory where that is possible: these tests sync thousands of files.
+/// Creates a directory, in memory where that is possible, because these tests sync thousands of
+/// files.
 fn temporary_directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())

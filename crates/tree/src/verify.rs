@@ -19,7 +19,7 @@ use crate::store::{Store, StoreError};
 use graph::ObjectGraph;
 use losses::LossReport;
 
-/// The maximum number of lost paths of a pin that are listed. The others are only counted.
+/// The maximum number of lost paths that are listed for a pin. The others are only counted.
 const MAX_NAMED: usize = 1000;
 
 /// The maximum total size in bytes of the objects that each thread keeps in memory.
@@ -53,7 +53,7 @@ impl VerifyReport {
 pub struct PinReport {
     /// The full name of the ref, beginning with `refs/`.
     pub name: String,
-    /// The name of the pin; `None` for a ref that takeback did not make.
+    /// The name of the pin; `None` for a ref that takeback did not create.
     pub pin: Option<PinName>,
     pub state: PinState,
 }
@@ -94,8 +94,8 @@ impl Store {
         self.examine(progress).map(|examination| examination.report)
     }
 
-    /// Verifies the store as [`Store::verify`] does, and also returns the errors of broken packs
-    /// and the lost objects.
+    /// Verifies the store as [`Store::verify`] does, and also returns the lost objects and the
+    /// errors for broken packs.
     pub(crate) fn examine(&self, progress: Progress<'_>) -> Result<Examination, StoreError> {
         let _lock = self.lock_shared()?;
         let refs = self.all_refs()?;

@@ -102,7 +102,7 @@ fn for_each_entry(
     }))
 }
 
-/// A measurement in progress, with the objects of the pins that were weighed so far.
+/// A measurement in progress, with the objects of the pins that have been weighed so far.
 struct Weighing<'a> {
     needed: NeededObjects,
     sources: &'a SourcePacks,

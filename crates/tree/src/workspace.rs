@@ -80,7 +80,7 @@ impl Store {
         Ok(Workspace { store: self, id: self.workspace_id(&path), path, root, own, only: None })
     }
 
-    /// Opens a single file as a workspace. This is for a file outside all workspaces, such as
+    /// Opens a single file as a workspace. This is meant for a file outside all workspaces, such as
     /// `~/.zshrc`. The file need not exist. No other file is captured, so the file can be anywhere
     /// except in takeback's own directory.
     pub fn single_file(
@@ -185,7 +185,7 @@ impl<'s> Workspace<'s> {
         self.store.workspace_directory(&self.id)
     }
 
-    /// True if this workspace was captured before, so that the next capture is fast.
+    /// True if this workspace has been captured before, so that the next capture is fast.
     pub fn was_scanned(&self) -> bool {
         ["state", "limit"].iter().any(|name| self.directory().join(name).exists())
     }

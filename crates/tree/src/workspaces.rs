@@ -1,4 +1,4 @@
-//! All workspaces of a store: lists them, moves pins from one to another, and forgets them. The
+//! All workspaces in a store: lists them, moves pins from one to another, and forgets them. The
 //! directories of the workspaces need not exist.
 
 use std::fs;
@@ -84,7 +84,7 @@ impl Store {
 
     /// Locks a workspace whose directory need not exist. Waits for other processes: one second,
     /// unless [`Store::set_lock_wait`] sets another time. Returns `None` if the workspace is still
-    /// locked then.
+    /// locked after that.
     pub fn wait_for_workspace(
         &self,
         id: &WorkspaceId,
@@ -160,13 +160,14 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the file with the highest number that a pin of a forgotten workspace would have had
-    /// next.
+    /// Returns the path of the file that holds the highest of the next pin numbers of all forgotten
+    /// workspaces.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }
 
-    /// Makes sure that the pin numbers of a workspace that is forgotten are never assigned again.
+    /// Makes sure that the pin numbers of a workspace are never assigned again after it is
+    /// forgotten.
     fn keep_seq(&self, directory: &Path) -> io::Result<()> {
         let highest = self.highest_seq();
         let next = read_seq(&directory.join("seq"));
@@ -179,8 +180,8 @@ impl Store {
     }
 
     /// Moves the pins of the workspace `from` to `to`, where they come before the existing pins,
-    /// and forgets `from`. This is for a directory that was renamed. Returns the number of moved
-    /// pins.
+    /// and forgets `from`. This is meant for a directory that was renamed. Returns the number of
+    /// moved pins.
     ///
     /// The moved pins keep their numbers. The existing pins of `to` get larger numbers where
     /// needed, so that they come after the moved pins, in order. Waits until no other process has
@@ -195,8 +196,8 @@ impl Store {
         if from == to || !is_known {
             return Ok(0);
         }
-        // Locks are always taken in the same order: otherwise two processes that move in opposite
-        // directions would wait for each other forever.
+        // Locks are always taken in the same order, because otherwise two processes that move in
+        // opposite directions would wait for each other forever.
         let _first = self.lock_directory(from.min(to))?;
         let _second = self.lock_directory(from.max(to))?;
         let _lock = self.lock_shared()?;

@@ -1,4 +1,4 @@
-//! Entrances to private readers, for the targets in `fuzz/`. No other build has them.
+//! Public access to private parsers, for the targets in `fuzz/`. It exists only in fuzzing builds.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use crate::hook::state::{IndexState, OpenCall, SessionState, StepState};
 use crate::{Failure, Planned, Record, Turn};
 
-/// Reads the record of a checkpoint, and every kind of state file. Panics if one of them changes
-/// when it is written and read again.
+/// Parses the input as the record of a checkpoint, as a plan, and as state files of several kinds.
+/// Panics if a parsed value changes when it is written and read again.
 pub fn record(bytes: &[u8]) {
     if let Ok(message) = std::str::from_utf8(bytes)
         && let Ok(record) = Record::parse(message)

@@ -1,4 +1,4 @@
-//! Moves the history of a workspace whose directory was moved.
+//! Moves the history of a workspace whose directory has been moved.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::history::workspace::find_known_path;
 pub struct MovedHistory {
     pub from: PathBuf,
     pub to: PathBuf,
-    /// The number of checkpoints of all kinds.
+    /// The number of moved checkpoints, of all kinds.
     pub checkpoints: u64,
 }
 
@@ -44,8 +44,8 @@ pub enum MoveHistoryError {
     Open(#[source] OpenError),
 }
 
-/// Moves the history of a workspace whose directory was moved. If the new directory already has a
-/// history, the moved history is put before it.
+/// Moves the history of a workspace whose directory has been moved. If the new directory already
+/// has a history, the moved history is put before it.
 pub fn move_history(
     opened: &Opened,
     old: &Path,
@@ -59,7 +59,7 @@ pub fn move_history(
         return Err(MoveHistoryError::SamePlace(from));
     }
     // The store must know the new path before the pins are moved: a workspace that is known only by
-    // its old path counts as an orphan, and would lose its history in a prune.
+    // its old path counts as an orphan, and a prune would delete its history.
     opened.lock(&to)?.finish(opened.system_time())?;
     let mut traces = read_traces(store, &store.workspace_id(&from));
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;

@@ -19,7 +19,7 @@ use crate::rollback;
 use crate::root::root_of;
 use crate::settings::{Protection, Settings};
 
-/// Takeback's home directory, opened: the store of trees, the ledger, the user's settings, the
+/// Takeback's opened home directory: the store of trees, the ledger, the user's settings and the
 /// clock. The store and the ledger are opened when they are first needed, and at most once.
 pub struct Opened {
     home: PathBuf,
@@ -38,7 +38,7 @@ pub struct Opened {
     ledger: Mutex<Option<Ledger>>,
 }
 
-/// The values that the caller provides to make an [`Opened`].
+/// The values that the caller provides to create an [`Opened`].
 pub struct OpenOptions {
     /// Takeback's own directory.
     pub home: PathBuf,
@@ -46,19 +46,20 @@ pub struct OpenOptions {
     pub forbidden: ForbiddenRoots,
     /// The user's settings for checkpoints.
     pub settings: Settings,
-    /// The user's settings for the protection of the history itself.
+    /// The user's settings for protecting the history itself.
     pub protection: Protection,
     /// True if the ledger masks secrets before it writes them.
     pub redact: bool,
     /// The clock that all times come from.
     pub clock: fn() -> SystemTime,
-    /// The function that is called with the result after an interrupted restore was finished or
+    /// The function that is called with the result once an interrupted restore has been finished or
     /// reverted.
     pub on_recovery: fn(&Recovery),
     /// The function that returns instructions for rewinding the agent's own copy of a session's
     /// conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The function that lists the files in which agents keep takeback's hooks, given its home.
+    /// The function that takes takeback's home and lists the files in which agents keep takeback's
+    /// hooks.
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
     /// The longest time to wait for other processes. It is set for commands that a user is waiting
     /// for. If it is `None`, a command waits until the workspace is free.
@@ -97,7 +98,7 @@ pub(crate) fn is_in_repository_data(path: &Path) -> bool {
 }
 
 impl Opened {
-    /// Makes the value without opening anything yet.
+    /// Creates the value, but opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, protection, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, find_hook_files, lock_wait, .. } = options;
@@ -129,7 +130,7 @@ impl Opened {
         }
     }
 
-    /// Makes the value for another home, with the same settings but without a mirror.
+    /// Creates the value for another home, with the same settings but without a mirror.
     pub(crate) fn in_home(&self, home: &Path) -> Opened {
         Opened::new(OpenOptions {
             home: home.to_owned(),
@@ -155,7 +156,7 @@ impl Opened {
         &self.settings
     }
 
-    /// Returns the user's settings for the protection of the history itself.
+    /// Returns the user's settings for protecting the history itself.
     pub fn protection(&self) -> &Protection {
         &self.protection
     }
@@ -180,7 +181,7 @@ impl Opened {
         (self.clock)()
     }
 
-    /// Returns the directory of the store and of everything that belongs to it.
+    /// Returns the directory that holds the store and everything that belongs to it.
     pub fn checkpoints_directory(&self) -> PathBuf {
         self.home.join("checkpoints")
     }
@@ -247,7 +248,8 @@ impl Opened {
         self.refresh_ledger(self.lock_ledger())
     }
 
-    /// Opens the ledger, or adds the events that hooks reported since it was opened.
+    /// Opens the ledger. If it is already open, adds the events that hooks have reported since it
+    /// was opened.
     fn refresh_ledger<'a>(
         &self,
         guard: MutexGuard<'a, Option<Ledger>>,
@@ -277,7 +279,7 @@ impl Opened {
         *self.lock_ledger() = None;
     }
 
-    /// Opens the ledger and adds all events that hooks reported. Returns `None` if there is no
+    /// Opens the ledger and adds all events that hooks have reported. Returns `None` if there is no
     /// ledger, or if some events cannot be added yet: the ledger then lacks the latest turns.
     pub(crate) fn complete_ledger(&self, wait: Duration) -> Option<LedgerGuard<'_>> {
         let mut ledger = self.ledger().ok()??;
@@ -321,7 +323,7 @@ impl Opened {
             return Ok(lock);
         }
         // The parts are in other workspaces. A process that held two locks could wait forever for
-        // one that does the same in reverse order.
+        // another process that takes the same locks in reverse order.
         drop(lock);
         rollback::finish_parts(self, workspace);
         self.lock_recovered(workspace)
@@ -392,12 +394,12 @@ impl Opened {
         self.failure_log().all()
     }
 
-    /// Returns the file with the time of the last prune.
+    /// Returns the path of the file that holds the time of the last prune.
     pub(crate) fn last_prune(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_prune")
     }
 
-    /// Returns the file with the size of the store after the last prune.
+    /// Returns the path of the file that holds the size of the store after the last prune.
     pub(crate) fn last_size(&self) -> PathBuf {
         self.checkpoints_directory().join(".last_size")
     }

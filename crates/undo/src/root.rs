@@ -59,7 +59,8 @@ pub fn root_of(directory: &Path, forbidden: &ForbiddenRoots) -> io::Result<Proje
     })
 }
 
-/// Returns true if a directory is one of the limits of the search, or above one.
+/// Returns true if the search ends before this directory: it is the root of the file system, or it
+/// is at or above one of the limits.
 fn is_beyond(path: &Path, forbidden: &ForbiddenRoots) -> bool {
     path.parent().is_none() || forbidden.search_limits().any(|limit| limit.starts_with(path))
 }

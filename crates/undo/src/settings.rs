@@ -1,19 +1,19 @@
-//! The user's settings: the tables `[checkpoints]` and `[protection]` of config.toml.
+//! The user's settings: the tables `[checkpoints]` and `[protection]` in config.toml.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::CaptureRules;
 
-/// All settings with their defaults.
+/// The settings for checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// True if checkpoints are taken at all.
     pub enabled: bool,
-    /// The moments of a turn at which a checkpoint is taken.
+    /// The moments in a turn at which a checkpoint is taken.
     pub granularity: Granularity,
-    /// The maximum number of rows that a workspace keeps. The same limit applies to additional
+    /// The maximum number of rows that a workspace keeps. The same limit applies separately to the
     /// steps.
     pub max_snapshots: usize,
     /// The maximum size of the store.
@@ -30,11 +30,11 @@ pub struct Settings {
     pub timeout_ms: u64,
     /// True if a call that cannot be protected is refused instead of running unprotected.
     pub strict: bool,
-    /// Patterns of paths that are not captured.
+    /// Patterns for paths that are not captured.
     pub exclude: Vec<String>,
-    /// Patterns of paths that are captured although another rule excludes them.
+    /// Patterns for paths that are captured although another rule excludes them.
     pub include: Vec<String>,
-    /// Patterns of files that hold secrets, or `skip` to exclude such files.
+    /// Patterns for files that hold secrets, or `skip` to exclude such files.
     pub private: Private,
     /// True if old checkpoints are pruned automatically.
     pub auto_prune: bool,
@@ -53,7 +53,7 @@ pub struct Settings {
 pub struct Protection {
     /// The answer to a call that would delete or change takeback's own files or hooks.
     pub history: HistoryProtection,
-    /// The home of a second copy of all checkpoints.
+    /// The home that holds a second copy of all checkpoints.
     pub mirror: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ pub enum HistoryProtection {
     Off,
 }
 
-/// The moments of a turn at which a checkpoint is taken.
+/// The moments in a turn at which a checkpoint is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {

@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: licences, sources and known vulnerabilities of the dependencies.
+//! `cargo xtask deny`: checks the licences, sources and known vulnerabilities of the dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::run::{cargo, is_success, repository, run_step, target_directory};
 /// The checks that need no network.
 const OFFLINE_CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
 
-/// Checks the dependencies with cargo-deny, and installs it first if it is missing.
+/// Checks the dependencies with cargo-deny. Installs cargo-deny first if it is missing.
 pub(crate) fn check_dependencies() -> Result<(), Failure> {
     if find_program().is_none() {
         let mut install = cargo();
@@ -38,7 +38,7 @@ fn deny(program: &Path) -> Command {
     command
 }
 
-/// Finds cargo-deny, among the programs of the machine or the project's own.
+/// Finds cargo-deny among the machine's programs or the project's own.
 pub(crate) fn find_program() -> Option<PathBuf> {
     let own = tools_directory().join("bin/cargo-deny");
     let candidates = [PathBuf::from("cargo-deny"), own];

@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz`: arbitrary bytes for everything that reads text of others, guided by coverage.
+//! `cargo xtask fuzz`: passes arbitrary bytes, guided by coverage, to all code that reads text from
+//! others.
 //!
-//! The targets are in `fuzz/fuzz_targets`, and their first inputs in `fuzz/seeds`. libFuzzer needs
-//! no nightly compiler: the flags that count the edges of the code are stable.
+//! The targets are in `fuzz/fuzz_targets`, and their first inputs are in `fuzz/seeds`. libFuzzer
+//! does not need a nightly compiler, because the flags that count the edges of the code are stable.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -22,7 +23,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
-/// The time for each target as a part of all tests.
+/// The time for which each target runs as part of `cargo xtask test`.
 const USUAL_SECONDS: u64 = 60;
 
 /// The number of targets that run at the same time.
@@ -36,7 +37,7 @@ const SHOWN_LINES: usize = 20;
 struct FuzzOptions {
     seconds: u64,
     targets: Vec<String>,
-    /// True if each run begins with the seeds, and with the same random numbers.
+    /// True if each run begins with the seeds and uses the same random numbers.
     is_repeatable: bool,
 }
 
@@ -72,7 +73,7 @@ pub(crate) fn run_fuzz(arguments: &[&str]) -> Result<(), Failure> {
     fuzz_targets(options)?.into_outcome()
 }
 
-/// Runs every target for a minute, as a part of all tests.
+/// Runs every target for a minute, as part of `cargo xtask test`.
 pub(crate) fn test_usual_targets() -> Result<FuzzedTargets, Failure> {
     eprintln!("\nFuzz targets …");
     let options =
@@ -112,7 +113,7 @@ fn list_targets() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Builds the targets and runs each for a time.
+/// Builds the targets and runs each of them for a limited time.
 fn fuzz_targets(options: FuzzOptions) -> Result<FuzzedTargets, Failure> {
     let programs = build_targets()?;
     let width = options.targets.iter().map(String::len).max().unwrap_or(0);
@@ -141,23 +142,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the directory of everything that belongs to the targets.
+/// Returns the directory that holds everything that belongs to the targets.
 fn fuzz_directory() -> PathBuf {
     target_directory().join("fuzz")
 }
 
-/// Returns the directory for the files of running targets, in memory if possible.
+/// Returns the directory for the files of running targets. It is in memory if possible.
 fn scratch_directory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
     base.join(format!("takeback-fuzz-{}", std::process::id()))
 }
 
-/// Builds all targets. Returns the directory of their programs.
+/// Builds all targets. Returns the directory that contains their programs.
 fn build_targets() -> Result<PathBuf, Failure> {
     let host = find_host()?;
     let build = fuzz_directory().join("build");
-    // Naming the host keeps the flags away from build scripts and macros.
+    // Naming the host keeps these flags from applying to build scripts and macros.
     let mut command = nice(cargo().get_program());
     command.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
     command.args(["--target", &host, "--target-dir"]).arg(&build).env("RUSTFLAGS", FLAGS);
@@ -165,7 +166,7 @@ fn build_targets() -> Result<PathBuf, Failure> {
     Ok(build.join(host).join("release"))
 }
 
-/// Prepares a command that takes only the time that other processes leave.
+/// Prepares a command that uses only the processor time that other processes leave.
 fn nice(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.arg("-n19").arg(program).current_dir(repository());
@@ -187,7 +188,7 @@ struct TargetRun {
 }
 
 impl TargetRun {
-    /// Runs the target to the end of its time, or to its first finding.
+    /// Runs the target until its time is up or until its first finding.
     fn start(&self, seconds: u64, is_repeatable: bool) -> io::Result<RunResult> {
         let corpus = self.directory("corpus");
         if is_repeatable {
@@ -204,7 +205,7 @@ impl TargetRun {
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.arg(format!("-max_total_time={seconds}"));
         command.args(["-rss_limit_mb=1024", "-print_final_stats=1"]);
-        // While other tests run, even a quick input may take seconds.
+        // While other tests run, even an input that is usually quick may take seconds.
         command.args(if is_repeatable {
             ["-seed=1", "-timeout=30"]
         } else {

@@ -14,9 +14,9 @@ pub(crate) fn is_installed() -> bool {
 /// Runs all tests that the arguments select, even if some fail. Returns the results of the tests
 /// that ran, and a failure if nextest reports one.
 pub(crate) fn run_tests(arguments: &[&str]) -> (Vec<TestResult>, Result<(), Failure>) {
-    // The path set in `.config/nextest.toml`.
+    // This path is set in `.config/nextest.toml`.
     let report = target_directory().join("nextest/default/junit.xml");
-    // The report of an earlier run must not be mistaken for this run's.
+    // The report of an earlier run must not be mistaken for the report of this one.
     let _ = fs::remove_file(&report);
     let mut command = cargo();
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]);

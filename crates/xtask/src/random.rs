@@ -15,7 +15,7 @@ impl Random {
         (self.next_number() % limit as u64) as usize
     }
 
-    /// Returns a number around the median, rarely far above it.
+    /// Returns a random number near the median. Few numbers are far above it.
     pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         // The sum of twelve uniform numbers is close enough to a normal distribution.
         let normal =

@@ -36,7 +36,7 @@ pub(crate) fn parse_junit(xml: &str) -> Vec<TestResult> {
     cases.map(parse_case).collect()
 }
 
-/// Finds the reasons for skipped parts, each once.
+/// Finds the reasons for skipped parts, and lists each reason once.
 fn find_reasons(output: &str) -> Vec<String> {
     let reason = |line: &str| {
         // The first line of a test's output can be on the same line as the test's name.
@@ -93,7 +93,7 @@ impl Tally {
     }
 
     /// Adds the output of cargo's own test runner: the totals of each test program, and the reasons
-    /// of tests that skipped a part, which the totals do not include.
+    /// from tests that skipped a part. The totals do not include these reasons.
     pub(crate) fn add_cargo_output(&mut self, output: &str) {
         for line in output.lines() {
             let Some((_, sum)) = line.split_once("test result: ") else { continue };

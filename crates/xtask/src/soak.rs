@@ -50,7 +50,7 @@ pub(crate) fn soak_tests(arguments: &[&str]) -> Result<(), Failure> {
     }
     let mut tally = SoakTally::default();
     for run in 1..=options.times {
-        // The first run is without a load, because it may have to build first.
+        // The first run has no load, because it may have to build first.
         let load = (options.has_load && run % 2 == 0).then(CpuLoad::start);
         let condition = if load.is_some() { ", under load" } else { "" };
         eprintln!("\nrun {run} of {}{condition}", options.times);
@@ -78,7 +78,7 @@ struct SoakTally {
     runs_with_load: usize,
     /// The number of tests in the last run.
     tests: usize,
-    /// The number of failures of a test in total, and under load.
+    /// The number of failures of each test: in total, and under load.
     failures: BTreeMap<String, (usize, usize)>,
 }
 

@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), 
 /// The targets with tests, except for doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
-/// Checks and tests everything. The closing lines count the tests, even if some failed.
+/// Checks and tests everything. The closing lines count the tests, even if some have failed.
 pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();
@@ -55,7 +55,7 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     }
 }
 
-/// Runs all tests, even if some fail. Fuzzing takes the time that the other tests leave.
+/// Runs all tests, even if some fail. Fuzzing uses the time that the other tests leave.
 fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     let (mut failures, fuzzed) = thread::scope(|scope| {
         let targets = scope.spawn(fuzz::test_usual_targets);
@@ -96,8 +96,8 @@ fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
     failures
 }
 
-/// Installs the programs that the checks and tests need. Fails with the name of a missing program
-/// if one cannot be installed.
+/// Installs the programs that the checks and tests need. If a program cannot be installed, fails
+/// and names it.
 fn install_needed_programs() -> Result<(), Failure> {
     for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if !is_success(cargo().args([subcommand, "--version"])) {

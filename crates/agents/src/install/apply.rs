@@ -34,8 +34,8 @@ impl Installer<'_> {
         for change in &plan.changes {
             restore_file(&mut record, change).map_err(InstallError::io(&change.path))??;
         }
-        // Forget the files in which nothing of takeback's remains. If the whole project is missing,
-        // keep its entries: its disk may just be unmounted.
+        // Remove files from the record once they contain nothing from takeback. If the whole
+        // project is missing, keep its entries: its disk may just be unmounted.
         let remaining = self.plan_uninstall(plan.agent, &plan.scope)?;
         let project = plan.scope.project();
         let is_missing = project.is_some_and(|project| !project.exists());
@@ -53,8 +53,8 @@ impl Installer<'_> {
         done.map_err(InstallError::io(&self.record_directory()))
     }
 
-    /// Gives the record to the owner of the home directory if root wrote it. Otherwise the owner
-    /// could not use takeback.
+    /// If root wrote the record, makes the owner of the home directory its owner. Otherwise that
+    /// user could not use takeback.
     fn adopt_record(&self) -> io::Result<()> {
         let directory = self.record_directory();
         adopt_owner(self.takeback_home)?;
@@ -130,7 +130,7 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Returns the name under which a new version of a file is prepared. The name is always the same,
-/// so that the next run finds the remains of a killed one.
+/// so that the next run finds what a killed run left behind.
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.takeback"))

@@ -14,7 +14,8 @@ use crate::wiring::{EntryFormat, HOOK_TIMEOUT, HookEntries, Program};
 #[derive(Clone, Debug)]
 pub(super) struct HookEntry {
     pub(super) event: &'static str,
-    /// The pattern of the tools that the entry applies to. Only entries for tool events have one.
+    /// The pattern that matches the tools to which the entry applies. Only entries for tool events
+    /// have one.
     pub(super) matcher: Option<&'static str>,
     /// The command, its type and its timeout, in the order in which they are written.
     pub(super) hook: Vec<(&'static str, Field)>,
@@ -90,10 +91,10 @@ impl HookEntry {
     }
 }
 
-/// The mark by which takeback recognizes its commands: `takeback`, options, `hook`, the agent.
+/// The mark by which takeback recognizes its commands: `takeback`, options, `hook`, and the agent.
 ///
-/// It must match every form that a released version has written. Otherwise the entries of that
-/// version can no longer be updated or removed.
+/// It must match every form that a released version has written. Otherwise entries from that
+/// version could no longer be updated or removed.
 pub(super) struct CommandMark<'a> {
     pub(super) agent: &'static str,
     /// The path of this program, in case it is not named `takeback`.
@@ -101,18 +102,18 @@ pub(super) struct CommandMark<'a> {
 }
 
 impl CommandMark<'_> {
-    /// True if an element of a list of hooks contains a takeback command.
+    /// True if an element in a list of hooks contains a takeback command.
     pub(super) fn is_in(&self, element: &Value) -> bool {
         commands_in(element).any(|command| self.is_own_command(command))
     }
 
-    /// True if an element of a list of hooks contains only takeback commands.
+    /// True if an element in a list of hooks contains only takeback commands.
     pub(super) fn is_all_of(&self, element: &Value) -> bool {
         self.is_in(element) && commands_in(element).all(|command| self.is_own_command(command))
     }
 
-    /// True if takeback wrote the command. A command that does more than run takeback is the
-    /// user's.
+    /// True if takeback wrote the command. A command that does more than run takeback belongs to
+    /// the user.
     fn is_own_command(&self, command: &str) -> bool {
         let command = match command.split_once("; exec ") {
             Some((guard, command)) if is_guard(guard) => command,
@@ -141,7 +142,7 @@ fn is_guard(guard: &str) -> bool {
     })
 }
 
-/// Lists the commands of an element: its own, or those in its group.
+/// Lists the commands in an element: its own command, or those in its group.
 fn commands_in(element: &Value) -> impl Iterator<Item = &str> {
     let group = element["hooks"].as_array().into_iter().flatten();
     group.chain([element]).filter_map(|hook| hook["command"].as_str())

@@ -1,4 +1,4 @@
-//! Adding, updating and removing takeback's entries in a user's JSON file. Everything else is
+//! Adding, updating and removing takeback's entries in a user's JSON file. Everything else stays
 //! unchanged, including comments and whitespace.
 
 use jsonc_parser::ParseOptions;
@@ -144,7 +144,7 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
             continue;
         }
         if is_there || !mark.is_all_of(&present) {
-            // A duplicate, or a group with a command of the user, which stays.
+            // This is a duplicate, or a group that also holds the user's own command, which stays.
             remove_commands(element, mark);
         } else {
             is_there = true;

@@ -33,10 +33,11 @@ use crate::agent::Agent;
 use crate::agent_table::AGENTS;
 use crate::wiring::{OffSwitch, Program, Wiring};
 
-/// The directory of the install record, in takeback's home.
+/// The directory in takeback's home that holds the install record.
 const RECORD_DIRECTORY: &str = "installed";
 
-/// Lists the files of agents that hold takeback's hooks, as far as they are recorded in its home.
+/// Lists the agents' files that contain takeback's hooks, according to the record in takeback's
+/// home.
 pub fn find_hook_files(takeback_home: &Path) -> Vec<HookFile> {
     let Ok(record) = InstallRecord::open(&takeback_home.join(RECORD_DIRECTORY)) else {
         return Vec::new();
@@ -45,7 +46,7 @@ pub fn find_hook_files(takeback_home: &Path) -> Vec<HookFile> {
     for (path, _) in record.files() {
         let is_own = record::is_own_file(path);
         let named = paths::canonicalize_parent(path);
-        // Users keep their settings elsewhere, and link to them.
+        // Some users keep their settings elsewhere and link to them.
         let target = paths::canonicalize(path).ok().filter(|target| *target != named);
         files.extend(
             [Some(named), target].into_iter().flatten().map(|path| HookFile { path, is_own }),
@@ -129,7 +130,7 @@ pub enum InstallError {
          by one"
     )]
     Record { path: PathBuf, error: io::Error },
-    /// A symbolic link leads from a file of the project to a path outside the project.
+    /// A symbolic link leads from a path in the project to a path outside it.
     #[error("{path} leads to {real}, outside the project; nothing was changed")]
     Outside { path: PathBuf, real: PathBuf },
     /// Another program wrote to the file after the plan was made.
@@ -158,8 +159,8 @@ impl InstallError {
 }
 
 impl Installer<'_> {
-    /// Returns the directory of an agent's configuration, or `None` if `install` does not support
-    /// the agent.
+    /// Returns an agent's configuration directory, or `None` if `install` does not support the
+    /// agent.
     pub fn config_directory(&self, agent: &Agent, scope: &InstallScope) -> Option<PathBuf> {
         let wiring = agent.wiring?;
         Some(match scope {
@@ -204,8 +205,8 @@ impl Installer<'_> {
         Ok(installations)
     }
 
-    /// Finds the setting that disables all hooks of the agent. Returns its file and key, or `None`
-    /// if hooks are not disabled.
+    /// Finds the setting that disables all of the agent's hooks. Returns its file and key, or
+    /// `None` if hooks are not disabled.
     pub fn find_off_switch(
         &self,
         agent: &Agent,

@@ -1,5 +1,5 @@
-//! Building packages for agents that have plugins: the hooks and commands of `install`, ready to
-//! publish.
+//! Building packages for agents that have plugins: the hooks and commands that `install` adds,
+//! ready to publish.
 
 use std::path::PathBuf;
 
@@ -71,7 +71,8 @@ pub fn build_package(agent: &Agent) -> Option<Vec<PackageFile>> {
     Some(files)
 }
 
-/// Builds the hooks of `install` for shared use: they run the `takeback` in each user's PATH.
+/// Builds the hooks that `install` adds, but for shared use: they run the `takeback` in each user's
+/// PATH.
 fn shared_hooks(agent: &Agent) -> Option<Value> {
     let hooks = agent.wiring?.parts.iter().find_map(|part| match part {
         Part::Hooks(hooks) => Some(hooks),
@@ -86,8 +87,8 @@ fn json_file(path: &str, content: &Value) -> PackageFile {
     text_file(path, &format!("{content:#}\n"))
 }
 
-/// Makes a file without takeback's signature, because the agent, not `takeback uninstall`, removes
-/// a package.
+/// Creates a file without takeback's signature. It needs none, because the agent removes the
+/// package, not `takeback uninstall`.
 fn text_file(path: &str, content: &str) -> PackageFile {
     PackageFile { path: path.into(), content: without_signature(content) }
 }

@@ -60,7 +60,7 @@ impl Installer<'_> {
         Ok(plan)
     }
 
-    /// Plans the entries in a user's file.
+    /// Plans takeback's entries in a user's file.
     fn plan_hooks(
         &self,
         plan: &mut InstallPlan,
@@ -133,7 +133,7 @@ impl Installer<'_> {
                 }
             }
         }
-        // Also plan for files that another version wrote to other places.
+        // Also plan the removal of files that another version wrote elsewhere.
         for path in record.files_of_agent(agent.name, scope.project()) {
             if !plan.has_path(&path) {
                 let is_own = is_own_file(&path);
@@ -145,7 +145,7 @@ impl Installer<'_> {
 }
 
 impl FileChange {
-    /// True if the change leaves nothing of takeback in the file.
+    /// True if nothing from takeback remains in the file after the change.
     pub(super) fn is_removal(&self) -> bool {
         self.after == self.original
     }
@@ -230,9 +230,9 @@ impl InstallPlan {
     }
 }
 
-/// Returns the original of a file that is unchanged since takeback wrote it, or `Some(None)` if the
-/// file did not exist before. Returns `None` if the file has changed since, or if the copy of the
-/// original is damaged. In that case takeback's entries must be removed one by one.
+/// Returns the original of a file that has not changed since takeback wrote it, or `Some(None)` if
+/// the file did not exist before. Returns `None` if the file has changed since, or if the copy of
+/// the original is damaged. In that case takeback's entries must be removed one by one.
 fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<Option<Vec<u8>>> {
     let file = record.file(path).filter(|file| file.is_as_written(text.as_bytes()))?;
     match &file.original {
@@ -241,7 +241,8 @@ fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<
     }
 }
 
-/// Returns the content of a user's file without takeback. Uninstalling restores this content.
+/// Returns the content of a user's file without takeback's entries. Uninstalling restores this
+/// content.
 fn users_content(
     path: &Path,
     text: &str,

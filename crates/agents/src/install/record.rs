@@ -59,8 +59,8 @@ impl InstalledFile {
     }
 }
 
-/// True if a recorded file belongs to takeback alone, judged by its name: users keep their settings
-/// in JSON and TOML.
+/// True if a recorded file belongs to takeback alone, judging by its name: users keep their
+/// settings in JSON and TOML.
 pub(super) fn is_own_file(path: &Path) -> bool {
     path.extension().is_none_or(|kind| kind != "json" && kind != "toml")
 }
@@ -97,7 +97,7 @@ impl InstallRecord {
         self.data.files.iter()
     }
 
-    /// Lists the files of an agent in a project, or those of the user if `project` is `None`.
+    /// Lists an agent's files in a project, or in the user's configuration if `project` is `None`.
     pub(super) fn files_of_agent(&self, agent: &str, project: Option<&Path>) -> Vec<PathBuf> {
         let is_wanted =
             |file: &InstalledFile| file.agent == agent && file.project.as_deref() == project;

@@ -20,8 +20,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line, and adds its session unless the previous line belongs to the
-/// same one. A subagent's entries carry the session id of its parent.
+/// Identifies the entry that a line holds, and adds its session unless the previous line belongs to
+/// the same session. A subagent's entries carry the session id of its parent.
 fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
     let (parent, uuid) = (text_field(line, "sessionId")?, text_field(line, "uuid")?);
     let is_child = line["isSidechain"] == true;
@@ -66,7 +66,8 @@ fn read_user(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Extracts the user's input from a Claude Code text. Returns `None` if the user typed nothing.
+/// Extracts what the user typed from a text in a Claude Code log. Returns `None` if the user typed
+/// nothing.
 fn typed_text(text: String) -> Option<String> {
     let inside = |tag: &str| {
         let (_, rest) = text.split_once(&format!("<{tag}>"))?;

@@ -1,5 +1,5 @@
 //! Cline logs: a document of messages in Anthropic's format. More facts about the session are in
-//! other files next to it.
+//! other files next to the log.
 
 use serde_json::Value;
 use takeback_base::foreign;
@@ -13,7 +13,7 @@ use super::{ReadContext, anthropic_content, log_identity};
 /// The kind of a message that is a summary.
 const SUMMARY_KIND: &str = "compaction_summary";
 
-/// Reads the new messages of a document.
+/// Reads the new messages in a document.
 pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
     let Some(session) = text_field(document, "sessionId") else { return };
     let messages = list_items(&document["messages"]);
@@ -34,8 +34,8 @@ pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Reads another file of the session. The log is `<id>.messages.json`, and the names of the other
-/// files also begin with `<id>`.
+/// Reads another file that belongs to the session. The log is `<id>.messages.json`, and the names
+/// of the other files also begin with `<id>`.
 fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
     let name = context.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let path = context.path.with_file_name(name.replace(".messages.json", ending));
@@ -46,7 +46,7 @@ fn read_file_beside(context: &ReadContext<'_>, ending: &str) -> Value {
     value.unwrap_or_default()
 }
 
-/// A summary that replaces the first messages for the model.
+/// A summary that the model sees in place of the first messages.
 struct CompactionSummary {
     /// The number of messages that the summary replaces.
     message_count: usize,

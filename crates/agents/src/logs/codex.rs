@@ -29,8 +29,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line. Newer versions number their lines; lines of older versions are
-/// identified by their offset.
+/// Identifies the entry that a line holds. Newer versions of Codex number their lines. A line
+/// without a number is identified by its offset.
 fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     let origin = match line["ordinal"].as_u64() {
         Some(ordinal) => format!("#{ordinal}"),
@@ -43,8 +43,8 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     })
 }
 
-/// Reads the session of the log. Only the first record counts, because a fork also contains the
-/// record of the session that it was forked from.
+/// Reads the facts about the session that the log belongs to. Only the first session record counts,
+/// because a fork also contains the record of the session that it was forked from.
 fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     if context.state.session.is_some() {
         return;
@@ -163,7 +163,7 @@ fn read_event(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     let Some(entry) = entry_ref(line, context) else { return };
     match payload["type"].as_str() {
         Some("token_count") => {
-            // A running total for the session. The same total may be logged several times.
+            // This is a running total for the session. The same total may be logged several times.
             let total = &payload["info"]["total_token_usage"];
             if total.is_object() {
                 let (spent, _) = context.state.count_tokens("session", read_tokens(total));

@@ -46,7 +46,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line. A subagent's session is named after the call that started it.
+/// Identifies the entry that a line holds. A subagent's session is named after the call that
+/// started it.
 fn entry_ref(line: &Value, data: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
     let (own, origin) = (context.state.session.clone()?, text_field(line, "id")?);
     let time = time_field(line, "timestamp");

@@ -1,4 +1,4 @@
-//! Reading logs that are one JSON document, which the agent rewrites each time.
+//! Reading logs that are a single JSON document. The agent rewrites the document for every change.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::payload::json_object::mend_json;
 /// The maximum size of a document.
 const MAX_SIZE: u64 = 128 << 20;
 
-/// Reads a document if it has changed since the bookmark.
+/// Reads a document if it has changed since the bookmark was set.
 pub(super) fn read_page(
     agent: &'static str,
     path: &Path,

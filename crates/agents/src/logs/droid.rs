@@ -24,10 +24,11 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// The maximum size of the settings, which are read for every turn.
+/// The maximum size of the settings file, which is read for every turn.
 const MAX_SETTINGS: u64 = 256 << 10;
 
-/// Reads the tokens of a turn. Droid keeps the session's total in a file next to the log.
+/// Reads the number of tokens that a turn used. Droid keeps the session's total in a file next to
+/// the log.
 fn read_usage(line: &Value, context: &mut ReadContext<'_>) {
     let (Some(session), Some(turn)) = (context.state.session.clone(), text_field(line, "turnId"))
     else {
@@ -70,7 +71,7 @@ fn read_session(line: &Value, context: &mut ReadContext<'_>) {
 
 fn read_message(line: &Value, context: &mut ReadContext<'_>) {
     let message = &line["message"];
-    // A message only for the user or only for the model comes from a hook or is a reminder.
+    // A message that only the user or only the model sees comes from a hook or is a reminder.
     if message["visibility"].as_str().is_some_and(|who| who != "both") {
         return;
     }

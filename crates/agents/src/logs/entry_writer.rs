@@ -8,7 +8,7 @@ use takeback_ledger::{
 
 use crate::call_outcome;
 
-/// The entries of one page of a log.
+/// The entries that were read from one page of a log.
 pub(super) struct EntryWriter {
     agent: &'static str,
     pub(super) entries: Vec<LogEntry>,

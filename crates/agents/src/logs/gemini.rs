@@ -1,5 +1,5 @@
-//! Gemini CLI logs. The agent logs a message again when it grows, and all messages when a session
-//! is resumed. In older versions the whole log is one JSON document.
+//! Gemini CLI logs. The agent logs a message again when the message grows, and logs all messages
+//! again when a session is resumed. In older versions the whole log is one JSON document.
 
 use serde_json::Value;
 use takeback_base::foreign;
@@ -50,7 +50,7 @@ fn find_summary(line: &Value) -> Option<String> {
     (line["type"] == "user" && said.contains("<state_snapshot>")).then_some(said)
 }
 
-/// Reads the new messages of a document.
+/// Reads the new messages in a document.
 pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
     read_header(document, context);
     for (_, line) in context.state.take_new_entries(list_items(&document["messages"])) {

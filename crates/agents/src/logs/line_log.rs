@@ -20,11 +20,12 @@ const PAGE_SIZE: u64 = 4 << 20;
 /// The maximum length of a line that is parsed.
 const MAX_LINE: u64 = 64 << 20;
 
-/// The maximum length of a line that is skipped. A sparse file can have an endless one.
+/// The maximum length of a line that is skipped. In a sparse file, a line can be practically
+/// endless.
 const MAX_SKIPPED: u64 = 1 << 30;
 
-/// Reads the next page of a log. If the log was replaced or rewritten since the bookmark, reads
-/// from the beginning.
+/// Reads the next page of a log. If the log has been replaced or rewritten since the bookmark was
+/// set, reads from the beginning.
 pub(super) fn read_page(
     agent: &'static str,
     path: &Path,
@@ -74,7 +75,7 @@ pub(super) fn read_page(
     Ok(ReadPage { page, bad_lines, has_more })
 }
 
-/// True if the log was not replaced or rewritten since the bookmark.
+/// True if the log has not been replaced or rewritten since the bookmark was set.
 fn is_same_log(file: Option<&File>, from: &Bookmark) -> bool {
     let identity = file.and_then(|file| file_identity(file, from.offset).ok());
     identity.is_some_and(|identity| identity == from.identity)

@@ -1,4 +1,4 @@
-//! Detecting whether a log was replaced or rewritten since it was last read.
+//! Detecting whether a log has been replaced or rewritten since it was last read.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use takeback_base::hex;
 /// The number of bytes to compare, both at the beginning of a log and just before the bookmark.
 const COMPARED_BYTES: u64 = 512;
 
-/// Computes the identity of the first `offset` bytes. Logs only grow, so the identity does not
+/// Computes the identity of a log's first `offset` bytes. Logs only grow, so this identity does not
 /// change.
 pub(super) fn file_identity(file: &File, offset: u64) -> io::Result<String> {
     let length = offset.min(COMPARED_BYTES);

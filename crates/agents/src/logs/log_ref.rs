@@ -1,4 +1,4 @@
-//! Finding the logs of an agent, and naming them for bookmarks.
+//! Finding an agent's logs, and naming them for bookmarks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 8;
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LogRef {
     pub path: PathBuf,
-    /// The session, if the file contains many.
+    /// The session, if the file contains several.
     pub session: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl LogFormat {
         Ok(files)
     }
 
-    /// Collects the log files below a directory. Directories that cannot be listed are skipped.
+    /// Collects the log files under a directory. Directories that cannot be listed are skipped.
     fn walk_directory(&self, directory: &Path, depth: usize, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let (path, kind) = (entry.path(), entry.file_type());

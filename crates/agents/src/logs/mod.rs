@@ -1,8 +1,8 @@
 //! Reading agents' own logs of their conversations into the ledger, starting where the last read
 //! stopped.
 //!
-//! The formats are a table, [`LOG_FORMATS`]. A line that is not complete yet is left for the next
-//! read. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
+//! The formats are listed in a table, [`LOG_FORMATS`]. A line that is not complete yet is left for
+//! the next read. A line that cannot be parsed is counted. A record of an unknown kind is ignored.
 
 mod anthropic_content;
 mod claude;
@@ -37,11 +37,12 @@ use self::reader_state::ReaderState;
 pub struct LogFormat {
     /// The name of the agent.
     pub agent: &'static str,
-    /// The environment variable that names the directory of the agent's files.
+    /// The environment variable that holds the path of the agent's own directory.
     pub env_var: Option<&'static str>,
-    /// The path of that directory in the user's home directory, if the variable is not set.
+    /// The path of that directory, relative to the user's home directory, if the variable is not
+    /// set.
     pub home_directory: &'static str,
-    /// The log directory, relative to the agent's files.
+    /// The path of the log directory, relative to the agent's own directory.
     pub log_directory: &'static str,
     shape: LogShape,
     /// The endings of log file names.
@@ -55,7 +56,7 @@ type ReadRecord = fn(&Value, &mut ReadContext<'_>);
 enum LogShape {
     /// One JSON object per line.
     Lines(ReadRecord),
-    /// One JSON document, which the agent rewrites each time.
+    /// One JSON document, which the agent rewrites for every change.
     Document(ReadRecord),
     /// One JSON object per line, or a document in older versions of the agent.
     LinesOrDocument(ReadRecord, ReadRecord),
@@ -163,7 +164,7 @@ pub const LOG_FORMATS: &[LogFormat] = &[
     },
 ];
 
-/// Finds the log format of an agent.
+/// Finds an agent's log format.
 pub fn log_format(agent: &str) -> Option<&'static LogFormat> {
     LOG_FORMATS.iter().find(|format| format.agent == agent)
 }
@@ -173,7 +174,7 @@ pub fn log_format(agent: &str) -> Option<&'static LogFormat> {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ReadPage {
     pub page: LogPage,
-    /// The numbers of the lines that could not be parsed, counted from 1.
+    /// The numbers of the lines that could not be parsed, starting at 1.
     pub bad_lines: Vec<u64>,
     pub has_more: bool,
 }
@@ -191,7 +192,7 @@ pub enum LogError {
     /// Reading the database failed.
     #[error("cannot read the database {path}")]
     Database { path: PathBuf, source: rusqlite::Error },
-    /// The ledger failed.
+    /// Reading or writing the ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -202,9 +203,9 @@ const MAX_BAD_LINES: usize = 1_000;
 /// The result of reading a log to its end.
 #[derive(Clone, Debug, Default)]
 pub struct CatchUp {
-    /// The entries that are new in the ledger.
+    /// The sessions and messages that were added to the ledger.
     pub taken_in: LogIntake,
-    /// The numbers of the first 1,000 lines that could not be parsed, counted from 1.
+    /// The numbers of the first 1,000 lines that could not be parsed, starting at 1.
     pub bad_lines: Vec<u64>,
 }
 

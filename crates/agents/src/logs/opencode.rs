@@ -22,13 +22,13 @@ use super::{LogError, ReadPage};
 /// The maximum number of messages in a page.
 const PAGE_SIZE: usize = 256;
 
-/// The size of messages and parts after which a page ends.
+/// The total size, in bytes, of messages and parts after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
 
 /// The maximum size of a message with its parts.
 const MAX_MESSAGE: usize = 512 << 20;
 
-/// The maximum length of the id of a message.
+/// The maximum length of a message id.
 const MAX_ID: usize = 1_024;
 
 /// The time to wait while opencode moves its write-ahead log into the database.
@@ -48,7 +48,7 @@ fn query_sessions(path: &Path) -> rusqlite::Result<Vec<String>> {
         let id: String = row.get(0)?;
         bytes += id.len() as u64;
         sessions.push(id);
-        // The rows of a damaged database can share their bytes.
+        // In a damaged database, several rows can share the same bytes.
         if bytes > database.size() || sessions.len() as u64 > database.max_rows() {
             return Err(endless_database());
         }
@@ -95,7 +95,7 @@ fn read_session(
     let connection = database.unchecked_transaction()?;
     let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
     let mut out = EntryWriter::new(agent);
-    // Read the session each time, because opencode sets its title late, perhaps after the last
+    // Read the session each time, because opencode sets the title late, perhaps after the last
     // message.
     if let Some((began, facts)) = query_facts(&connection, session)? {
         state.learn_facts(&facts);
@@ -115,7 +115,7 @@ fn read_session(
             break;
         }
         let id: String = row.get(0)?;
-        // The bookmark keeps the id.
+        // The bookmark stores the id.
         if id.len() > MAX_ID {
             return Err(oversized("a message has too long an id"));
         }

@@ -37,8 +37,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry of a line. Entries from old versions have no ids and are identified by
-/// their offset.
+/// Identifies the entry that a line holds. Entries from old versions have no ids and are identified
+/// by their offset.
 fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     let origin = text_field(line, "id").unwrap_or_else(|| format!("@{}", context.offset));
     Some(EntryRef {
@@ -93,7 +93,7 @@ fn read_message(line: &Value, context: &mut ReadContext<'_>) {
             };
             context.out.push_results(&entry, &[result]);
         }
-        // A command that the user ran.
+        // This is a command that the user ran.
         Some("bashExecution") => {
             let (command, output) = (text_field(message, "command"), text_field(message, "output"));
             let shown =

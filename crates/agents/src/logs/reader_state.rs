@@ -28,7 +28,7 @@ pub(super) struct ReaderState {
     /// The id of the last entry that was read from a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last: Option<String>,
-    /// The ids of the latest entries of a document, with the digests of their content.
+    /// The ids of the latest entries in a document, with the digests of their content.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     taken: Vec<(String, String)>,
     /// The id of the last summary that was read from the file next to a document.
@@ -54,8 +54,8 @@ impl ReaderState {
         serde_json::from_value(bookmark.state.clone()).unwrap_or_default()
     }
 
-    /// Returns the state as JSON, for a bookmark. A log whose ids are huge has no state but its
-    /// lines.
+    /// Returns the state as JSON, for a bookmark. If the ids in the log are huge, only the number
+    /// of lines is kept.
     pub(super) fn to_json(&self) -> Value {
         let json =
             |state: &ReaderState| serde_json::to_value(state).expect("plain data becomes JSON");
@@ -84,7 +84,7 @@ impl ReaderState {
         is_news
     }
 
-    /// Selects the new entries of a document, with their indexes: the entries after the last one
+    /// Selects the new entries in a document, with their indexes: the entries after the last one
     /// that was read, and recent earlier entries that have changed.
     pub(super) fn take_new_entries<'v>(&mut self, entries: &'v [Value]) -> Vec<(usize, &'v Value)> {
         let digest = |entry: &Value| content_identity(entry.to_string().as_bytes());
@@ -105,12 +105,12 @@ impl ReaderState {
         news
     }
 
-    /// Remembers the tool of a call.
+    /// Remembers the tool that a call uses.
     pub(super) fn remember_call(&mut self, id: &str, tool: &str) {
         remember(&mut self.calls, id, tool.to_owned());
     }
 
-    /// Returns the tool of a call.
+    /// Returns the tool that a call uses.
     pub(super) fn tool_of_call(&self, call: &str) -> Option<String> {
         self.calls.iter().find(|(id, _)| id == call).map(|(_, tool)| tool.clone())
     }

@@ -103,8 +103,8 @@ fn parse_leniently(raw: &RawValue) -> Value {
     })
 }
 
-/// Mends the JSON of some agents: removes a byte order mark, and replaces lone surrogates. An agent
-/// leaves half of a surrogate pair when it cuts off a text.
+/// Mends JSON that some agents send: removes a byte order mark, and replaces lone surrogates. An
+/// agent leaves half of a surrogate pair when it cuts off a text.
 pub(crate) fn mend_json(input: &[u8]) -> Vec<u8> {
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
     let surrogate = |at: usize, range: std::ops::Range<u32>| {

@@ -37,11 +37,11 @@ pub enum ParsedPayload {
         /// The agent's own log of the conversation, if the payload names it.
         log: Option<PathBuf>,
     },
-    /// The user typed a command for takeback.
+    /// The user typed a command that is meant for takeback.
     Slash {
         /// The command and its arguments.
         command: SlashCommand,
-        /// The directory in which the user typed it.
+        /// The directory in which the user typed the command.
         directory: PathBuf,
         /// The agent's own log of the conversation, if the payload names it.
         log: Option<PathBuf>,

@@ -73,7 +73,7 @@ fn join_scripts(commands: &Value) -> Option<String> {
         _ => None,
     };
     match commands {
-        // If one script cannot be read, the effect of the whole is unknown.
+        // If one script cannot be read, the effect of the whole call is unknown.
         Value::Array(list) => {
             let scripts = list.iter().map(to_script).collect::<Option<Vec<_>>>()?;
             Some(scripts.join("\n"))

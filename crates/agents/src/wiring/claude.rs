@@ -41,8 +41,8 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file. The hook answers the command before the model sees the file's text, so the
-/// model reads the text only if the hook did not run.
+/// Builds a command file. The hook answers the command before the model sees the file's text, so
+/// the model reads the text only if the hook did not run.
 pub(crate) fn answered_command(name: &str, command: &str) -> String {
     format!(
         "---\ndescription: {}\nargument-hint: \"{}\"\ndisable-model-invocation: true\n---\n\

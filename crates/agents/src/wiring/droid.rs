@@ -31,7 +31,7 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file. Droid runs it as a script and uses its output as the prompt.
+/// Builds a command file. Droid runs it as a script and uses its output as the prompt.
 fn slash_script(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} \"$@\""));
     format!(

@@ -37,7 +37,7 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file. Gemini CLI passes all arguments as one word.
+/// Builds a command file. Gemini CLI passes all arguments as one word.
 pub(crate) fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
     let prompt = format!("{SHOW_OUTPUT}\n\n-----\n!{{{run}}}\n-----\n");

@@ -27,8 +27,8 @@ fn plugin_manifest() -> String {
     }))
 }
 
-/// Makes the hook file. The hooks have no matchers: Goose expects a regular expression there, and
-/// silently ignores a hook with `*`.
+/// Builds the hook file. The hooks have no matchers: Goose expects a regular expression there, and
+/// silently ignores a hook whose matcher is `*`.
 fn hook_file(program: &Program) -> String {
     let events = [
         "SessionStart",

@@ -29,10 +29,10 @@ pub(crate) struct Wiring {
     /// The environment variable that names the user's configuration directory, and a path to append
     /// to its value.
     pub(crate) env_var: Option<(&'static str, &'static str)>,
-    /// The path of the configuration directory in the home directory, used if the variable is not
-    /// set.
+    /// The path of the configuration directory, relative to the home directory, used if the
+    /// variable is not set.
     pub(crate) user_directory: &'static str,
-    /// The path of the configuration directory in a project.
+    /// The path of the configuration directory, relative to the project.
     pub(crate) project_directory: &'static str,
     pub(crate) parts: &'static [Part],
     /// The setting that disables all of the agent's hooks.
@@ -43,7 +43,7 @@ pub(crate) struct Wiring {
     pub(crate) next_step: Option<&'static str>,
 }
 
-/// A setting that disables all hooks of an agent.
+/// A setting that disables all of an agent's hooks.
 #[derive(Clone, Copy)]
 pub(crate) struct OffSwitch {
     pub(crate) file: &'static str,
@@ -64,7 +64,8 @@ pub(crate) enum Part {
 /// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can contain hooks instead. takeback uses it if the user has hooks in it.
+    /// A TOML file that can contain hooks instead. Takeback uses this file if the user has hooks in
+    /// it.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],
@@ -86,7 +87,7 @@ pub(crate) enum EntryFormat {
 /// A file that belongs to takeback alone.
 pub(crate) struct OwnFile {
     pub(crate) file: &'static str,
-    /// Makes the content, given the program that runs takeback.
+    /// Builds the content, given the program that runs takeback.
     pub(crate) content: fn(&Program) -> String,
     pub(crate) executable: bool,
 }

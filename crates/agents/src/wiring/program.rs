@@ -9,13 +9,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// Makes the command line for one user: the path of takeback, and options that precede each
+    /// Builds the command line for one user: the path of takeback, and options that precede each
     /// command.
     pub fn of_user(words: Vec<String>) -> Program {
         Program { words, is_shared: false }
     }
 
-    /// Makes a command line for shared configuration: the `takeback` in each user's PATH.
+    /// Builds a command line for shared configuration: the `takeback` in each user's PATH.
     pub fn shared() -> Program {
         Program { words: vec!["takeback".into()], is_shared: true }
     }

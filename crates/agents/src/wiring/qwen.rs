@@ -30,7 +30,7 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Makes a command file. Qwen Code replaces the shell command in it with the command's output.
+/// Builds a command file. Qwen Code replaces the shell command in it with the command's output.
 fn slash_command(program: &Program, command: &str) -> String {
     let run = program.shell_command(&format!("slash {command} {{{{args}}}}"));
     format!(

@@ -8,7 +8,7 @@ use takeback_base::hex;
 /// Never change these words: files that older versions wrote would no longer be recognized.
 const SIGNATURE: &str = "Installed by takeback ";
 
-/// The placeholder for a seal that is not computed yet.
+/// The placeholder for a seal that has not been computed yet.
 const BLANK_SEAL: &str = "000000000000";
 
 /// Returns the line that marks a file as takeback's, with a blank seal.
@@ -19,9 +19,9 @@ pub(super) fn unsealed_signature(agent: &str) -> String {
 /// The owner of a file, according to its signature and seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileOwner {
-    /// The file is unchanged since takeback wrote it.
+    /// The file has not changed since takeback wrote it.
     Takeback,
-    /// Takeback wrote the file, and the user changed it.
+    /// Takeback wrote the file, and the user has changed it since.
     Both,
     /// The file was not written by takeback.
     User,

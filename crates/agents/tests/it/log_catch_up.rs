@@ -1,4 +1,4 @@
-//! Reading logs into a ledger, repeatedly while the agent writes them.
+//! Reading logs into a ledger, again and again, while the agent is still writing them.
 
 use std::fs;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn a_message_that_cline_extends_is_replaced() {
     assert_eq!(kept.catch_up(), 0);
     assert!(kept.finds_text("\"all done\"") && !kept.finds_text("\"all d\""));
     let grown = kept.ledger.session(&id).unwrap();
-    // The result is as if the log had been read once.
+    // The result is the same as if the log had been read only once.
     let mut once = LedgerWithLog::new("cline", &logs_of("cline")[0]);
     once.catch_up();
     assert_eq!(grown, once.ledger.session(&id).unwrap());

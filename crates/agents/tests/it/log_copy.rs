@@ -9,7 +9,7 @@ use takeback_agents::{LOG_FORMATS, LogFormat, LogRef, ReadPage, log_format};
 use takeback_ledger::{Bookmark, LogEntry, LogFact};
 use tempfile::TempDir;
 
-/// Lists the logs of an agent: files, or, for opencode, the SQL that creates its database.
+/// Lists an agent's logs: files or, for opencode, the SQL that creates its database.
 pub(crate) fn logs_of(agent: &str) -> Vec<PathBuf> {
     fn walk(directory: &Path, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {
@@ -58,7 +58,7 @@ impl LogCopy {
         }
         let path = directory.path().join(name);
         fs::copy(source, &path).unwrap();
-        // Also copy the other files of the session.
+        // Also copy the other files that belong to the session.
         for other in [source.with_extension("settings.json"), source.with_file_name("real.json")] {
             if other.exists() && other != source {
                 fs::copy(&other, directory.path().join(other.file_name().unwrap())).unwrap();

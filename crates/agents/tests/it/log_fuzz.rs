@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::log_copy::{growing_logs, logs_of};
 
-/// Reads any bytes as a log.
+/// Reads arbitrary bytes as a log.
 fn read_anything(agent: &str, name: &str, bytes: &[u8]) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join(name);

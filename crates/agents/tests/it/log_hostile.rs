@@ -1,4 +1,4 @@
-//! Logs that are made to exhaust memory or time.
+//! Logs that are designed to exhaust memory or time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn pipes_and_generated_columns_in_the_place_of_opencodes_data_are_not_read() {
     assert_eq!(reason, "the table `session` has no column `id`");
 }
 
-/// Writes messages of a user, each with one part of this size.
+/// Writes messages from a user, each with one part of this size.
 fn write_messages(connection: &Connection, count: usize, size: usize) {
     for number in 0..count {
         let id = format!("msg_{number:03}");
@@ -128,7 +128,7 @@ fn a_message_of_opencode_with_a_huge_id_is_refused() {
 #[test]
 fn a_line_or_document_that_takes_too_much_memory_is_refused() {
     let directory = TempDir::new().unwrap();
-    // Ten megabytes that take gigabytes when they are parsed.
+    // Ten megabytes that would take up gigabytes once they are parsed.
     let wide = format!("{{\"x\":[{}0]}}\n", "{},".repeat(3_500_000));
     let path = directory.path().join("x.jsonl");
     fs::write(&path, format!("{wide}{{}}\n")).unwrap();
@@ -161,7 +161,7 @@ fn a_line_of_50_mb_is_read() {
 fn a_line_that_never_ends_is_refused() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("x.jsonl");
-    // A sparse file, which takes no space.
+    // This is a sparse file, which takes up no space.
     fs::File::create(&path).unwrap().set_len(3 << 30).unwrap();
     let log = LogRef { path, session: None };
     let reason = refusal(log_format("claude").unwrap().read_page(&log, None));

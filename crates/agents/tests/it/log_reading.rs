@@ -87,7 +87,7 @@ fn a_rewritten_log_is_read_from_its_beginning() {
     let bytes = fs::read(source).unwrap();
     let (mut whole, mut seen) = (SeenEntries::default(), SeenEntries::default());
     let end = copy.read_to_end(&mut whole, None);
-    // The log is replaced by a shorter one, and by one of the same length with different content.
+    // The log is replaced by a shorter one, then by one of the same length with different content.
     let last = bytes.iter().rposition(|byte| *byte == b'{').unwrap();
     for rewritten in [
         bytes[..last].to_vec(),
@@ -157,7 +157,7 @@ fn a_long_log_is_read_in_pages() {
         long.extend_from_slice(line.as_bytes());
         long.push(b'\n');
     }
-    // A line that is too long to be a record.
+    // This line is too long to be a record.
     long.extend(std::iter::repeat_n(b'y', 40 << 20));
     long.extend_from_slice(b"\n{\"type\":\"user\",\"uuid\":\"last\",\"sessionId\":\"s\",\"message\":{\"content\":\"end\"}}\n");
     fs::write(&copy.log.path, &long).unwrap();

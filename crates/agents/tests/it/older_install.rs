@@ -1,5 +1,5 @@
-//! Updating and removing an older installation. `fixtures/installed` contains the files of a user
-//! and of a project `before` and `after` version 0.1.0 was installed for all agents.
+//! Updating and removing an older installation. `fixtures/installed` contains a user's files and a
+//! project's files, `before` and `after` version 0.1.0 was installed for all agents.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use takeback_agents::{
 };
 use tempfile::TempDir;
 
-/// The files below a directory: their modes and contents, by relative path.
+/// The files under a directory: their modes and contents, by relative path.
 type FileTree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 /// A machine on which an older version of takeback was installed.
@@ -47,7 +47,7 @@ impl OldMachine {
         fs::remove_dir_all(self.path("takeback")).unwrap();
     }
 
-    /// Returns the two installations of each agent.
+    /// Returns the two installations for each agent.
     fn installations(&self) -> Vec<(&'static Agent, InstallScope)> {
         let scopes = [InstallScope::User, InstallScope::Project(self.path("project"))];
         let agents = AGENTS.iter().filter(|agent| agent.has_wiring());
@@ -140,7 +140,7 @@ fn check_nothing_skipped(plan: &InstallPlan) {
     assert!(plan.skipped.is_empty(), "{:?} {:?}", plan.agent, plan.skipped);
 }
 
-/// Removes whitespace, which may differ if entries are removed one by one.
+/// Removes whitespace, which may differ when entries are removed one by one.
 fn without_whitespace(files: FileTree) -> BTreeMap<PathBuf, String> {
     let squeeze = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().split_whitespace().collect();
     files.into_iter().map(|(path, (_, bytes))| (path, squeeze(bytes))).collect()

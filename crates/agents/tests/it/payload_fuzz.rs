@@ -25,7 +25,7 @@ const WORDS: &[&str] = &[
     "",
 ];
 
-/// Generates any JSON, with meaningful strings in it.
+/// Generates arbitrary JSON that contains meaningful strings.
 pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

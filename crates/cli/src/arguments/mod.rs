@@ -1,4 +1,4 @@
-//! The command line: turns the words that the user typed into one command with its options.
+//! The command line: turns the words that the user typed into one command and its options.
 
 mod subcommands;
 mod usage_error;

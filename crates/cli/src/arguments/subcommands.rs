@@ -1,5 +1,5 @@
-//! Moves the names of subcommands before all options, and adds the default where the user named
-//! none.
+//! Moves the names of subcommands before all options, and adds the default subcommand where the
+//! user named none.
 //!
 //! Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
 //! subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
@@ -7,11 +7,12 @@
 
 use std::ffi::OsString;
 
-/// The commands that have a default subcommand. The first one is takeback itself.
+/// The commands that have a default subcommand, each with that default. The first one is takeback
+/// itself.
 const DEFAULTS: [(&str, &str); 4] =
     [("takeback", "list"), ("rollback", "list"), ("sessions", "list"), ("checkpoints", "status")];
 
-/// Words in an order that clap understands.
+/// The words in an order that clap understands.
 pub(super) enum Named {
     Words(Vec<OsString>),
     /// The user asks for the help of takeback itself.
@@ -50,7 +51,7 @@ pub(super) fn name_subcommands(mut words: Vec<OsString>, root: &clap::Command) -
 
 /// The first word that is not an option.
 enum Found<'c> {
-    /// The name of a subcommand, after this many other words.
+    /// The name of a subcommand, and the number of words before it.
     Subcommand(&'c clap::Command, usize),
     /// Another word, or `--`.
     Other,

@@ -77,7 +77,7 @@ impl UsageError {
         values.rev().find_map(|value| Color::from_str(value, false).ok())
     }
 
-    /// Suggests what to type instead. `None` if takeback has no better hint than clap.
+    /// Suggests what to type instead. Returns `None` if takeback has no better hint than clap.
     fn hint(&self) -> Option<String> {
         let (invalid, suggested) = (ContextKind::InvalidArg, ContextKind::SuggestedSubcommand);
         match (self.error.kind(), self.error.get(invalid), self.error.get(suggested)) {
@@ -117,8 +117,8 @@ impl UsageError {
         Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
     }
 
-    /// Names commands that have an option that this command lacks: the parent and its subcommands,
-    /// or, if none of them has it, the commands of takeback itself.
+    /// Names the commands that have an option that this command lacks: the parent and its
+    /// subcommands or, if none of them has it, the top-level commands.
     fn find_owner(&self, typed: &str) -> Option<String> {
         let option = typed.strip_prefix("--")?;
         let has_option = |command: &clap::Command| {

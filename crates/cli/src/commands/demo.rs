@@ -23,7 +23,7 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub(crate) struct Arguments {}
 
-/// The files of the scratch project. One of its directories is a git repository of its own.
+/// The files of the scratch project. One of its directories is a git repository in its own right.
 const PROJECT: [(&str, &str); 7] = [
     ("src/cart.py", "def total(items):\n    return sum(item.price for item in items)\n"),
     ("src/shop.py", "from cart import total\n"),
@@ -34,7 +34,7 @@ const PROJECT: [(&str, &str); 7] = [
     ("deploy.sh", "#!/bin/sh\necho deploying\n"),
 ];
 
-/// The prompt that the scripted agent gets.
+/// The prompt that is given to the scripted agent.
 const PROMPT: &str = "tidy up the project";
 
 /// The commands that the scripted agent runs.
@@ -98,7 +98,7 @@ fn wreck(project: &Path, opened: &Opened) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Rolls back the turn of the scripted agent.
+/// Rolls back the scripted agent's turn.
 fn restore(
     project: &Path,
     opened: &Opened,
@@ -170,7 +170,8 @@ fn shell_command(directory: &Path, line: &str) -> Command {
     command
 }
 
-/// Makes the project a git repository and stages some files. Returns false if git is not installed.
+/// Turns the project into a git repository and stages some files. Returns false if git is not
+/// installed.
 fn stage_files(project: &Path) -> bool {
     let line = "git init -q && git add src/cart.py && git add -f deploy.sh";
     let status = shell_command(project, line).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -214,10 +215,10 @@ fn make_project(project: &Path) -> io::Result<()> {
     fs::set_permissions(project.join("deploy.sh"), fs::Permissions::from_mode(0o755))
 }
 
-/// The files of the project, and those that are staged.
+/// The files in the project, and those that are staged.
 #[derive(PartialEq)]
 struct ProjectState {
-    /// Mode, path and first line of each file.
+    /// The mode, path and first line of each file.
     files: Vec<String>,
     staged: String,
 }
@@ -236,7 +237,7 @@ impl ProjectState {
     }
 }
 
-/// Lists the files of the project, but not those inside `.git`, which takeback does not restore.
+/// Lists the files in the project, except git's own files in `.git`.
 fn list_files(project: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut pending = vec![project.to_owned()];

@@ -1,4 +1,4 @@
-//! `takeback diff`: the changes since a checkpoint, or between two.
+//! `takeback diff`: shows the changes since a checkpoint, or between two checkpoints.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress, Style, paint};
 
-/// The maximum number of lines of a diff that are shown without `--full`.
+/// The maximum number of diff lines that are shown without `--full`.
 const LINES: usize = 80;
 
 /// Show what changed since a checkpoint, or between two
@@ -56,7 +56,7 @@ pub(crate) struct DiffView {
     changes: Vec<TreeChange>,
     /// The diff in git's format.
     diff: String,
-    /// The number of lines of the diff that were left out.
+    /// The number of diff lines that were left out.
     left_out: usize,
 }
 
@@ -109,7 +109,7 @@ fn open_workspace_with<'c>(
     Ok(history::revive_workspace(opened, &path)?)
 }
 
-/// Takes the first word as a second checkpoint if it is one. The others are paths.
+/// Takes the first word as the second checkpoint if it names one. The other words are paths.
 fn split_second<'h, 'a>(
     words: &'a [PathBuf],
     history: &'h History,
@@ -192,7 +192,7 @@ fn print_diff(view: &DiffView, context: &Context) {
     }
 }
 
-/// Says what happened to a path: `src/a.rs  (modified, +3/−1)`.
+/// Says how a path changed: `src/a.rs  (modified, +3/−1)`.
 pub(crate) fn describe_change(change: &TreeChange) -> String {
     let kind = match &change.kind {
         ChangeKind::Added => "added".to_owned(),

@@ -78,7 +78,7 @@ impl EventOutcome {
         self.is_refusable && (self.view.refused || is_missed)
     }
 
-    /// Words the reason for a refusal.
+    /// Describes the reason for a refusal.
     fn refusal_reason(&self) -> String {
         if self.view.refused {
             return format!(
@@ -147,19 +147,19 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
         eprintln!("{}", output::disarm(&reason));
     }
     let (answer, code) = agent.refusal_output(&reason);
-    // An agent that does not read the answer still sees the exit code.
+    // Even an agent that does not read the answer sees the exit code.
     answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
 }
 
-/// Handles the event in another process: in strict mode, a process that is killed or runs out of
-/// memory must not let a call through.
+/// Handles the event in another process. In strict mode, a call must not be allowed just because
+/// the process that handles it is killed or runs out of memory.
 fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(std::env::args_os().skip(1)).arg("--supervised").stdin(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A process that ended early is judged by its status.
+        // If the process ended early, its status shows that.
         let _ = stdin.write_all(input);
     }
     child.wait()
@@ -265,7 +265,7 @@ fn handle_event(
     for failure in &outcome.failures {
         opened.note_failure(&workspace_of(&opened, &directory), failure);
     }
-    // There is no report if the event is unreadable or unknown to this version.
+    // There is no report if the event cannot be read or is unknown to this version.
     let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
     outcome.is_refusable |= matches!(report.event, ReportedEvent::BeforeTool(_));
     outcome.view.session = report.session_id();
@@ -273,7 +273,7 @@ fn handle_event(
     hook.handle_report(&input, log.as_deref(), &mut outcome);
     // An agent does not read the output of a hook that fails.
     if arguments.late.is_none() && !outcome.is_refused() {
-        // Notices that cannot be read now wait for the next event.
+        // Notices that cannot be read now stay pending until the next event.
         if let Err(failure) = hook.print_output(event, &outcome) {
             opened.note_failure(&workspace_of(&opened, &directory), &failure);
             outcome.failures.push(failure);
@@ -282,7 +282,7 @@ fn handle_event(
     outcome
 }
 
-/// Parses the event. Also returns its text, for the process that may have to repeat the work.
+/// Parses the event. Also returns its text, in case another process has to repeat the work.
 #[allow(clippy::type_complexity, reason = "the parts are taken apart at once")]
 fn parse_event(
     agent: &Agent,
@@ -296,7 +296,7 @@ fn parse_event(
     };
     let heard = parse_payload(agent, arguments.event.as_deref(), &input, &context.directory);
     let heard = match heard {
-        // Other agents have events that takeback does not need.
+        // For all other agents, an event that takeback does not need is not an error.
         Ok(None) if agent.name == "generic" => {
             let names: Vec<&str> = agent.events.iter().map(|(name, _)| *name).collect();
             Err(format!("unknown event: use {}", names.join(", ")))
@@ -316,7 +316,7 @@ struct HookRun<'a> {
 }
 
 impl HookRun<'_> {
-    /// Handles the report for as long as the agent waits.
+    /// Handles the report, and waits for the result no longer than the agent does.
     fn handle_report(&self, input: &[u8], log: Option<&Path>, outcome: &mut EventOutcome) {
         let turn = |json: &String| serde_json::from_str(json).unwrap_or_else(|_| unknown_turn());
         let deadline = match self.arguments.late.as_ref().map(turn) {
@@ -351,8 +351,8 @@ impl HookRun<'_> {
         }
     }
 
-    /// Starts a process that repeats the work, because the thread that does it ends with this
-    /// process. The new process withdraws the failure when it is done. Returns the failure.
+    /// Starts another process that repeats the work, because the thread that is doing it ends with
+    /// this process. The new process withdraws the failure when it is done. Returns the failure.
     fn repeat_later(&self, input: &[u8], message: &str) -> String {
         let turn = hook::current_turn(self.opened, self.report).unwrap_or_else(unknown_turn);
         let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");
@@ -382,7 +382,7 @@ impl HookRun<'_> {
         output.map_or(Ok(()), |output| print_answer(&output).map_err(lost))
     }
 
-    /// Writes the text of a warning about problems that the user has not been told about.
+    /// Writes the text of a warning about problems that the user has not yet been told about.
     fn write_warning(&self, outcome: &EventOutcome) -> Option<String> {
         let new: Vec<&Unprotected> =
             outcome.unprotected.iter().filter(|lost| lost.is_new).collect();

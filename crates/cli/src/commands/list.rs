@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     steps: bool,
 }
 
-/// The columns of the list. On a narrow terminal the prompt is shortened last: it describes a row
-/// best.
+/// The columns of the list. On a narrow terminal the prompt is shortened last, because it describes
+/// a row best.
 const COLUMNS: [Column; 12] = [
     // The number, the id, the time.
     Column::right().at_least(4),
@@ -177,7 +177,7 @@ fn format_counts(row: &RowView) -> String {
     }
 }
 
-/// Says whether a row is pinned, and whether its turn is taken back.
+/// Says whether a row is pinned, and whether its turn has been taken back.
 fn describe_state(row: &RowView) -> &'static str {
     match (row.pinned, row.taken_back) {
         (true, true) => "pinned, taken back",
@@ -187,7 +187,7 @@ fn describe_state(row: &RowView) -> &'static str {
     }
 }
 
-/// Lists the kinds of a row's effects, each once.
+/// Lists the kinds of effects in a row, without duplicates.
 fn effect_kinds(row: &RowView) -> String {
     let mut kinds: Vec<&str> = Vec::new();
     for effect in &row.effects {

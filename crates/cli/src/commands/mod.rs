@@ -56,7 +56,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns the kind of caller that the command is for.
+    /// Returns the kind of caller that runs the command.
     pub(crate) fn caller(&self) -> Caller {
         match self {
             Command::Hook(_) | Command::Rpc(_) => Caller::Agent,
@@ -65,8 +65,8 @@ impl Command {
         }
     }
 
-    /// True if long output of the command goes into a pager. The output of the other commands is
-    /// read by agents and programs, or printed while they run.
+    /// True if the command's output goes to a pager when it is long. The output of the other
+    /// commands is read by agents and programs, or printed while they run.
     pub(crate) fn is_paged(&self) -> bool {
         !matches!(
             self,

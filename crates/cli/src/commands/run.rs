@@ -61,15 +61,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             Failure::new(format!("cannot run {program}"))
                 .because(&error)
                 .report(context.globals.json);
-            // Shells use these codes.
+            // These are the exit codes that shells use.
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
         }
     }
 }
 
-/// Runs the command. The terminal sends SIGINT and SIGQUIT to the command as well, so this process
-/// just survives them, to capture the changes. It passes SIGTERM and SIGHUP on to the command.
+/// Runs the command. The terminal also sends SIGINT and SIGQUIT to the command, so this process
+/// only has to survive them in order to capture the changes. It passes SIGTERM and SIGHUP on to the
+/// command.
 fn run_command(arguments: &Arguments, context: &Context) -> io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let mut command = Command::new(&arguments.command[0]);
@@ -94,7 +95,7 @@ fn run_command(arguments: &Arguments, context: &Context) -> io::Result<ExitStatu
     status
 }
 
-/// The command, reported like a session of an agent.
+/// The command, reported as if it were an agent's session.
 struct CommandSession {
     report: Report,
     call: ToolCall,
@@ -136,7 +137,8 @@ impl CommandSession {
         )
     }
 
-    /// Takes a checkpoint, and fails if that is not possible: the command must not run unprotected.
+    /// Takes a checkpoint, and fails if that is not possible, because the command must not run
+    /// unprotected.
     fn begin(&self, opened: &Opened) -> Result<(), Failure> {
         let _progress = Progress::new("taking a checkpoint");
         self.report(opened, ReportedEvent::TurnStart { prompt: Some(self.line.clone()) });
@@ -172,7 +174,7 @@ impl CommandSession {
     }
 }
 
-/// Converts an exit status as shells do: a signal becomes 128 plus its number.
+/// Converts an exit status to an exit code as shells do: a signal becomes 128 plus its number.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))

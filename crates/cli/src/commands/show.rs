@@ -1,4 +1,4 @@
-//! `takeback show`: one turn or checkpoint in full.
+//! `takeback show`: shows one turn or checkpoint in full.
 
 use std::process::ExitCode;
 
@@ -52,11 +52,11 @@ struct ShowView {
     files: Option<u64>,
     repository: Option<Head>,
     steps: Vec<StepView>,
-    /// The files that the turn changed. For other rows: the files that changed until the next row.
+    /// The files that the turn changed. For other rows, the files that changed before the next row.
     changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,
-    /// The databases that were captured while being written.
+    /// The databases that other processes wrote to during the capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsettled: Vec<RelPath>,
 }
@@ -94,14 +94,14 @@ fn find_view(checkpoint: &str, context: &Context) -> Result<ShowView, Failure> {
     }
 }
 
-/// True if a checkpoint is a row of the list, or one of its steps.
+/// True if a checkpoint is the given row of the list, or one of its steps.
 fn is_part(row: &RowView, checkpoint: &Checkpoint) -> bool {
     let id = checkpoint.pin.id;
     row.id == id || row.steps.iter().any(|step| step.id == id)
 }
 
 impl ShowView {
-    /// Makes a view from the record.
+    /// Builds a view from the record.
     fn new(checkpoint: &Checkpoint) -> ShowView {
         let record = &checkpoint.record;
         let call = record.call.as_ref();
@@ -184,7 +184,7 @@ fn print_view(view: &ShowView) {
     print_list("Not covered", view.uncovered.iter().map(output::uncovered_line));
 }
 
-/// Prints the short facts, each with its title.
+/// Prints the short facts, each after its title.
 fn print_facts(view: &ShowView) {
     let mut table = Table::new([Column::left(), Column::free().shrinks(0, 20)]).indented(2);
     let session = view.session.as_ref().zip(view.turn.as_ref()).map(|(session, turn)| match turn {

@@ -1,5 +1,5 @@
-//! `/rollback` and `/undo`, typed inside an agent: a second process runs the command, and its output
-//! is the answer.
+//! `/rollback` and `/undo`, typed inside an agent. A second process runs the command, and its
+//! output is the answer.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -48,8 +48,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command and returns its output. Without a user, a command that would change something
-/// lists the checkpoints instead.
+/// Runs the command and returns its output. If there is no user, a command that would change
+/// something is not run, and the checkpoints are listed instead.
 pub(crate) fn run_slash_command(
     slash: &SlashCommand,
     directory: &Path,

@@ -31,7 +31,7 @@ struct StatusView {
     workspace: Option<AnyPath>,
     /// False if checkpoints are switched off.
     enabled: bool,
-    /// The number of checkpoints of the workspace.
+    /// The number of checkpoints that the workspace has.
     checkpoints: usize,
     newest: Option<RowView>,
     store_bytes: u64,
@@ -40,8 +40,8 @@ struct StatusView {
     workspaces: usize,
     agents: Vec<AgentView>,
     failures: Vec<Missed>,
-    /// The number of problems that quick checks find. `takeback doctor` explains them and checks
-    /// more.
+    /// The number of problems that the quick checks find. `takeback doctor` explains them and
+    /// checks more.
     problems: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The hint for each error.
+//! The hints for errors.
 
 use takeback_agents::LogError;
 use takeback_import::ImportError;

@@ -28,7 +28,7 @@ impl Failure {
         self
     }
 
-    /// Adds an error and its causes.
+    /// Adds an error and its causes as causes of this failure.
     pub(crate) fn because(mut self, error: &dyn Error) -> Failure {
         self.causes.extend(error_messages(error));
         self

@@ -1,19 +1,19 @@
 //! Everything that takeback says to people: lines on standard output and standard error, tables,
 //! progress, questions.
 //!
-//! In this crate, `println!` and `eprintln!` are the macros defined here. They strip unwanted
-//! colours, send long output to a pager, and survive a reader that goes away.
+//! In this crate, `println!` and `eprintln!` are the macros that are defined here. They strip
+//! unwanted colours, send long output to a pager, and do not fail if the reader closes the pipe.
 
-// The macros come first: modules see only those that are defined before them.
+// The macros come first, because modules see only macros that are defined before them.
 
-/// Prints a line. A reader that goes away (`takeback … | head`) causes no panic.
+/// Prints a line. Does not panic if the reader closes the pipe (`takeback … | head`).
 macro_rules! println {
     () => { println!("") };
     ($($part:tt)*) => { $crate::output::write_line(format_args!($($part)*)) };
 }
 
-/// Prints a line on standard error: in order with the lines of standard output, or, if there is a
-/// pager, after it is closed.
+/// Prints a line to standard error. The line appears in order with the lines on standard output or,
+/// if there is a pager, after the pager is closed.
 macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
@@ -52,16 +52,16 @@ struct Output {
     sink: Sink,
     /// The pager's program and arguments.
     pager: Option<Vec<String>>,
-    /// The first error in writing to standard output.
+    /// The first error that occurred while writing to standard output.
     error: Option<io::Error>,
 }
 
 enum Sink {
-    /// Lines are written as they come.
+    /// Lines are written as they arrive.
     Direct,
-    /// Lines wait until it is known whether they fit on the screen.
+    /// Lines are held back until it is known whether they fit on the screen.
     Waiting { size: Size, rows: usize, lines: Vec<Line> },
-    /// There are more lines than fit. Errors wait until the pager is closed.
+    /// There are more lines than fit on the screen. Errors are held back until the pager is closed.
     Paged { size: Size, pager: Pager, errors: Vec<String> },
 }
 
@@ -73,11 +73,11 @@ enum Line {
 static OUTPUT: Mutex<Output> = Mutex::new(Output { sink: Sink::Direct, pager: None, error: None });
 
 fn output() -> MutexGuard<'static, Output> {
-    // A panic while writing a line leaves the state usable.
+    // The state is still usable after a panic while writing a line.
     OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets whether to use colours.
+/// Sets whether colours are used.
 pub(crate) fn set_colors(color: Color) {
     let choice = match color {
         Color::Auto => anstream::ColorChoice::Auto,
@@ -87,9 +87,9 @@ pub(crate) fn set_colors(color: Color) {
     choice.write_global();
 }
 
-/// Sends everything printed from now on to this pager if it is longer than the screen.
+/// Sends everything that is printed from now on to this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
-    // A terminal of unknown size may be read by a program rather than a user.
+    // If the size is unknown, a program rather than a user may be reading the terminal.
     if let Some(size) = Size::of(io::stdout()) {
         let mut output = output();
         output.pager = Some(words);
@@ -109,13 +109,13 @@ pub(crate) fn write_error_line(line: Arguments<'_>) {
     output().write(Line::Error(line.to_string()));
 }
 
-/// Writes everything that is still waiting. If there is a pager, waits until it is closed.
+/// Writes everything that has been held back. If there is a pager, waits until it is closed.
 pub(crate) fn flush() {
     output().flush();
 }
 
-/// Ends all output, and fails if some of it could not be written. A reader that went away is not an
-/// error.
+/// Ends all output, and fails if some of it could not be written. It is not an error if the reader
+/// closed the pipe.
 pub(crate) fn finish() -> Result<(), Failure> {
     let mut output = output();
     output.flush();
@@ -157,19 +157,20 @@ impl Output {
                 self.note(written);
             }
             Line::Output(_) => {}
-            // If standard error is closed, there is nowhere to report it.
+            // If standard error is closed, there is nowhere to report that.
             Line::Error(line) => drop(writeln!(anstream::stderr().lock(), "{line}")),
         }
     }
 
-    /// Remembers the first error in writing to standard output. Nothing is written after it.
+    /// Remembers the first error that occurs while writing to standard output. Nothing is written
+    /// after it.
     fn note(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
             self.error.get_or_insert(error);
         }
     }
 
-    /// Takes the waiting lines, and switches to direct output.
+    /// Takes the lines that were held back, and switches to direct output.
     fn take_lines(&mut self) -> Vec<Line> {
         match std::mem::replace(&mut self.sink, Sink::Direct) {
             Sink::Waiting { lines, .. } => lines,
@@ -198,7 +199,7 @@ impl Output {
             }
             Sink::Paged { size, pager, errors } => {
                 pager.end();
-                // The user closed the pager, so its broken pipe does not concern later output.
+                // The user has closed the pager, so its broken pipe does not affect later output.
                 self.error.take_if(|error| error.kind() == ErrorKind::BrokenPipe);
                 errors.into_iter().for_each(|line| self.write_now(&Line::Error(line)));
                 self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
@@ -208,7 +209,7 @@ impl Output {
 }
 
 impl Line {
-    /// Returns the number of terminal rows that the line takes.
+    /// Returns the number of terminal rows that the line occupies.
     fn rows(&self, size: Size) -> usize {
         let (Line::Output(text) | Line::Error(text)) = self;
         let plain = anstream::adapter::strip_str(text).to_string();
@@ -248,8 +249,8 @@ pub(crate) fn print_json(value: &impl Serialize) {
     println!("{}", disarm_json(&json));
 }
 
-/// Escapes the characters of a JSON text that a terminal would interpret. They occur only in
-/// strings, where the escape has the same meaning.
+/// Escapes the characters in a JSON text that a terminal would interpret. They occur only in
+/// strings, where an escape has the same meaning as the character.
 pub(crate) fn disarm_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -265,7 +266,7 @@ pub(crate) fn disarm_json(json: &str) -> String {
 /// The maximum number of lines that a section shows without `-v`.
 const SECTION_LINES: usize = 20;
 
-/// Prints a title and lines below it. Prints nothing if there are no lines.
+/// Prints a title and the lines below it. Prints nothing if there are no lines.
 pub(crate) fn print_section(
     title: &str,
     lines: impl IntoIterator<Item = String>,
@@ -283,7 +284,7 @@ pub(crate) fn print_section(
     }
 }
 
-/// Prints a warning. The command continues.
+/// Prints a warning, after which the command continues.
 pub(crate) fn warn(text: &str) {
     eprintln!("{} {}", paint(Style::Warning, "warning:"), disarm(text));
 }
@@ -304,11 +305,11 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
     left.iter().for_each(|path| eprintln!("  left alone, because it changed meanwhile: {path}"));
 }
 
-/// Tells the user that another process holds up the command.
+/// Tells the user that the command is waiting for another process.
 pub(crate) fn report_waiting(process: Option<u32>) {
     let id = process.map(|id| format!(" (pid {id})")).unwrap_or_default();
-    // Print this at once, ahead of buffered lines: the user is waiting now. The message may replace
-    // a progress line.
+    // Print this at once, ahead of lines that are held back, because the user is waiting now. The
+    // message may replace a progress line.
     let begin = if io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }

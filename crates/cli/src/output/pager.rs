@@ -11,13 +11,14 @@ use signal_hook::consts::SIGINT;
 /// A pager that is running.
 pub(super) struct Pager {
     child: Child,
-    /// `None` once all output is written.
+    /// The pager's input; `None` once all output has been written.
     input: Option<AutoStream<Box<dyn Write + Send>>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Pager {
-    /// Starts a pager, given its program and arguments. `None` if there is no such program.
+    /// Starts a pager, given its program and arguments. Returns `None` if the program cannot be
+    /// started.
     pub(super) fn start(words: &[String]) -> Option<Pager> {
         let (program, arguments) = words.split_first()?;
         // The pager handles Ctrl-C. Once the pager is closed, Ctrl-C ends takeback again.
@@ -25,8 +26,8 @@ impl Pager {
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&is_over)).ok()?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped());
-        // Colours work in `less`, and short output stays on the screen, unless the user chose
-        // otherwise.
+        // Unless the user chose otherwise, `less` shows colours and leaves short output on the
+        // screen.
         for (variable, value) in [("LESS", "FRX"), ("LV", "-c")] {
             if std::env::var_os(variable).is_none() {
                 command.env(variable, value);

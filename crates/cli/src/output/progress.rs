@@ -1,4 +1,4 @@
-//! Progress of operations that take longer than a second, on a terminal.
+//! Shows, on a terminal, the progress of operations that take longer than a second.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ const DELAY: Duration = Duration::from_secs(1);
 
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// A display of the elapsed time or of a count, on standard error. It ends when the value is
+/// A display of the elapsed time or of a count on standard error. It disappears when this value is
 /// dropped.
 pub(crate) struct Progress {
     counts: Arc<Counts>,
-    /// Dropped to end the thread.
+    /// The sender that is dropped to end the thread.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 #[derive(Default)]
 struct Counts {
     done: AtomicU64,
-    /// 0 if the total is not known.
+    /// The total; 0 if it is not known.
     total: AtomicU64,
 }
 
@@ -66,7 +66,7 @@ impl Progress {
         Progress { counts, running: Some(running), thread: Some(thread) }
     }
 
-    /// Sets how many are done, and the total if it is known.
+    /// Sets how many items are done, and the total if it is known.
     pub(crate) fn step(&self, done: u64, total: Option<u64>) {
         self.counts.done.store(done, Ordering::Relaxed);
         self.counts.total.store(total.unwrap_or(0), Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn show(text: &str, shown: usize) -> usize {
     if text.is_empty() && shown == 0 {
         return 0;
     }
-    // A line that wraps could not be replaced.
+    // A line that wraps could not be replaced later.
     let columns = Size::of(io::stderr()).map_or(80, |size| size.columns);
     let text = shorten(text, columns.saturating_sub(1));
     let width = width_of(&text);

@@ -1,5 +1,5 @@
-//! Colours, by meaning. Text is always painted; the streams in [`super`] strip the colours again
-//! where they are not wanted.
+//! Colours, by meaning. Text is always painted; the streams in [`super`] strip the colours where
+//! they are not wanted.
 
 use anstyle::{AnsiColor, Style as Ansi};
 

@@ -6,9 +6,9 @@
 //! table.print();
 //! ```
 //!
-//! Cells disarm their text, so callers need not. Columns that do not fit are shortened in the order
-//! of their ranks, the lowest rank first; columns without a rank are shortened only after all
-//! others.
+//! Cells disarm their text, so callers need not. If the columns do not fit, they are shortened in
+//! the order of their ranks, the lowest rank first. Columns without a rank are shortened only after
+//! all others.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ pub(crate) struct Column {
     alignment: Alignment,
     /// The minimum width, even if all cells are shorter.
     at_least: usize,
-    /// The maximum width of cells, even on a wide terminal.
+    /// The maximum width of a cell, even on a wide terminal.
     at_most: usize,
     shrinks: Option<Shrinks>,
     keeps_end: bool,
@@ -43,7 +43,7 @@ enum Alignment {
 #[derive(Clone, Copy, Debug)]
 struct Shrinks {
     rank: u8,
-    /// The smallest useful width. If it is 0, the column is left out instead of shortened.
+    /// The smallest useful width. If it is 0, the column is left out instead of being shortened.
     to: usize,
 }
 
@@ -52,17 +52,17 @@ impl Column {
         Column { alignment, at_least: 0, at_most: usize::MAX, shrinks: None, keeps_end: false }
     }
 
-    /// Makes a column as wide as its widest cell, aligned to the left.
+    /// Creates a column as wide as its widest cell, aligned to the left.
     pub(crate) const fn left() -> Column {
         Column::new(Alignment::Left)
     }
 
-    /// Makes a column as wide as its widest cell, aligned to the right.
+    /// Creates a column as wide as its widest cell, aligned to the right.
     pub(crate) const fn right() -> Column {
         Column::new(Alignment::Right)
     }
 
-    /// Makes a column in which each cell is as wide as its text. An empty cell leaves no gap.
+    /// Creates a column in which each cell is as wide as its text. An empty cell leaves no gap.
     pub(crate) const fn free() -> Column {
         Column::new(Alignment::Free)
     }
@@ -75,13 +75,13 @@ impl Column {
         Column { at_most: columns, ..self }
     }
 
-    /// Lets the column be shortened to the width `to` if a row is too long. Columns with lower
+    /// Allows the column to be shortened to the width `to` if a row is too long. Columns with lower
     /// ranks are shortened first. A column that can shrink to 0 is left out entirely, never cut.
     pub(crate) const fn shrinks(self, rank: u8, to: usize) -> Column {
         Column { shrinks: Some(Shrinks { rank, to }), ..self }
     }
 
-    /// Cuts the beginning of a long text instead of its end: for paths.
+    /// Makes the column cut the beginning of a long text, not its end. This suits paths.
     pub(crate) const fn keeps_end(self) -> Column {
         Column { keeps_end: true, ..self }
     }
@@ -164,7 +164,7 @@ impl Table {
         Table { indent, ..self }
     }
 
-    /// Adds a row with a cell for each column. Missing cells at its end are empty.
+    /// Adds a row with a cell for each column. If cells are missing at the end, they are empty.
     pub(crate) fn add(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let mut row: Vec<Cell> = cells.into_iter().collect();
         assert!(row.len() <= self.columns.len(), "a row has a cell for each column");
@@ -282,7 +282,7 @@ impl Table {
         }
     }
 
-    /// Renders a row. If it is still too long, the rest is cut off.
+    /// Renders a row. If the row is still too long, the rest is cut off.
     fn line(&self, row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
         let mut left = columns.map_or(usize::MAX, |columns| columns.saturating_sub(self.indent));
         let mut line = String::new();

@@ -9,21 +9,21 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::context::Context;
 
-/// Disarms text of several lines. Line breaks stay, and tabs become spaces.
+/// Disarms text that may have several lines. Line breaks stay, and tabs become spaces.
 pub(crate) fn disarm_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| disarm(&line.replace('\t', "    ")));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the number of columns that a text takes on a terminal.
+/// Returns the number of columns that a text occupies on a terminal.
 pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
 /// Shortens a text to this many columns, with `…` in place of the missing end. Characters that are
-/// displayed as one are kept or dropped together.
+/// displayed as one character are kept or dropped together.
 pub(crate) fn shorten(text: &str, columns: usize) -> String {
-    // Shortening has to be cheap for text of any length, so it stops where the columns end.
+    // Shortening must be cheap for text of any length, so reading stops where the columns end.
     let Some(end) = end_of_prefix(text.graphemes(true), columns) else { return text.to_owned() };
     let kept = end_of_prefix(text[..end].graphemes(true), columns.saturating_sub(1)).unwrap_or(end);
     if columns == 0 { String::new() } else { format!("{}…", &text[..kept]) }
@@ -39,8 +39,8 @@ pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
     format!("…{}", &text[text.len() - kept..])
 }
 
-/// Returns the number of bytes of these graphemes that fit into this many columns. `None` if all
-/// fit.
+/// Returns the number of bytes of these graphemes that fit into this many columns, or `None` if all
+/// of them fit.
 fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -> Option<usize> {
     let (mut end, mut used) = (0, 0);
     for grapheme in graphemes {
@@ -58,12 +58,12 @@ pub(crate) fn join_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Formats a moment as local date and time.
+/// Formats a moment as a local date and time.
 pub(crate) fn local(moment: jiff::Timestamp) -> String {
     moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Formats a moment as local time of day, with the date unless it is today.
+/// Formats a moment as a local time of day, with the date unless it is today.
 pub(crate) fn short_local(moment: jiff::Timestamp) -> String {
     let zone = jiff::tz::TimeZone::system();
     let (then, now) = (moment.to_zoned(zone.clone()), jiff::Timestamp::now().to_zoned(zone));
@@ -71,12 +71,12 @@ pub(crate) fn short_local(moment: jiff::Timestamp) -> String {
     then.strftime(format).to_string()
 }
 
-/// Formats a time in RFC 3339 as local time of day, with the date unless it is today.
+/// Formats a time in RFC 3339 as a local time of day, with the date unless it is today.
 pub(crate) fn local_time(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(|_| disarm(time), short_local)
 }
 
-/// Formats a path with `~` for the home directory, disarmed.
+/// Formats a path with `~` for the home directory, and disarms it.
 pub(crate) fn tilde(path: &Path, context: &Context) -> String {
     let short = context.user_home().and_then(|home| {
         let home = std::fs::canonicalize(home).ok()?;

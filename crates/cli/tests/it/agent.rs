@@ -1,4 +1,4 @@
-//! An agent at work: it reports to takeback what it does, as its hooks would.
+//! An agent at work. It reports what it does to takeback, as its hooks would.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ pub(crate) struct Agent {
     base: PathBuf,
     /// The directory that the agent works in.
     pub(crate) cwd: PathBuf,
-    /// The fields that all its events have.
+    /// The fields that all its events share.
     pub(crate) fields: Value,
     /// True if its calls have ids.
     pub(crate) names_calls: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Call {
 }
 
 impl Agent {
-    /// Makes a session of the agent `mine` in the project.
+    /// Creates a session of the agent `mine` in the project.
     pub(crate) fn new(session: &Session, name: &str) -> Agent {
         Agent {
             base: session.base(),
@@ -40,7 +40,8 @@ impl Agent {
         }
     }
 
-    /// Reports an event and returns standard error. The hook must not disturb the agent.
+    /// Reports an event and returns what the hook printed to standard error. The hook must not
+    /// disturb the agent.
     pub(crate) fn report(&self, event: Value) -> String {
         let output = hook(&self.base, &["hook", "generic"], &self.event(event));
         assert_eq!(output.status.code(), Some(0));
@@ -48,12 +49,12 @@ impl Agent {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// Reports an event, which must cause no failure.
+    /// Reports an event that must cause no failure.
     pub(crate) fn tell(&self, event: Value) {
         assert_eq!(self.report(event), "");
     }
 
-    /// Makes an event with the fields that all events have.
+    /// Builds an event, including the fields that all events share.
     pub(crate) fn event(&self, mut event: Value) -> Vec<u8> {
         let all = event.as_object_mut().unwrap();
         all.entry("cwd").or_insert(json!(self.cwd));
@@ -63,12 +64,12 @@ impl Agent {
         event.to_string().into_bytes()
     }
 
-    /// Begins a turn with a prompt of the user.
+    /// Begins a turn with a prompt from the user.
     pub(crate) fn hears(&self, prompt: &str) {
         self.tell(json!({ "event": "turn_start", "prompt": prompt }));
     }
 
-    /// Makes a call without reporting it.
+    /// Creates a call without reporting it.
     pub(crate) fn call(&mut self, tool: &str, input: Value) -> Call {
         self.calls += 1;
         let mut fields = json!({ "tool": tool });
@@ -118,7 +119,7 @@ impl Agent {
         self.tell(json!({ "event": "turn_end" }));
     }
 
-    /// Plays a whole turn that writes one file.
+    /// Reports a whole turn that writes one file.
     pub(crate) fn turn(&mut self, prompt: &str, path: &str, content: &str) {
         self.hears(prompt);
         self.writes(path, content);
@@ -139,7 +140,7 @@ pub(crate) fn hook(base: &Path, arguments: &[&str], event: &[u8]) -> Output {
     hook_with(base, arguments, event, &[])
 }
 
-/// Runs a hook with an event and with more variables in its environment.
+/// Runs a hook with an event and with additional environment variables.
 pub(crate) fn hook_with(
     base: &Path,
     arguments: &[&str],
@@ -163,12 +164,12 @@ pub(crate) fn hook_with(
     child.wait_with_output().unwrap()
 }
 
-/// Returns the rows of a workspace's list.
+/// Returns the rows in a workspace's list.
 pub(crate) fn rows(session: &Session) -> Vec<Value> {
     session.json(&["rollback"])["checkpoints"].as_array().unwrap().clone()
 }
 
-/// Returns the reasons of a row's steps.
+/// Returns the reason for each step in a row.
 pub(crate) fn steps(row: &Value) -> Vec<&str> {
     row["steps"].as_array().unwrap().iter().map(|step| step["reason"].as_str().unwrap()).collect()
 }
@@ -190,7 +191,7 @@ pub(crate) fn configure(session: &Session, text: &str) {
     fs::write(session.base().join(".takeback/config.toml"), text).unwrap();
 }
 
-/// Opens the database of the ledger.
+/// Opens the ledger's database.
 pub(crate) fn ledger(session: &Session) -> rusqlite::Connection {
     rusqlite::Connection::open(session.base().join(".takeback/state.db")).unwrap()
 }
@@ -206,7 +207,7 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Reads everything below a directory: paths, modes, contents.
+/// Reads everything under a directory: paths, modes, contents.
 pub(crate) fn everything(path: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path).unwrap() {
@@ -222,7 +223,7 @@ pub(crate) fn everything(path: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     all
 }
 
-/// Reads the messages of a conversation that were not taken back.
+/// Reads the messages of all conversations that have not been taken back.
 pub(crate) fn conversation(session: &Session) -> Vec<String> {
     let connection = ledger(session);
     let mut statement =
@@ -231,7 +232,7 @@ pub(crate) fn conversation(session: &Session) -> Vec<String> {
     contents.collect::<Result<_, _>>().unwrap()
 }
 
-/// A project in which an agent has worked for two turns.
+/// Creates a project in which an agent has worked for two turns.
 pub(crate) fn with_two_turns() -> Session {
     let session = Session::new();
     session.write("config.py", "old\n");

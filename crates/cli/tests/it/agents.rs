@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::agent::{configure, hook, ledger, rows, steps};
 use crate::session::Session;
 
-/// A turn of an agent, as a list of captured payloads.
+/// An agent's turn, as a list of captured payloads.
 struct Story {
     agent: &'static str,
     /// True if the agent passes the name of the event to its hooks as an argument.
@@ -17,9 +17,10 @@ struct Story {
     write: [&'static str; 2],
     shell: [&'static str; 2],
     end: &'static [&'static str],
-    /// Later payloads whose output does not reach the model.
+    /// Later payloads for which the hook passes nothing to the model.
     silent: &'static [&'static str],
-    /// The payload after which the model gets the notice, and the path of the notice in the output.
+    /// The payload for which the hook passes the notice to the model, and the JSON pointer of the
+    /// notice in the output.
     speaks: Option<(&'static str, &'static str)>,
 }
 
@@ -155,7 +156,7 @@ impl Scene {
         Scene { session, agent, names_events }
     }
 
-    /// Returns a captured payload, with the paths of this project.
+    /// Returns a captured payload in which the paths are those of this project.
     fn payload(&self, name: &str) -> Value {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures");
         let text = fs::read_to_string(fixtures.join(self.agent).join(format!("{name}.json")));
@@ -163,18 +164,18 @@ impl Scene {
         let text = text.unwrap().replace("/PROJECT", project.to_str().unwrap());
         let mut payload: Value = serde_json::from_str(&text).unwrap();
         if self.agent == "opencode" {
-            // The plugin adds these.
+            // The plugin adds these fields.
             payload["cwd"] = json!(project);
         }
         payload
     }
 
-    /// Runs the hook with a payload and returns what it prints.
+    /// Runs the hook with a payload and returns the hook's output.
     fn tell(&self, name: &str) -> String {
         self.tell_with(name, |_| {})
     }
 
-    /// Runs the hook with a changed payload and returns what it prints.
+    /// Runs the hook with a modified payload and returns the hook's output.
     fn tell_with(&self, name: &str, change: impl FnOnce(&mut Value)) -> String {
         let mut payload = self.payload(name);
         change(&mut payload);
@@ -200,7 +201,7 @@ impl Scene {
         }
     }
 
-    /// Plays a turn that writes a file, and deletes a directory with a shell command.
+    /// Reports a turn that writes a file and deletes a directory with a shell command.
     fn turn(&self, story: &Story) {
         self.tell_all(story.begin);
         self.tell_all(&story.write[..1]);
@@ -237,7 +238,7 @@ fn check_agent(agent: &str) {
     assert_eq!(prompt, knows_prompt.then_some("Do the work"));
     assert_eq!(rows[0]["files_changed"], 3);
 
-    // Rolls back to the step before the shell command, then to the beginning.
+    // Roll back to the step before the shell command, then to the beginning.
     assert!(scene.session.output(&["rollback", "1.2", "--yes"]).status.success());
     assert_eq!(scene.session.read("src/main.rs"), "fn main(){}\n");
     assert_eq!(scene.session.read("written.txt"), "hello from mock\n");
@@ -260,7 +261,7 @@ fn check_agent(agent: &str) {
     if pointer == CONTEXT {
         assert_eq!(answer["hookSpecificOutput"]["hookEventName"], event);
     }
-    // The notice is given once.
+    // The notice is given only once.
     scene.tell_all(&[event]);
 }
 
@@ -485,7 +486,7 @@ fn a_late_hook_leaves_the_notice_pending() {
     let arguments = ["hook", "claude", "--late", "\"aa762217-d55a-481e-9e96-5398fbafdfd2\""];
     let output = hook(&scene.session.base(), &arguments, payload.as_bytes());
     assert!(output.stdout.is_empty());
-    // The notice still waits for a hook that can pass it on.
+    // The notice is still pending until a hook can pass it on.
     assert!(scene.tell("UserPromptSubmit").contains("takeback restored these files"));
 }
 

@@ -1,4 +1,5 @@
-//! Several agents at work at the same time: in one workspace, and one agent in two workspaces.
+//! Several agents that work at the same time in one workspace, and one agent that works in two
+//! workspaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ struct KnownAgent<'s> {
     agent: &'static str,
     id: &'static str,
     cwd: PathBuf,
-    /// The agent's names for the start and the end of a turn, and of a call.
+    /// The agent's names for the start and the end of a turn, and for the start and the end of a
+    /// call.
     events: [&'static str; 4],
 }
 
@@ -52,7 +54,7 @@ impl KnownAgent<'_> {
         self.tell(self.events[3], call);
     }
 
-    /// Returns the fields of a call that writes a file, as this agent names them.
+    /// Returns the fields of a call that writes a file, under this agent's names for them.
     fn write(&self, path: &str) -> Value {
         let (tool, input) = match self.agent {
             "codex" => {
@@ -83,7 +85,7 @@ fn known_agent<'s>(
     KnownAgent { session, agent, id, cwd: cwd.to_owned(), events }
 }
 
-/// Returns the number of the row with a prompt.
+/// Returns the number of the row that has this prompt.
 fn row_of(session: &Session, prompt: &str) -> String {
     let rows = rows(session);
     let row =
@@ -106,7 +108,7 @@ fn three_agents_in_one_workspace_are_told_apart() {
     gemini.hears("ask gemini");
     claude.writes("a", "claude");
     codex.writes("b", "codex");
-    // The calls overlap; one is a shell command, which does not name the files it changes.
+    // These two calls overlap. The shell command after them names only a directory, not its files.
     let (mine, theirs) = (codex.write("b2"), gemini.write("c"));
     codex.begins(&mine);
     gemini.begins(&theirs);
@@ -129,7 +131,7 @@ fn three_agents_in_one_workspace_are_told_apart() {
     let undone = session.json(&["undo", "--turn", &row_of(&session, "ask codex"), "--yes"]);
     assert_eq!((session.read("b"), session.read("c")), ("0".into(), "gemini".into()), "{undone}");
     assert!(!cwd.join("b2").exists());
-    // Each agent worked here, so each gets the notice once, in its own conversation.
+    // All three agents worked here, so each gets the notice once, in its own conversation.
     for agent in [&claude, &codex, &gemini] {
         let told = agent.hears("what now");
         assert!(told.contains("- a") && told.contains("- b"), "{}: {told}", agent.agent);
@@ -148,7 +150,7 @@ fn the_work_of_one_agent_in_two_workspaces_is_kept_apart() {
     let there = known_agent(&session, "claude", "there", &other);
     here.hears("work here");
     there.hears("work there");
-    // The calls overlap, and both write a file of the same name.
+    // The calls overlap, and both write a file with the same name.
     let (mine, theirs) = (here.write("a"), there.write("a"));
     here.begins(&mine);
     there.begins(&theirs);

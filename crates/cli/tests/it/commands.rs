@@ -396,7 +396,7 @@ fn colours_of_usage_errors_follow_the_option() {
     assert!(!colored(&["--color=never", "--wrong"]));
 }
 
-/// Other users could plant states there that a rollback would restore.
+/// In such a home, other users could plant states that a rollback would restore.
 #[test]
 fn a_home_that_others_can_write_to_is_refused() {
     let session = Session::new();

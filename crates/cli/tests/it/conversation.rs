@@ -116,7 +116,8 @@ fn the_conversations_of_subagents_are_rewound_with_the_turn() {
     assert_eq!((session.read("c"), conversation(&session).len()), ("1".into(), 3));
 }
 
-/// Prunes a session to two turns, besides the checkpoint `start` before the first turn.
+/// Creates a history that is pruned to two turns and to the checkpoint `start` before the first
+/// turn.
 fn with_pruned_turns() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
@@ -170,7 +171,7 @@ fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_of_its_time() {
     for number in ["5", "6", "7"] {
         agent.turn(number, "a", number);
     }
-    // Another rollback replaces the newest safety checkpoint, which is never pruned.
+    // This rollback replaces the newest safety checkpoint. The newest one is never pruned.
     session.json(&["rollback", "1"]);
     agent.turn("8", "a", "8");
     agent.turn("9", "a", "9");
@@ -192,7 +193,7 @@ fn a_turn_that_was_taken_back_stays_taken_back_when_the_target_is_pruned() {
     agent.is_done();
     agent.turn("2", "b", "2");
     session.json(&["rollback", "2.3"]);
-    // The steps of a long turn replace those of the first one.
+    // The steps of a long turn replace those of the first turn.
     agent.hears("3");
     for number in ["4", "5", "6", "7", "8"] {
         agent.writes("a", number);

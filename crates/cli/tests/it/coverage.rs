@@ -1,5 +1,5 @@
-//! Changes of coverage: a file that becomes covered was not created, and one that becomes uncovered
-//! was not deleted.
+//! Changes in coverage: a file that becomes covered has not been created, and a file that becomes
+//! uncovered has not been deleted.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn a_file_that_was_too_large_before_the_turn_is_not_deleted() {
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
     agent.hears("shorten it");
-    // The command does not name the file: a named file would be captured.
+    // The command does not name the file, because a named file would be captured.
     let call = agent.begins("Bash", serde_json::json!({ "command": "some-program" }));
     session.write("large", "short\n");
     session.write("a", "1\n");

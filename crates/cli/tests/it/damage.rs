@@ -1,4 +1,4 @@
-//! A store that lost objects: the next checkpoint is complete, and the loss is reported.
+//! A store that has lost objects: the next checkpoint is complete, and the loss is reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn flipped_bytes_are_found_and_healed_after_a_turn() {
     session.write("a", "mine");
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "c", "1");
-    // The largest pack has the files of the first checkpoint.
+    // The largest pack contains the files of the first checkpoint.
     let pack = packs(&session).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
     let pack = pack.unwrap();
     let mut content = fs::read(&pack).unwrap();

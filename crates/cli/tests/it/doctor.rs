@@ -1,4 +1,4 @@
-//! `takeback doctor`: the problems it reports, and its bundle.
+//! `takeback doctor`: the problems that it reports, and its bundle.
 
 use std::fs;
 
@@ -160,7 +160,7 @@ fn a_bundle_masks_names_paths_and_secrets() {
         &format!("[checkpoints]\n# For the merger.\n{excluded}\nmax_files = 9000\n"),
     );
     session.output(&["install", "claude"]);
-    // A malformed configuration file, and a workspace that never had a checkpoint.
+    // There is a malformed configuration file, and a workspace that never had a checkpoint.
     fs::create_dir(session.base().join(".codex")).unwrap();
     let broken = "password = hunter2-correct-horse\n";
     fs::write(session.base().join(".codex/config.toml"), broken).unwrap();

@@ -1,4 +1,4 @@
-//! The documents of the repository: their links resolve, and their commands exist.
+//! The documents in the repository: their links resolve, and their commands exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// Returns the anchors of a document's headings, as GitHub makes them.
+/// Returns the anchors of a document's headings, as GitHub generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {
@@ -51,7 +51,7 @@ fn every_link_leads_somewhere() {
     }
 }
 
-/// Returns the commands that a document shows: the words after `takeback`, in code.
+/// Returns the commands that a document shows: the words that follow `takeback` in code.
 fn commands(text: &str) -> BTreeSet<Vec<&str>> {
     let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
     let starts = ["`takeback ", "$ takeback "];

@@ -1,4 +1,4 @@
-//! Files that turns changed outside the workspace are taken back with them.
+//! Files that turns changed outside the workspace are taken back together with the turns.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::agent::Agent;
 use crate::session::{Session, tell_skipped};
 
-/// A session whose agent changed a file of the project, a file at home, and another project.
+/// Creates a session whose agent changed a file in the project, a file in the home directory, and
+/// another project.
 fn worked_outside() -> (Session, Agent) {
     let session = Session::new();
     fs::write(session.base().join(".bashrc"), "1").unwrap();
@@ -22,7 +23,7 @@ fn worked_outside() -> (Session, Agent) {
     agent.writes("../.bashrc", "2");
     agent.writes("../other/lib", "2");
     agent.is_done();
-    // The user's own work there.
+    // This is the user's own work there.
     fs::write(session.base().join("other/mine"), "the user's").unwrap();
     (session, agent)
 }
@@ -235,7 +236,7 @@ fn a_turn_that_changed_only_files_outside_can_be_undone() {
     agent.is_done();
     session.json(&["undo"]);
     assert_eq!((fs::read_to_string(&notes).unwrap(), session.read("a")), ("1".into(), "2".into()));
-    // The next undo takes back the turn before.
+    // The next undo takes back the previous turn.
     session.json(&["undo"]);
     assert_eq!(session.read("a"), "1");
     session.json(&["rollback", "undo"]);
@@ -348,7 +349,7 @@ fn rollbacks_back_and_forth_move_files_outside_along() {
     assert_eq!(state(), ("3".into(), "2".into()));
 }
 
-/// A mount of a file onto itself, which keeps it from being replaced. Unmounted at the end.
+/// A file that is mounted onto itself, so that it cannot be replaced. It is unmounted at the end.
 struct NailedDown(std::path::PathBuf);
 
 impl NailedDown {
@@ -378,7 +379,7 @@ fn a_rollback_that_fails_outside_the_workspace_says_what_to_do() {
     assert_is(&session, "1", "2", "1");
     assert!(said.contains("error: ~/.bashrc is left unchanged"), "{said}");
     let hint = said.split_once("then `takeback ").unwrap().1.split_once('`').unwrap().0;
-    // The command that the hint names does the rest once the cause is gone.
+    // Once the cause is gone, the command that the hint names restores the rest.
     drop(nailed);
     let arguments: Vec<&str> = hint.split(' ').collect();
     let done = session.json(&arguments);

@@ -28,7 +28,8 @@ fn a_single_file_that_is_gone_comes_back() {
     assert_eq!(read_file(&file), "mine");
 }
 
-/// The agent runs `rm -rf` on the project that it works in: the case that takeback exists for.
+/// The agent runs `rm -rf` on the project that it works in. This is the case that takeback exists
+/// for.
 #[test]
 fn a_workspace_that_is_gone_comes_back() {
     let session = Session::new();
@@ -53,13 +54,13 @@ fn a_workspace_that_is_gone_comes_back() {
         (&done["restored"], read_file(&gone.join("src/lib.rs"))),
         (&planned["restored"], "mine".into())
     );
-    // The agent continues to work in it.
+    // The agent continues to work in the restored directory.
     agent.turn("once more", "src/lib.rs", "yours");
     session.json(&["-C", name, "undo"]);
     assert_eq!(read_file(&gone.join("src/lib.rs")), "mine");
 }
 
-/// After it is recreated by hand, the directory is no longer a project, but one above it is.
+/// Once the directory is recreated by hand, it is no longer a project, but a directory above it is.
 #[test]
 fn a_recreated_directory_has_its_old_history() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! Reports of agents become rows, steps and effects.
+//! Agents' reports become rows, steps and effects.
 
 use std::fs;
 
@@ -122,7 +122,7 @@ fn granularity_turn_makes_no_steps() {
     agent.writes("b", "1");
     agent.is_done();
     assert_eq!(steps(&rows(&session)[0]), ["before Write a"]);
-    // The changes of the turn are known nevertheless.
+    // Nevertheless, takeback knows what the turn changed.
     session.write("c", "mine");
     session.output(&["undo"]);
     assert_eq!((session.read("a"), session.read("c")), ("1".into(), "mine".into()));
@@ -367,7 +367,8 @@ fn a_subagent_is_a_child_of_its_parent() {
     assert_eq!((session.read("a"), &done["undone_messages"]), ("1".into(), &json!(1)));
 }
 
-/// A turn is one message of the user and all the work it causes, including that of subagents.
+/// A turn is one message from the user and all the work that it causes, including the work of
+/// subagents.
 #[test]
 fn the_work_of_a_subagent_is_undone_with_the_turn_of_its_parent() {
     let session = Session::new();
@@ -422,7 +423,7 @@ fn effects_are_known_without_a_checkpoint() {
             { "kind": "network", "command": "curl --json '{}' https://example.org" },
         ])
     );
-    // Neither command changes a file here; the ledger has their effects in any case.
+    // Neither command changes a file here, but the ledger records their effects in any case.
     let count: i64 =
         ledger(&session).query_row("SELECT count(*) FROM effects", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 2);

@@ -39,12 +39,12 @@ fn many_agents_at_once_get_all_their_rows() {
     assert_eq!(session.json(&["checkpoints"])["failures"], json!([]));
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
     assert_eq!(count_rows(&session, "SELECT count(*) FROM messages"), 18);
-    // Each agent changed one file, while the others were at work.
+    // Each agent changed one file while the others were also working.
     let wrong: Vec<_> = rows.iter().filter(|row| row["files_changed"] != 1).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// The calls overlap and name the files they change; nothing runs in the background.
+/// The calls overlap and name the files that they change. Nothing runs in the background.
 #[test]
 fn overlapping_calls_that_name_their_files_are_told_apart() {
     let session = Session::new();
@@ -84,7 +84,7 @@ fn a_busy_ledger_loses_nothing() {
     agent.pretends("git push");
     agent.is_done();
     other.execute_batch("COMMIT").unwrap();
-    // The next event imports the spool.
+    // The next event adds the spool to the ledger.
     agent.tell(json!({ "event": "session_start" }));
     eventually("both prompts", || count_rows(&session, "SELECT count(*) FROM messages") == 2);
     let rows = rows(&session);
@@ -196,7 +196,7 @@ fn work_in_the_home_directory_protects_the_files_that_are_named() {
     assert_eq!(fs::read_to_string(session.base().join("notes.txt")).unwrap(), "1");
 }
 
-/// An agent that works in `~` names `project/a`, which protects that project.
+/// If an agent that works in `~` names `project/a`, that project is protected.
 #[test]
 fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     let session = Session::new();
@@ -215,7 +215,8 @@ fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// The work at the end of a turn runs in the background, and may take until the next turn.
+/// The work after the end of a turn runs in the background, and may not be done when the next turn
+/// begins.
 #[test]
 fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let session = Session::new();
@@ -226,7 +227,7 @@ fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ended = (ended.as_millis() - 1).to_string();
     let call = agent.begins("Write", json!({ "path": "a" }));
-    // The process that `turn_end` started may run only now.
+    // The process that `turn_end` started may not run until now.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", &ended];
     assert!(session.output(&tend).status.success());
     session.write("a", "2");
@@ -304,7 +305,7 @@ fn a_session_that_goes_on_after_its_end_has_new_turns() {
     assert_eq!(turns, [(&json!(2), &json!("two")), (&json!(1), &json!("one"))]);
 }
 
-/// Only the ends of turns are reported, so the ledger has no turn numbers.
+/// Any report of new work reopens a session that has ended.
 #[test]
 fn a_session_that_goes_on_has_not_ended() {
     let session = Session::new();
@@ -320,7 +321,7 @@ fn a_session_that_goes_on_has_not_ended() {
     assert!(!ended());
     agent.tell(json!({ "event": "session_end" }));
     assert!(ended());
-    // Not every agent reports prompts.
+    // Not every agent reports prompts, so a tool call also reopens the session.
     agent.writes("a", "2");
     assert!(!ended());
     agent.tell(json!({ "event": "session_end" }));
@@ -355,7 +356,7 @@ fn events_without_a_session_belong_to_one_session() {
     assert_eq!((&row["session"], &row["prompt"]), (&json!("generic:default"), &json!("hello")));
 }
 
-/// A path that a call names is captured although the rules leave it out.
+/// A path that a call names is captured even if the rules exclude it.
 #[test]
 fn a_path_named_by_a_call_is_protected_despite_the_rules() {
     let session = Session::new();
@@ -392,7 +393,7 @@ fn a_call_known_only_by_its_end_is_recorded() {
     agent.tell(call.event("after_tool"));
     agent.is_done();
     assert!(rows(&session).is_empty());
-    // The start of the call was not reported, so its effects are recorded at its end.
+    // The start of the call was not reported, so its effects are recorded when it ends.
     assert_eq!(count_rows(&session, "SELECT count(*) FROM effects"), 1);
 }
 

@@ -1,5 +1,5 @@
-//! Failures of a hook are never fatal and never silent; secrets and control characters never leak
-//! into output.
+//! A hook's failures are never fatal and never silent. Secrets and control characters never leak
+//! into its output.
 
 use std::fs;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn a_store_that_cannot_be_written_is_shown_later() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// A small mounted file system, if the user is allowed to mount one.
+/// A small file system that is mounted if the user is allowed to do that.
 struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {
@@ -293,7 +293,7 @@ fn a_hook_succeeds_wherever_it_is_started() {
     }
 }
 
-/// With exit code 2, agents like Claude Code would refuse the tool call.
+/// Exit code 2 would make agents such as Claude Code refuse the tool call.
 #[test]
 fn a_hook_command_of_another_version_blocks_no_tool() {
     let session = Session::new();
@@ -304,7 +304,7 @@ fn a_hook_command_of_another_version_blocks_no_tool() {
     }
 }
 
-/// Makes a project whose capture takes longer than a millisecond.
+/// Creates a project whose capture takes longer than a millisecond.
 fn large_project() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 1\n");
@@ -346,7 +346,7 @@ fn in_strict_mode_a_late_checkpoint_is_a_failure() {
     eventually("a checkpoint", || rows(&session).len() == 1);
 }
 
-/// The process that takes over after a timeout does not repeat work that was done.
+/// The process that takes over after a timeout does not repeat work that is already done.
 #[test]
 fn a_prompt_that_takes_too_long_is_recorded_once() {
     let session = Session::new();

@@ -1,5 +1,5 @@
-//! Hooks in hostile surroundings: pipes and devices in place of git's files, and processes that are
-//! killed or never end.
+//! Hooks in a hostile environment: pipes and devices in place of git's files, and processes that
+//! are killed or never end.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::agent::{Agent, configure};
 use crate::session::{Session, said};
 
-/// Starts a hook of Claude Code for a call.
+/// Starts a Claude Code hook for a call.
 fn start_hook(session: &Session, arguments: &[&str]) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
         .args(arguments)
@@ -30,7 +30,7 @@ fn start_hook(session: &Session, arguments: &[&str]) -> Child {
     child
 }
 
-/// Makes a project with a checkpoint, so that its workspace can be locked.
+/// Creates a project with a checkpoint, so that its workspace can be locked.
 fn project() -> Session {
     let session = Session::new();
     session.write("a", "0");
@@ -38,7 +38,7 @@ fn project() -> Session {
     session
 }
 
-/// Waits for a process that another one has started.
+/// Waits until a process has started another one, and returns the id of the new process.
 fn child_of(parent: u32) -> i32 {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let end = Instant::now() + Duration::from_secs(60);
@@ -99,7 +99,7 @@ fn pipes_and_devices_in_place_of_git_files_block_nothing() {
             } else {
                 symlink("/dev/zero", &path).unwrap();
             }
-            // The deadline only ends a test that fails.
+            // The time limit matters only if the test fails.
             let run = |arguments: &[&str]| {
                 let output = session.output(&[&["--end-after", "60"], arguments].concat());
                 assert!(output.status.success(), "{name} {is_pipe} {arguments:?}: {output:?}");

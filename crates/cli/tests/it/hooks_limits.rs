@@ -1,4 +1,4 @@
-//! Hooks under limits of the system: an input that stays open, no threads, no large files.
+//! Hooks under system limits: an input that stays open, no threads, no large files.
 
 use std::fs;
 use std::io::Write;
@@ -48,7 +48,7 @@ fn broken_json_is_a_failure_although_the_input_stays_open() {
     assert!(said.starts_with("takeback: cannot read the event on standard input: "), "{said}");
 }
 
-/// Runs a hook under limits of the system, as a user who cannot exceed them.
+/// Runs a hook under a system limit, as a user who cannot exceed it.
 fn hook_under(session: &Session, limit: &str, event: &[u8]) -> Option<Output> {
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !has("prlimit") || !has("setpriv") {
@@ -57,7 +57,7 @@ fn hook_under(session: &Session, limit: &str, event: &[u8]) -> Option<Output> {
     }
     let mut command = Command::new("prlimit");
     command.args(["--core=0", limit]);
-    // Root has no limit on processes. Run as a user to whom no other process belongs.
+    // Root has no limit on processes, so run the hook as a user who owns no other processes.
     if rustix::process::getuid().is_root() {
         let everyone = fs::Permissions::from_mode(0o777);
         for path in [session.base(), session.project()] {

@@ -1,4 +1,4 @@
-//! Rollback and undo of the work of an agent: its files and its conversation.
+//! Rolling back and undoing an agent's work: its files and its conversation.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, ledger, rows};
 use crate::session::Session;
 
-/// Returns the messages that are not undone.
+/// Returns the messages that have not been undone.
 fn current_messages(session: &Session) -> Vec<String> {
     let connection = ledger(session);
     let mut statement =
@@ -16,7 +16,7 @@ fn current_messages(session: &Session) -> Vec<String> {
     contents.collect::<Result<_, _>>().unwrap()
 }
 
-/// Adds answers of the agent, each with a tool call, by importing a transcript.
+/// Adds answers from the agent, each with a tool call, by importing a transcript.
 fn add_answers(session: &Session, id: &str, answers: &[(&str, &str)]) {
     let exported = session.output(&["sessions", "export", id]).stdout;
     let mut whole: Value = serde_json::from_slice(&exported).unwrap();
@@ -31,7 +31,7 @@ fn add_answers(session: &Session, id: &str, answers: &[(&str, &str)]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Plays three turns of one session, each with different content of `a`.
+/// Reports three turns of one session, each of which writes different content to `a`.
 fn three_turns() -> Session {
     let session = Session::new();
     session.write("a", "0");
@@ -380,7 +380,7 @@ fn every_session_that_worked_there_gets_a_notice() {
     let body: Value = serde_json::from_str(&notices[0].1).unwrap();
     assert_eq!(body["checkpoint"], done["checkpoint"]);
     assert_eq!(body["workspace"], json!(session.project()));
-    // The id of the content shows later whether the file changed again.
+    // The id of the content shows later whether the file has changed again.
     let content = "56a6051ca2b02b04ef92d5150c9ef600403cb1de";
     assert_eq!(
         body["files"],

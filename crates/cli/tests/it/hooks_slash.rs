@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, hook_with};
 use crate::session::Session;
 
-/// Makes a project with a checkpoint, and a directory outside of it with a checkpoint in a store
-/// that came with the project.
+/// Creates a project with a checkpoint, and a directory outside the project. A store that came with
+/// the project holds a checkpoint of that directory.
 fn hostile_project() -> Session {
     let session = Session::new();
     session.write("a", "0");
@@ -28,7 +28,7 @@ fn authorized_keys(session: &Session) -> String {
     fs::read_to_string(session.base().join("keys/authorized_keys")).unwrap()
 }
 
-/// Sends a prompt to the hook of an agent.
+/// Sends a prompt to an agent's hook.
 fn send_prompt(
     session: &Session,
     agent: &str,
@@ -41,7 +41,7 @@ fn send_prompt(
     hook_with(&session.base(), &["hook", agent], event.as_bytes(), environment)
 }
 
-/// Returns the answer of the hook, which the model does not see.
+/// Returns the hook's answer, which the model does not see.
 fn answer(output: &Output) -> String {
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["decision"], "block");
@@ -66,7 +66,7 @@ fn a_prompt_cannot_choose_another_store_or_directory() {
         );
         assert_eq!(authorized_keys(&session), "mine");
     }
-    // Without the slash, it is a prompt like any other.
+    // Without the slash, the prompt is like any other.
     let prompt = format!("takeback rollback {HOSTILE}");
     let event = json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt });
     assert_eq!(send_prompt(&session, "claude", event, &[]).stdout, b"");

@@ -1,4 +1,5 @@
-//! Imports of files that are made to exhaust memory, time or space, and imports that are killed.
+//! Imports of files that are designed to exhaust memory, time or space, and imports that are
+//! killed.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::session::{Session, said};
 use crate::sessions::write_file;
 
-/// Runs `takeback` with at most 3 GB of memory. The deadline only ends a test that fails.
+/// Runs `takeback` with at most 3 GB of memory. The time limit matters only if the test fails.
 fn run_limited(session: &Session, arguments: &[&str]) -> Output {
     let script = r#"ulimit -v 3000000; exec "$@""#;
     let takeback = env!("CARGO_BIN_EXE_takeback");
@@ -39,7 +40,7 @@ fn a_line_of_3_gb_is_refused_and_the_lines_before_it_are_imported() {
     let line =
         json!({ "id": "a", "source": "x", "messages": [{ "role": "user", "content": "hi" }] });
     let path = write_file(&session, "s.jsonl", &format!("{line}\n{{\"id\":\"b"));
-    // A sparse file, which takes no space.
+    // This is a sparse file, which takes up no space.
     fs::File::options().write(true).open(&path).unwrap().set_len(3 << 30).unwrap();
     let output = run_limited(&session, &["sessions", "import", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
@@ -58,7 +59,7 @@ fn a_line_of_3_gb_is_refused_and_the_lines_before_it_are_imported() {
 #[test]
 fn lines_that_take_too_much_memory_or_depth_are_refused() {
     let session = Session::new();
-    // This takes gigabytes when it is parsed.
+    // This would take up gigabytes once it is parsed.
     let wide = format!("{{\"id\":\"wide\",\"x\":[{}0]}}", "{\"\":0},".repeat(4_000_000));
     let deep = format!("{{\"id\":\"deep\",\"x\":{}", "[".repeat(1_000_000));
     let path = write_file(&session, "s.jsonl", &format!("{wide}\n{deep}\n"));
@@ -98,7 +99,7 @@ fn a_message_of_50_mb_is_imported() {
     assert_eq!(told, "Read 1 session, 1 of them new. Added 1 message.\n");
 }
 
-/// Writes a Hermes repository whose working directory does not exist, as git would.
+/// Writes a Hermes repository, as git would. Its working directory does not exist.
 fn write_repository(directory: &Path) {
     let run = |arguments: &[&str], input: &str| {
         let mut git = Command::new("git")
@@ -152,7 +153,7 @@ fn pipes_and_devices_in_a_foreign_repository_are_not_read() {
             }
             let output = run_limited(&session, &["checkpoints", "import", "../checkpoints"]);
             let told = said(&output);
-            // Everything that is needed is in other files.
+            // Everything that the import needs is in other files.
             if name.contains("pack/") {
                 assert_eq!(output.status.code(), Some(0), "{name} {target}: {told}");
                 continue;
@@ -201,7 +202,8 @@ fn a_database_with_an_endless_view_is_refused_and_leaves_nothing() {
     assert_eq!(session.json(&["sessions"])["sessions"], json!([]));
 }
 
-/// Starts an import that has made its copy and waits for the ledger, which `ledger` has locked.
+/// Starts an import, and returns once the import has made its copy. The import then waits, because
+/// `ledger` holds a lock.
 fn start_import(session: &Session, path: &Path, ledger: &Connection) -> Child {
     ledger.execute_batch("BEGIN IMMEDIATE").unwrap();
     let import = session.start(&["sessions", "import", "--from", "hermes", path.to_str().unwrap()]);
@@ -220,7 +222,7 @@ fn start_import(session: &Session, path: &Path, ledger: &Connection) -> Child {
     import
 }
 
-/// Makes the ledger and opens it.
+/// Creates the ledger and opens it.
 fn open_ledger(session: &Session) -> Connection {
     let path = write_file(session, "other.jsonl", &json!({ "id": "b", "source": "x" }).to_string());
     let output = session.output(&["sessions", "import", path.to_str().unwrap()]);

@@ -15,11 +15,11 @@ const ALL: [&str; 11] = [
     "goose",
 ];
 
-/// The settings of a user: comments, odd spacing, and hooks of other programs.
+/// A user's settings: comments, odd spacing, and hooks that belong to other programs.
 pub(crate) const SETTINGS: &str = "{\r\n\t// mine\r\n\t\"model\" : \"opus\",\r\n\t\"a\": 1,\r\n\t\"hooks\": {\"Stop\": [{\"hooks\": \
                         [{\"type\": \"command\", \"command\": \"bell\"}]}],},\r\n}";
 
-/// Returns all files of the home directory except takeback's own.
+/// Returns all files in the home directory except takeback's own.
 pub(crate) fn home_files(session: &Session) -> Vec<(PathBuf, u32, Vec<u8>)> {
     let own = session.base().join(".takeback");
     everything(&session.base()).into_iter().filter(|(path, ..)| !path.starts_with(&own)).collect()
@@ -106,7 +106,7 @@ fn later_changes_by_the_user_stay() {
     run_takeback(&session, &["install", "claude"], 0);
     let wired = fs::read_to_string(&path).unwrap();
     fs::write(&path, wired.replace("opus", "haiku")).unwrap();
-    // An update in between must not mistake the user's change for an entry of takeback.
+    // An update in between must not mistake the user's change for one of takeback's entries.
     run_takeback(&session, &["install", "claude"], 0);
     run_takeback(&session, &["uninstall", "claude"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS.replace("opus", "haiku"));
@@ -125,7 +125,7 @@ fn a_file_made_by_install_stays_if_the_user_added_to_it() {
     assert_eq!(read_settings(&path), json!({ "theme": "dark" }));
 }
 
-/// Installs with a copy of takeback in another directory, like one that was moved or updated.
+/// Runs `install` with a copy of takeback in another directory, as after a move or an update.
 /// Returns that directory.
 pub(crate) fn install_by_another(session: &Session, agent: &str) -> PathBuf {
     let old = session.base().join("old");
@@ -216,7 +216,7 @@ fn a_hook_command_that_the_user_changed_stays_and_is_reported() {
     let command = session.base().join(".claude/commands/rollback.md");
     let changed = fs::read_to_string(&command).unwrap() + "And sing.\n";
     fs::write(&command, &changed).unwrap();
-    // Neither an update nor uninstalling removes it.
+    // Neither an update nor uninstalling removes the changed command.
     for word in ["install", "uninstall"] {
         let text = run_takeback(&session, &[word, "claude"], 1);
         assert!(
@@ -378,7 +378,7 @@ fn options_for_agents_need_an_agent() {
     }
 }
 
-/// Hooks there would apply in every directory below.
+/// Hooks in such a directory would apply to every directory below it.
 #[test]
 fn a_directory_that_is_no_project_gets_no_project_hooks() {
     let session = Session::new();
@@ -483,7 +483,7 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
     assert_eq!(session.read("a.txt"), "one\n");
     let wrong = answer("claude", expanded("99"));
     assert!(wrong.contains("error: "), "{wrong}");
-    // Commands of other programs are not answered, and none of this began a turn.
+    // Other programs' commands are not answered, and none of these commands began a turn.
     let other = json!({ "hook_event_name": "UserPromptExpansion", "command_name": "review" });
     assert_eq!(tell("claude", other), "");
     let turns: i64 = crate::agent::ledger(&session)
@@ -521,6 +521,6 @@ fn past_conversations_are_offered_and_imported() {
     let done = session.json(&["install", "claude", "--import"]);
     assert_eq!(done[0]["imported"]["new_sessions"], 1, "{done}");
     assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
-    // Nothing is offered for an agent without logs.
+    // For an agent without logs, no import is offered.
     assert!(!run_takeback(&session, &["install", "codex", "--import"], 0).contains("Past"));
 }

@@ -1,5 +1,5 @@
-//! `takeback install` and `uninstall` where something is in the way: odd files, commands of other
-//! programs, interrupted updates, damaged records.
+//! `takeback install` and `uninstall` when something is in the way: odd files, other programs'
+//! commands, interrupted updates, damaged records.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +34,7 @@ fn user_settings_that_mention_takeback_stay() {
         }
         run_takeback(&session, &["uninstall", "claude"], 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        // A changed file is uninstalled entry by entry.
+        // From a changed file, takeback's entries are removed one by one.
         fs::write(&path, installed.replacen('{', "{ \"mine\": 2,", 1)).unwrap();
         run_takeback(&session, &["uninstall", "claude"], 0);
         let left = fs::read_to_string(&path).unwrap();
@@ -79,7 +79,7 @@ fn an_interrupted_update_can_be_uninstalled() {
         (path, text)
     });
     run_takeback(&session, &["install", "claude"], 0);
-    // Pretend that the record was written, but that the files were not, or only halfway.
+    // Pretend that the record was written, but that the files were not written, or only partly.
     for (path, text) in by_old {
         fs::write(path, text).unwrap();
     }
@@ -117,7 +117,7 @@ fn a_broken_file_does_not_keep_the_others_installed() {
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "{ takeback");
     assert!(!session.base().join(".claude/commands").exists());
-    // A broken file without entries of takeback is not reported.
+    // A broken file that contains no takeback entries is not reported.
     write_file(&session, ".codex/config.toml", "a = \n");
     run_takeback(&session, &["install", "codex"], 0);
     run_takeback(&session, &["uninstall", "codex"], 0);
@@ -218,7 +218,7 @@ fn files_keep_their_owner_group_and_mode() {
         return tell_skipped("only root can give files to another user");
     }
     fs::set_permissions(&settings, fs::Permissions::from_mode(0o640)).unwrap();
-    // root installs into the home directory of another user.
+    // Root installs takeback into another user's home directory.
     run_takeback(&session, &["install", "claude", "codex"], 0);
     let owner = |path: &Path| {
         let found = fs::symlink_metadata(path).unwrap();
@@ -261,7 +261,7 @@ fn project_hooks_are_not_written_outside_the_project() {
     }
     assert_eq!(fs::read_to_string(elsewhere.join("settings.json")).unwrap(), SETTINGS);
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 2);
-    // A link that stays in the project is followed.
+    // A link whose target is in the project is followed.
     fs::remove_file(project.join(".claude")).unwrap();
     fs::create_dir(project.join("config")).unwrap();
     symlink("config", project.join(".claude")).unwrap();

@@ -1,4 +1,4 @@
-//! The logs of agents: imported, and followed while the agents work.
+//! Agents' logs, which are imported, and then followed while the agents work.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -56,7 +56,7 @@ fn the_logs_of_every_agent_are_imported_once_and_searchable() {
         assert!(found["total"].as_u64() >= Some(1), "{agent}");
     }
     assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
-    // In the format of an API, calls and their results belong together.
+    // In an API's format, calls and their results belong together.
     let id = "claude:f0496092-94a1-42f2-acea-c1c781398f1a";
     let sent = session.json(&["sessions", "show", id, "--format", "anthropic"]);
     assert!(sent.to_string().contains("call_000002_0"), "{sent}");
@@ -199,9 +199,9 @@ fn a_conversation_is_recorded_while_the_agent_works() {
     claude.hears("add a file");
     claude.writes("add a file", "a.txt", "a");
     claude.stops();
-    // The agent logs its last message after the hook.
+    // The agent logs its last message after the hook has run.
     claude.says("I added it.");
-    // The next prompt may arrive before the answer to this one.
+    // The next prompt may arrive before this answer is read.
     claude.hears("and another");
     claude.writes("and another", "b.txt", "b");
     claude.says("There you go.");
@@ -249,7 +249,7 @@ fn rolled_back_messages_stay_undone() {
     claude.hears("second");
     claude.writes("second", "a.txt", "two");
     claude.says("Two.");
-    // The agent is at work, and its log has not been read yet.
+    // The agent is still working, and its log has not been read yet.
     let view = session.json(&["rollback", "1"]);
     assert_eq!(session.read("a.txt"), "one");
     assert_eq!(view["undone_messages"], 4, "{view}");
@@ -292,7 +292,7 @@ fn a_rollback_to_a_step_rewinds_the_conversation_to_its_call() {
     );
 }
 
-/// Droid reports no prompts when it runs a single task; they are in its log.
+/// Droid reports no prompts when it runs a single task. They are only in its log.
 #[test]
 fn a_prompt_known_only_from_the_log_is_listed() {
     let session = Session::new();

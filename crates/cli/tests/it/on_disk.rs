@@ -1,7 +1,7 @@
 //! A home directory that takeback 0.1 wrote can be read by the current version.
 //!
-//! `tests/fixtures/make-home-0.1.sh` made the archive, and the tests check everything that it did.
-//! Only JSON is compared: texts can change, but formats must not.
+//! The script `tests/fixtures/make-home-0.1.sh` created the archive, and the tests check everything
+//! that the script did. Only JSON is compared: texts can change, but formats must not.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::agent::{Agent, rows, steps};
 use crate::on_disk_sessions::conversation;
 use crate::session::Session;
 
-/// The directory in which the archive was made.
+/// The directory in which the archive was created.
 pub(crate) const OLD: &str = "/tmp/takeback-fixture";
 
 /// Unpacks the archive unchanged: the history belongs to a directory that no longer exists.
@@ -43,8 +43,8 @@ pub(crate) fn moved_home() -> Session {
     session
 }
 
-/// Returns the paths and contents of the project, without `.git`. The content of a link is its
-/// target; a directory has none.
+/// Returns the paths and contents of the files in the project, without `.git`. The content of a
+/// link is its target; a directory has no content.
 fn project_files(session: &Session) -> Vec<(String, String)> {
     fn walk(root: &Path, at: &Path, files: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(at).unwrap() {
@@ -70,7 +70,7 @@ fn project_files(session: &Session) -> Vec<(String, String)> {
     files
 }
 
-/// Returns the files that every state of the project has, and `more`.
+/// Returns the files that every state of the project contains, and those in `more`.
 fn files_with(more: &[(&str, &str)]) -> Vec<(String, String)> {
     let always = [
         (".gitignore", ".env\n"),
@@ -90,7 +90,7 @@ fn files_with(more: &[(&str, &str)]) -> Vec<(String, String)> {
     files
 }
 
-/// Returns the files as the archive has them.
+/// Returns the files that the archive contains.
 fn files_as_packed() -> Vec<(String, String)> {
     files_with(&[
         ("README.md", "# Shop\n\nStaged.\n"),
@@ -116,7 +116,7 @@ fn staged_paths(session: &Session) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Returns session, turn, prompt, steps, counts and effects of all rows, the newest first.
+/// Returns the session, turn, prompt, steps, counts and effects of all rows, newest first.
 fn expected_rows() -> Value {
     let shell = format!("before Write {OLD}/.zshrc");
     let sed = "before Bash: sed -i s/settei/setting/ settings.py; rm .env";
@@ -268,7 +268,7 @@ fn a_rollback_to_an_old_checkpoint_is_undone_and_redone() {
     assert_eq!(done["deleted"], json!(["late.txt", "src/sum.py", "todo.txt"]));
     assert_eq!((&done["blocked"], &done["index"]), (&json!([]), &json!(true)));
     assert_eq!(done["undone_messages"], 7);
-    // The turn also changed a file in the home directory of the machine that made the archive.
+    // The turn also changed a file in the home directory on the machine that created the archive.
     let warning = done["warnings"][0].as_str().unwrap();
     assert!(warning.contains("/.zshrc is left unchanged"), "{warning}");
     assert_eq!(
@@ -339,7 +339,7 @@ fn the_rollback_and_the_undo_of_0_1_are_undone_and_redone() {
 #[test]
 fn turns_of_the_old_history_are_undone() {
     let session = moved_home();
-    // The newest turn that changed files and is not undone yet.
+    // This undoes the newest turn that changed files and has not been undone yet.
     let undone = session.json(&["undo"]);
     assert_eq!((&undone["deleted"], &undone["restored"]), (&json!(["late.txt"]), &json!([])));
     let undone = session.json(&["undo", "--turn", "5"]);

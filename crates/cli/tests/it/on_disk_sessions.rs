@@ -49,7 +49,7 @@ fn events_in_the_old_spool_are_imported() {
 
 #[test]
 fn old_notices_are_taken_once() {
-    // The history is not moved here: notices name the old paths.
+    // The history is not moved here, because notices name the old paths.
     let session = unpacked_home();
     let mut client = Client::new(&session);
     let mut take = || client.call("notices.take", json!({ "agent": "mine", "session": "s2" }));

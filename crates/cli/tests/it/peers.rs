@@ -1,5 +1,5 @@
-//! Known ways in which Hermes and Myrm lose checkpoint data. Each test shows that takeback does
-//! not.
+//! Known ways in which Hermes and Myrm lose checkpoint data. Each test shows that takeback avoids
+//! one of them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -32,7 +32,7 @@ fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
         session.write(name, "precious");
     }
     let before = everything(&session.project());
-    // Nothing can be written.
+    // With this limit, nothing can be written.
     let script = format!("trap '' XFSZ; ulimit -f 0; exec {}", env!("CARGO_BIN_EXE_takeback"));
     let mut shell = std::process::Command::new("/bin/sh");
     shell.args(["-c", &format!("{script} rollback 1")]).current_dir(session.project());
@@ -42,8 +42,8 @@ fn a_rollback_whose_safety_checkpoint_cannot_be_taken_changes_nothing() {
     assert_eq!(everything(&session.project()), before);
 }
 
-/// Hermes: a repository inside the project was stored as a bare link, its files neither captured
-/// nor restored; one without a commit made every checkpoint fail.
+/// Hermes: a repository inside the project was stored as a bare link, so its files were neither
+/// captured nor restored. A repository without a commit made every checkpoint fail.
 #[test]
 fn a_nested_repository_is_captured_like_any_other_directory() {
     let session = Session::new();
@@ -99,7 +99,7 @@ Done. `takeback rollback undo` takes this back.
     assert_eq!(session.read(".env"), "KEY=1");
 }
 
-/// Hermes: attributes of the project and of the user, and git's environment variables, changed
+/// Hermes: the project's and the user's git attributes, and git's environment variables, changed
 /// bytes or broke the store.
 #[test]
 fn bytes_are_restored_exactly_whatever_git_is_configured_to_do() {
@@ -125,7 +125,7 @@ fn bytes_are_restored_exactly_whatever_git_is_configured_to_do() {
     assert_eq!(everything(&session.project()), before);
 }
 
-/// Hermes: empty directories were lost and 0600 came back as 0644.
+/// Hermes: empty directories were lost, and the mode 0600 came back as 0644.
 #[test]
 fn empty_directories_and_all_permission_bits_come_back() {
     let session = Session::new();
@@ -146,8 +146,8 @@ fn empty_directories_and_all_permission_bits_come_back() {
     assert_eq!((mode(&session, "secret"), mode(&session, "tool")), (0o600, 0o751));
 }
 
-/// Hermes: a checkpoint that was killed left a lock file, and all later ones failed silently: 1,666
-/// times in five weeks.
+/// Hermes: a checkpoint that was killed left a lock file behind, and all later ones failed
+/// silently, 1,666 times in five weeks.
 #[test]
 fn a_killed_checkpoint_does_not_block_the_next_one() {
     let session = Session::new();
@@ -157,7 +157,7 @@ fn a_killed_checkpoint_does_not_block_the_next_one() {
     let mut agent = Agent::new(&session, "s1");
     for tries in 0..8 {
         let mut child = session.start(&["checkpoint"]);
-        // Kill it at different times: from before it has begun until after it is done.
+        // Kill it at different moments, from before it has begun until after it is done.
         for _ in 0..tries * 2000 {
             std::hint::black_box(std::process::id());
             std::thread::yield_now();
@@ -171,7 +171,7 @@ fn a_killed_checkpoint_does_not_block_the_next_one() {
     assert_eq!(session.json(&["checkpoints"])["failures"], json!([]));
 }
 
-/// Hermes: a restore that was killed left a mixed tree.
+/// Hermes: a restore that was killed left a mixture of old and new files.
 #[test]
 fn a_killed_restore_is_finished_or_reverted() {
     let session = Session::new();
@@ -214,7 +214,7 @@ fn an_unreadable_file_does_not_affect_other_files() {
     session.write("a", "1");
     session.write("locked", "1");
     fs::set_permissions(session.project().join("locked"), Permissions::from_mode(0o000)).unwrap();
-    // For root, nothing is unreadable.
+    // Nothing is unreadable for root.
     for path in ["", "project", "project/a", "project/locked"] {
         let _ = chown(session.base().join(path), Some(65534), Some(65534));
     }
@@ -231,7 +231,8 @@ fn an_unreadable_file_does_not_affect_other_files() {
     assert_eq!(taken["uncovered"][0]["reason"], "unreadable");
 }
 
-/// Hermes: a stray marker in the home directory made home the project, which was then refused.
+/// Hermes: a stray marker in the home directory turned that directory into the project, which was
+/// then refused.
 #[test]
 fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
     let session = Session::new();
@@ -244,7 +245,7 @@ fn a_marker_in_the_home_directory_does_not_make_it_a_project() {
     assert_eq!(rows(&session).len(), 1);
 }
 
-/// Hermes and Myrm: files made after the checkpoint survived a restore.
+/// Hermes and Myrm: files created after the checkpoint survived a restore.
 #[test]
 fn the_tree_equals_the_checkpoint_but_uncovered_files_stay() {
     let session = Session::new();
@@ -298,7 +299,8 @@ fn ids_and_times_survive_pruning() {
     assert_eq!(session.read("a"), "2");
 }
 
-/// Hermes: the hash of another project was accepted and its files written here.
+/// Hermes: the hash of another project's checkpoint was accepted, and that project's files were
+/// written here.
 #[test]
 fn a_checkpoint_of_another_workspace_is_refused() {
     let session = Session::new();
@@ -315,7 +317,7 @@ fn a_checkpoint_of_another_workspace_is_refused() {
     assert_eq!(fs::read_dir(session.base().join("other")).unwrap().count(), 0);
 }
 
-/// Hermes: `*.py` as a name acted as a pattern.
+/// Hermes: the file name `*.py` was treated as a pattern.
 #[test]
 fn a_path_is_not_a_pattern() {
     let session = Session::new();
@@ -369,7 +371,7 @@ fn leftovers_of_an_interrupted_gc_are_removed() {
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
 
-/// Hermes: `/rollback` said "none" while other directories had checkpoints.
+/// Hermes: `/rollback` said "none" even if other directories had checkpoints.
 #[test]
 fn an_empty_list_names_the_workspaces_that_have_checkpoints() {
     let mut session = Session::new();
@@ -387,7 +389,7 @@ Other workspaces have checkpoints:
     );
 }
 
-/// Hermes: restoring a single file also took the conversation back.
+/// Hermes: restoring a single file also took back the conversation.
 #[test]
 fn a_single_file_keeps_the_conversation() {
     let session = Session::new();
@@ -403,7 +405,7 @@ fn a_single_file_keeps_the_conversation() {
 }
 
 /// Hermes: every model call counted as a "turn", although its documentation says that every user
-/// message does.
+/// message counts as one.
 #[test]
 fn a_turn_is_one_user_message_and_all_its_work() {
     let session = Session::new();
@@ -419,7 +421,7 @@ fn a_turn_is_one_user_message_and_all_its_work() {
 }
 
 /// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
-/// all commands without a telling name.
+/// all commands whose names do not reveal what they do.
 #[test]
 fn commands_that_regular_expressions_missed_take_checkpoints() {
     let session = Session::new();

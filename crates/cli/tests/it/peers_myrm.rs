@@ -1,4 +1,5 @@
-//! The promises of Myrm's page about checkpoints. Each test shows that takeback keeps one of them.
+//! The promises that Myrm's page makes about checkpoints. Each test shows that takeback keeps one
+//! of them.
 
 use std::fs;
 
@@ -61,7 +62,8 @@ fn damage_costs_only_the_damaged_files() {
     assert_eq!(session.read("a"), "1");
 }
 
-/// Myrm: selecting a file that was added later aborted half-way, with some files already changed.
+/// Myrm: selecting a file that was added later aborted the restore halfway, with some files already
+/// changed.
 #[test]
 fn a_selection_is_restored_whole_or_not_at_all() {
     let session = Session::new();
@@ -93,8 +95,8 @@ fn everything_is_restored_exactly() {
     assert_eq!(names, ["a"]);
 }
 
-/// Myrm: notices were a list in memory, kept for ten minutes and given to the next turn of any
-/// chat.
+/// Myrm: notices were a list in memory, which was kept for ten minutes and given to the next turn
+/// of any chat.
 #[test]
 fn notices_are_kept_per_session_with_path_and_content() {
     let session = Session::new();
@@ -116,8 +118,8 @@ fn notices_are_kept_per_session_with_path_and_content() {
     assert!(body["files"][0]["content"].is_string());
 }
 
-/// Myrm: it warned of effects only if the pattern for files also matched the command, and only once
-/// per turn. Older checkpoints did not show newer effects.
+/// Myrm: it warned about effects only if its pattern for files also matched the command, and only
+/// once per turn. Older checkpoints did not show newer effects.
 #[test]
 fn every_effect_since_a_checkpoint_is_shown() {
     let session = Session::new();
@@ -165,7 +167,7 @@ fn effects_are_found_by_program_and_verb() {
     }
 }
 
-/// Myrm: changes were counted on each request, against the live tree.
+/// Myrm: changes were counted anew for each request, by comparison with the live tree.
 #[test]
 fn counts_are_those_of_the_turn_whatever_happened_since() {
     let session = Session::new();

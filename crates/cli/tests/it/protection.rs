@@ -1,4 +1,4 @@
-//! Calls that are protected wherever they work and however they are reported.
+//! Calls that are protected wherever they run and however they are reported.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::agent::{Agent, configure, eventually, hook, rows};
 use crate::session::Session;
 
-/// Users start agents in `~`, and the agents then change to another directory.
+/// Some users start agents in `~`, and the agents then change to another directory.
 #[test]
 fn a_session_that_began_in_the_home_directory_is_protected_where_it_works() {
     let session = Session::new();

@@ -23,7 +23,7 @@ fn git(session: &Session, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Makes a repository with a commit, a staged change and an unstaged one.
+/// Creates a repository with a commit, a staged change and an unstaged change.
 fn repository() -> Session {
     let session = Session::new();
     git(&session, &["init", "-q"]);
@@ -157,7 +157,7 @@ fn a_diff_is_short_without_full() {
     assert_eq!(rows(&session).len(), 1, "a diff makes no row");
 }
 
-/// As in a rollback, a mistyped path must not look as if nothing had changed.
+/// As in a rollback, a mistyped path must not make it look as if nothing had changed.
 #[test]
 fn a_diff_of_an_unknown_path_fails() {
     let session = Session::new();
@@ -168,7 +168,7 @@ fn a_diff_of_an_unknown_path_fails() {
     assert_eq!(session.output(&["rollback", "diff", "1", "mistyped"]).status.code(), Some(1));
 }
 
-/// The checkpoint has the file only because a call named it: the rules exclude it.
+/// The checkpoint contains the file only because a call named it: the rules exclude it.
 #[test]
 fn a_diff_includes_files_that_only_a_call_named() {
     let session = Session::new();
@@ -183,8 +183,8 @@ fn a_diff_includes_files_that_only_a_call_named() {
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
 
-/// The state file identifies the checkpoint that keeps the copy by its number, which another
-/// checkpoint can get later.
+/// The hook state refers to the checkpoint that keeps the copy by its number, and another
+/// checkpoint can get that number later.
 #[test]
 fn a_pruned_copy_of_the_index_is_made_again() {
     let session = Session::new();

@@ -13,7 +13,7 @@ fn store_path(session: &Session) -> PathBuf {
     session.base().join(".takeback/checkpoints/store")
 }
 
-/// Returns the size of all files in a directory, as `du` counts it.
+/// Returns the total size of all files in a directory, as `du` counts it.
 fn disk_usage(directory: &Path) -> u64 {
     let mut du = Command::new("du");
     du.args(["--apparent-size", "--block-size=1", "-a"]).arg(directory);
@@ -25,14 +25,15 @@ fn disk_usage(directory: &Path) -> u64 {
         .sum()
 }
 
-/// Runs `takeback` with `--json`, which must succeed.
+/// Runs `takeback` with `--json`. The command must succeed.
 fn run_json(session: &Session, arguments: &[&str]) -> Value {
     let output = session.output(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Makes a workspace beside the project, with a checkpoint for each content of its file.
+/// Creates a workspace beside the project, with one checkpoint for each of the contents of its
+/// file.
 fn workspace_with_checkpoints(session: &Session, name: &str, contents: &[Vec<u8>]) -> PathBuf {
     let path = session.base().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -49,7 +50,7 @@ fn count_checkpoints(session: &Session, path: &Path) -> usize {
     found.map_or(0, |known| known["checkpoints"].as_u64().unwrap() as usize)
 }
 
-/// Pretends that takeback ran on each of the last days.
+/// Pretends that takeback ran on each of the last `days` days, including today.
 fn see_days(session: &Session, days: i64) {
     let now = jiff::Timestamp::now();
     let day = |ago: i64| now - jiff::SignedDuration::from_hours(24 * ago);
@@ -57,8 +58,8 @@ fn see_days(session: &Session, days: i64) {
     fs::write(session.base().join(".takeback/checkpoints/days"), lines).unwrap();
 }
 
-/// Makes a workspace with checkpoints of 2020, imported from Hermes, and sets the time at which it
-/// was last seen.
+/// Creates a workspace with checkpoints from 2020 that are imported from Hermes, and sets the time
+/// at which the workspace was last seen.
 fn old_workspace(session: &Session, name: &str, days_ago: i64) -> PathBuf {
     let path = session.base().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -112,7 +113,7 @@ fn workspaces_unused_for_long_are_pruned() {
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
 
-/// In Myrm, a missing workspace lost its history at once, even if its disk was only unmounted.
+/// In Myrm, a missing workspace lost its history at once, even if its disk was just unmounted.
 #[test]
 fn an_orphan_is_kept_for_the_retention_period() {
     let session = Session::new();
@@ -191,7 +192,7 @@ fn pinned_checkpoints_are_never_pruned() {
     assert_eq!(fs::read(session.project().join("a")).unwrap(), noise(1, 600_000));
 }
 
-/// In Hermes and Myrm, the limit was not met, or no space was freed.
+/// In Hermes and Myrm, the limit was exceeded, or no space was freed.
 #[test]
 fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
     let session = Session::new();
@@ -205,7 +206,7 @@ fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
     assert!(left <= 1 << 20, "{left}");
     assert_eq!(pruned["bytes_after"], left);
     assert_eq!(pruned["over_limit"], false);
-    // The workspaces take turns: neither loses everything for the other.
+    // The workspaces take turns, so that neither loses all its checkpoints.
     let left = [&one, &two].map(|path| count_checkpoints(&session, path));
     assert!(left == [2, 2] || left == [2, 3], "no more than needed is deleted: {left:?}");
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
@@ -338,7 +339,7 @@ fn a_dry_run_changes_nothing_and_names_what_would_be_pruned() {
     );
     old_workspace(&session, "old", 40);
     let arguments = ["checkpoints", "prune", "--max-size-mb", "0"];
-    // Run a command first that only reads, in case it writes caches into the store.
+    // First run a command that only reads, in case it writes caches to the store.
     session.output(&["checkpoints"]);
     let before = everything(&store_path(&session));
     let predicted = run_json(&session, &[&arguments[..], &["--dry-run"]].concat());
@@ -428,7 +429,7 @@ fn history_follows_a_workspace_that_was_moved() {
     agent.hears("two");
     agent.pretends("git push");
     agent.is_done();
-    // The background processes are done with the old directory.
+    // Wait until the background processes are done with the old directory.
     eventually("counts", || {
         let rows = session.json(&["-C", "../old", "rollback"])["checkpoints"].clone();
         rows[1]["files_changed"] == 1
@@ -467,7 +468,7 @@ fn an_older_layout_is_set_aside_and_can_be_imported() {
     let session = Session::new();
     let old = old_workspace(&session, "old", 0);
     session.output(&["checkpoints", "clear", "-f"]);
-    // The layout that takeback finds on its first start.
+    // This is the layout that takeback finds on its first start.
     let checkpoints = session.base().join(".takeback/checkpoints");
     fs::remove_dir_all(&checkpoints).unwrap();
     fs::create_dir(&checkpoints).unwrap();
@@ -503,7 +504,7 @@ fn a_busy_workspace_is_left_for_the_next_run() {
     let one = workspace_with_checkpoints(&session, "one", &[b"1".to_vec()]);
     let workspaces = fs::read_dir(store_path(&session).join("workspaces")).unwrap();
     let lock = workspaces.map(|entry| entry.unwrap().path().join("lock")).next().unwrap();
-    // This holds a file lock, which ends with its process.
+    // This process holds a file lock, which is released when the process ends.
     let mut user = Command::new("flock")
         .arg("--no-fork")
         .arg(&lock)
@@ -623,8 +624,8 @@ fn prune_does_not_say_that_nothing_exceeds_the_limits_if_the_store_does() {
     }
 }
 
-/// The store stays over its limit if nothing can be evicted. takeback must not try again at every
-/// turn.
+/// The store stays over its limit if nothing can be evicted. Takeback must not try again after
+/// every turn.
 #[test]
 fn pruning_is_not_repeated_while_it_cannot_help() {
     let session = Session::new();
@@ -636,7 +637,7 @@ fn pruning_is_not_repeated_while_it_cannot_help() {
     session.write("b", "1");
     assert!(session.output(&["checkpoint"]).status.success());
     let last = session.base().join(".takeback/checkpoints/.last_prune");
-    // The checkpoints also started upkeep in the background, which may prune once.
+    // The checkpoints also started upkeep in the background, and it may prune once.
     eventually("upkeep that prunes nothing", || {
         let before = fs::read(&last).unwrap();
         session.output(&["checkpoints", "upkeep"]);
@@ -704,7 +705,7 @@ fn the_home_of_hermes_can_be_elsewhere() {
     assert!(crate::session::said(&output).contains("my-hermes"), "{output:?}");
 }
 
-/// Two sessions that end at once start two prunes.
+/// Two sessions that end at the same time start two prunes.
 #[test]
 fn concurrent_prunes_evict_no_more_than_a_single_one() {
     let session = Session::new();

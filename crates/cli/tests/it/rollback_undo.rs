@@ -1,4 +1,4 @@
-//! The reverse of a rollback, and the reverse of that.
+//! Undoing a rollback, and redoing it.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn undoing_the_rollback_of_a_guarded_file_restores_it() {
     assert_eq!(session.read(".env"), "2");
 }
 
-/// Runs takeback and returns the word after `takeback rollback` that its last line names.
+/// Runs takeback and returns the word that follows `takeback rollback` in its last line.
 fn named_reverse(session: &Session, arguments: &[&str]) -> String {
     let text = String::from_utf8(session.output(arguments).stdout).unwrap();
     let line = text.lines().last().unwrap();

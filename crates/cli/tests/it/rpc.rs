@@ -16,7 +16,7 @@ fn assert_same_result(
     params: &Value,
     words: &[&str],
 ) {
-    // A background process may still be working between the call and the command.
+    // A background process may still change something between the call and the command.
     eventually(method, || client.call(method, params.clone()) == session.json(words));
 }
 
@@ -131,7 +131,7 @@ fn results_equal_what_the_commands_print() {
     eventually("the counts", || {
         session.json(&["rollback"])["checkpoints"][0]["files_changed"] == json!(1)
     });
-    // More paths than are shown without -v.
+    // There are more paths than are shown without -v.
     session.write("sub/b", &"3\n".repeat(200));
     let client = &mut client;
     assert_same_result(&session, client, "checkpoint.list", &json!({}), &["rollback"]);
@@ -209,7 +209,8 @@ fn results_equal_what_the_commands_print() {
         &json!({ "by": "day" }),
         &["sessions", "stats", "--by", "day"],
     );
-    // Methods that change something cannot be repeated, so only the fields are compared.
+    // Methods that change something cannot be repeated, so only the names of the fields are
+    // compared.
     let fields =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(fields(&taken), fields(&session.json(&["checkpoint"])));
@@ -235,7 +236,7 @@ fn an_outdated_plan_is_not_applied() {
     client.call("checkpoint.create", json!({}));
     session.write("a", "2");
     let old = client.call("rollback.plan", json!({ "checkpoint": 1 }));
-    // The planned paths are the same, but different content would be lost.
+    // The planned paths are the same, but other content would be lost.
     session.write("a", "3");
     let wanted = json!({ "checkpoint": 1, "digest": old["digest"] });
     let error = client.fail("rollback.apply", wanted);
@@ -273,7 +274,7 @@ fn settings_are_read_for_each_request() {
     assert_eq!((&off["enabled"], &off["checkpoints"]), (&json!(false), &json!([])));
     let error = client.fail("checkpoint.create", json!({}));
     assert_eq!(error["message"], "checkpoints are switched off");
-    // As in a hook, the defaults protect the call and the failure is reported.
+    // As in a hook, the default settings protect the call, and the failure is reported.
     configure(&session, "nonsense");
     client.call("turn.start", json!({ "prompt": "again" }));
     let broken = client.call("tool.before", call);
@@ -300,7 +301,7 @@ fn a_server_continues_if_its_home_is_deleted() {
     let mut client = Client::new(&session);
     client.turn(&session, "s", "write something", ("a", "2\n"));
     eventually("the home is gone", || {
-        // A background process may still be writing into it.
+        // A background process may still be writing to this directory.
         let _ = std::fs::remove_dir_all(session.base().join(".takeback"));
         !session.base().join(".takeback").exists()
     });
@@ -318,7 +319,7 @@ fn the_ledger_can_be_repaired_while_a_server_is_idle() {
     let mut client = Client::new(&session);
     client.turn(&session, "s", "a gizmo", ("a", "2\n"));
     client.call("sessions.search", json!({ "query": "gizmo" }));
-    // The server closes the ledger when it is idle.
+    // The server closes the ledger while it is idle.
     eventually("the repair", || session.output(&["sessions", "repair"]).status.success());
     let found = client.call("sessions.search", json!({ "query": "gizmo" }));
     assert_eq!(found["results"][0]["session"], "mine:s", "{found}");

@@ -90,7 +90,7 @@ impl Client {
         response.get("error").unwrap_or_else(|| panic!("{method} {params}: {response}")).clone()
     }
 
-    /// Reports a tool call that writes a file, and writes it.
+    /// Reports a tool call that writes a file, and writes the file.
     pub(crate) fn writes(&mut self, session: &Session, name: &str, path: &str, content: &str) {
         self.last_id += 1;
         let call = json!({

@@ -61,7 +61,7 @@ fn a_line_that_is_too_long_is_skipped() {
     for _ in 0..(most >> 20) + 1 {
         client.send(&piece);
     }
-    // The rest of the long line is not a line of its own.
+    // The rest of the long line does not count as a line of its own.
     let rest = br#"{"jsonrpc":"2.0","id":"rest","method":"config.get"}"#;
     assert_error(&mut client, rest, &Value::Null, -32600, "the line is longer than 67108864 bytes");
 }
@@ -176,7 +176,7 @@ fn batches_are_answered_together_and_notifications_not_at_all() {
     assert_eq!(client.end().code(), Some(0));
 }
 
-/// Makes a project in which every file changed since checkpoint 1.
+/// Creates a project in which every file has changed since checkpoint 1.
 fn changed_project(files: usize) -> Session {
     let session = Session::new();
     (0..files).for_each(|number| session.write(&format!("d{}/f{number}", number % 9), "old"));
@@ -284,7 +284,7 @@ fn a_slow_capture_continues_and_is_late() {
     let answered = client.call("tool.before", call);
     assert_eq!((&answered["late"], &answered["missed"]), (&json!(true), &json!(true)));
     assert!(answered["failures"][0].as_str().unwrap().contains("not done within 1 ms"));
-    // The process ends only when the capture is done.
+    // The process ends only once the capture is done.
     assert_eq!(client.end().code(), Some(0));
     let list = session.json(&["rollback"]);
     assert_eq!((&list["checkpoints"][0]["late"], &list["failures"]), (&json!(true), &Value::Null));
@@ -314,7 +314,7 @@ fn a_signal_ends_the_process_after_the_current_request() {
     client.begin("rollback.apply", &json!({ "checkpoint": 1 }));
     thread::sleep(Duration::from_millis(5));
     send_signal(&client, "-TERM");
-    // The rollback may not have begun when the signal arrives.
+    // The signal may arrive before the rollback has begun.
     let is_done = client.receive().is_some();
     assert_eq!(client.child.wait().unwrap().code(), Some(0));
     assert_eq!(session.read("d0/f0"), if is_done { "old" } else { "new" });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::rpc_client::Client;
 use crate::session::Session;
 
-/// Valid requests that random lines are made from.
+/// Valid requests from which random lines are made.
 const LINES: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
     r#"{"jsonrpc":"2.0","id":"a","method":"turn.start","params":{"agent":"f","session":"1","prompt":"go\nön"}}"#,
@@ -51,7 +51,7 @@ impl Dice {
         (self.0 >> 33) as usize % limit.max(1)
     }
 
-    /// Makes a line that resembles a request.
+    /// Generates a line that resembles a request.
     fn random_line(&mut self) -> Vec<u8> {
         let mut line = LINES[self.random_below(LINES.len())].as_bytes().to_vec();
         for _ in 0..self.random_below(4) {
@@ -74,7 +74,7 @@ impl Dice {
     }
 }
 
-/// Returns the ids of the answers that a line must get; `None` if this parser cannot tell.
+/// Returns the ids of the answers that a line must get, or `None` if this parser cannot tell.
 fn expected_ids(line: &[u8]) -> Option<Vec<Value>> {
     if line.trim_ascii().is_empty() {
         return Some(Vec::new());

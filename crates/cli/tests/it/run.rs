@@ -98,7 +98,7 @@ fn a_signal_ends_the_command_and_its_changes_are_captured() {
     assert!(!session.project().join("ready").exists());
 }
 
-/// `timeout 10 takeback run …` and supervisors end the process they started, not its children.
+/// `timeout 10 takeback run …` and supervisors end the process that they started, not its children.
 #[test]
 fn a_signal_to_takeback_reaches_the_command() {
     let session = Session::new();
@@ -156,7 +156,7 @@ fn the_effects_of_the_command_are_known() {
     session.write("a", "1");
     session.output(&["checkpoint"]);
     session.write("a", "2");
-    // Neither command succeeds here; the attempt is enough.
+    // Neither command succeeds here, but an attempt is enough.
     run(&session, "psql -c 'drop table x' 2>/dev/null; git push 2>/dev/null");
     let effects = session.json(&["rollback", "2", "--dry-run"])["effects"].clone();
     let kinds: Vec<_> = effects.as_array().unwrap().iter().map(|effect| &effect["kind"]).collect();

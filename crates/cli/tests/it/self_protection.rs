@@ -8,7 +8,7 @@ use crate::agent::{Agent, configure, eventually, everything, hook};
 use crate::install::{run_takeback, write_file};
 use crate::session::{Session, said};
 
-/// Makes a project with a history, and hooks for Claude Code.
+/// Creates a project with a history, and hooks for Claude Code.
 fn with_history() -> Session {
     let session = Session::new();
     write_file(&session, ".claude/settings.json", "{\"model\": \"opus\"}\n");
@@ -18,7 +18,7 @@ fn with_history() -> Session {
     session
 }
 
-/// Reports a call of Claude Code. Returns the exit code and the reason of a refusal.
+/// Reports a Claude Code call. Returns the exit code and the reason for a refusal.
 fn call(session: &Session, tool: &str, input: &Value) -> (Option<i32>, String) {
     let event = json!({
         "hook_event_name": "PreToolUse", "session_id": "c1", "cwd": session.project(),

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::transcript;
 
-/// A scratch directory with a home and a project, and a transcript of the commands run there.
+/// A scratch directory with a home and a project, and a transcript of the commands that were run
+/// there.
 pub(crate) struct Session {
     directory: tempfile::TempDir,
     transcript: String,
@@ -58,17 +59,17 @@ impl Session {
         command.spawn().unwrap()
     }
 
-    /// True if a path of the project exists, even as a broken link.
+    /// True if a path in the project exists, even as a broken link.
     pub(crate) fn exists(&self, path: &str) -> bool {
         fs::symlink_metadata(self.project().join(path)).is_ok()
     }
 
-    /// Returns the store's directory for its only workspace.
+    /// Returns the directory in the store that belongs to its only workspace.
     pub(crate) fn workspace_directory(&self) -> PathBuf {
         first_in(&self.base().join(".takeback/checkpoints/store/workspaces"))
     }
 
-    /// Locks the only workspace of the store, as another process of takeback would, until the file is
+    /// Locks the only workspace in the store, as another takeback process would, until the file is
     /// closed.
     pub(crate) fn lock_workspace(&self) -> File {
         let lock = File::open(self.workspace_directory().join("lock")).unwrap();
@@ -80,7 +81,7 @@ impl Session {
         self.command(arguments).output().unwrap()
     }
 
-    /// Replaces text that differs between runs, in every further line of the transcript.
+    /// From now on, replaces text that differs between runs in every line of the transcript.
     pub(crate) fn replace(&mut self, replace: fn(&str) -> String) {
         self.replace = replace;
     }
@@ -124,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Replaces ids, times and directories, which differ in every run.
+    /// Replaces ids, times and directories, which are different in every run.
     fn normalize(&self, text: &str) -> String {
         let text = text.replace(&*self.base().to_string_lossy(), "~");
         let mut out = String::new();
@@ -156,7 +157,7 @@ pub(crate) fn first_in(directory: &Path) -> PathBuf {
     fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
 }
 
-/// Says why something is not tested on this machine: `cargo xtask test` collects these lines.
+/// Says why something is not tested on this machine. `cargo xtask test` collects these lines.
 pub(crate) fn tell_skipped(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 
-/// The start of the example sessions: 2026-05-28 20:26:40 UTC.
+/// The time at which the example sessions start: 2026-05-28 20:26:40 UTC.
 pub(crate) const START: i64 = 1_780_000_000;
 
-/// Returns sessions of two agents: one with two turns and a subagent, and one of a single message.
+/// Returns sessions of two agents: one with two turns and a subagent, and one with a single
+/// message.
 pub(crate) fn example_sessions() -> Vec<Value> {
     let call = json!([{ "id": "c1", "function": { "name": "bash", "arguments": "{\"command\":\"ls\"}" } }]);
     vec![
@@ -210,7 +211,7 @@ Done.
     assert_eq!(whole["system_prompt"], "Be careful.");
     let output = session.output(&["sessions", "show", "4f2a", "--format", "json"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
-    // `--json` can stand before the command or after it.
+    // `--json` can come before or after the command.
     let output = session.output(&["sessions", "--json", "show", "4f2a"]).stdout;
     assert_eq!(serde_json::from_slice::<Value>(&output).unwrap(), whole);
     // Undone messages are not sent to a model.
@@ -424,7 +425,7 @@ $ takeback sessions rewind 4f2a
     });
     assert_eq!(session.json(&["sessions", "unrewind", "4f2a"]), expected);
     assert_eq!(session.json(&["sessions", "rewind", "4f2a", "--turns", "2"]), expected);
-    // More messages are imported: the conversation continued.
+    // More messages are imported, so the conversation has continued.
     let mut longer = example_sessions().remove(0);
     let message = json!({ "seq": 6, "role": "user", "content": "hm", "timestamp": START + 200 });
     longer["messages"].as_array_mut().unwrap().push(message);
@@ -591,7 +592,7 @@ fn session_text_cannot_control_the_terminal() {
             ],
         })],
     );
-    // Titles are cleaned on import, so the title is removed: the list then shows the first prompt.
+    // Titles are cleaned on import. Remove the title, so that the list shows the first prompt.
     session.output(&["sessions", "title", "x:", ""]);
     let all: &[&[&str]] = &[
         &["list"],

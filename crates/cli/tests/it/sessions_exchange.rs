@@ -42,7 +42,7 @@ fn an_export_survives_a_round_trip() {
     let report = other.json(&["sessions", "import", path.to_str().unwrap()]);
     assert_eq!(report, json!({ "sessions": 5, "new_sessions": 5, "messages": 10, "bad": [] }));
     assert_eq!(run_sessions(&other, &["export", "--all"]), first);
-    // Undone messages arrive as undone.
+    // Undone messages are still undone after the import.
     assert_eq!(other.json(&["sessions", "search", "東京"])["total"], 0);
 }
 
@@ -123,7 +123,7 @@ fn chosen_sessions_are_exported_in_every_format() {
         let array: Vec<Value> = serde_json::from_str(text).unwrap();
         array.iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect()
     };
-    // Sessions come in the order of the arguments; with --all, the oldest first.
+    // Sessions are in the order of the arguments or, with --all, sorted with the oldest first.
     let two = run_sessions(&session, &["export", "codex:", "4f2a", "--format", "json"]);
     assert_eq!(ids(&two), ["codex:4f2b0000-bbbb", "claude-code:4f2a9c01-aaaa"]);
     let all =

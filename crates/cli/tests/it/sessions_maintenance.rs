@@ -49,7 +49,7 @@ $ takeback sessions
 fn a_dry_run_names_subagents_that_would_be_deleted_too() {
     let session = Session::new();
     let mut all = example_sessions();
-    // The subagent was active for another month.
+    // The subagent stayed active for another month.
     all[1]["ended_at"] = json!(null);
     all[1]["messages"][0]["timestamp"] = json!("2026-06-30T00:00:00Z");
     crate::sessions::import_sessions(&session, &all);

@@ -1,5 +1,5 @@
 //! At a real terminal: the user sees what is about to happen and is asked; rows fit the width; long
-//! output goes into a pager.
+//! output goes to a pager.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,8 @@ use unicode_width::UnicodeWidthStr;
 use crate::agent::{Agent, eventually, rows};
 use crate::session::{Session, tell_skipped};
 
-/// Types an answer at a terminal that the program `script` creates; `None` if it is not installed.
+/// Types an answer at a terminal that the program `script` creates. Returns `None` if that program
+/// is not installed.
 fn typed(session: &Session, arguments: &str, answer: &str) -> Option<(String, Option<i32>)> {
     let program = env!("CARGO_BIN_EXE_takeback");
     let child = Command::new("script")
@@ -125,7 +126,7 @@ fn clearing_asks_first() {
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
 }
 
-/// An agent continues to work while the user thinks, so the plan is outdated.
+/// An agent continues to work while the user is thinking, so the plan is outdated.
 #[test]
 fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     let session = worked();
@@ -158,7 +159,7 @@ fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     assert_eq!((session.read("a"), session.read("new")), ("2".into(), "1".into()));
 }
 
-/// A terminal of a certain size, and the environment variables of the programs in it.
+/// A terminal of a given size, and the environment variables for the programs in it.
 struct Terminal<'t> {
     columns: usize,
     rows: usize,
@@ -166,7 +167,7 @@ struct Terminal<'t> {
 }
 
 impl Terminal<'_> {
-    /// Starts takeback in the terminal; `None` if there is no `script`.
+    /// Starts takeback in the terminal. Returns `None` if `script` is not installed.
     fn start(&self, session: &Session, arguments: &str) -> Option<Child> {
         let (columns, rows) = (self.columns, self.rows);
         let program = env!("CARGO_BIN_EXE_takeback");
@@ -183,7 +184,7 @@ impl Terminal<'_> {
         child.ok()
     }
 
-    /// Types an answer and returns what the terminal shows; `None` if there is no `script`.
+    /// Types an answer and returns what the terminal shows, or `None` if `script` is not installed.
     fn show(&self, session: &Session, arguments: &str, answer: &str) -> Option<String> {
         let mut child = self.start(session, arguments)?;
         child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
@@ -194,7 +195,7 @@ impl Terminal<'_> {
     }
 }
 
-/// Makes a pager out of a shell script, and returns its path.
+/// Creates a pager from a shell script, and returns its path.
 fn make_pager(session: &Session, script: &str) -> String {
     let path = session.base().join("pager");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -208,7 +209,7 @@ fn paged(session: &Session) -> Option<String> {
 
 const COPY: &str = "cat > \"$HOME/paged\"; echo the pager is gone";
 
-/// A project with more checkpoints than fit on a small screen.
+/// Creates a project with more checkpoints than fit on a small screen.
 fn with_long_list() -> Session {
     let session = Session::new();
     for number in 0..12 {
@@ -310,7 +311,7 @@ fn only_output_longer_than_the_screen_goes_into_a_pager() {
     let seen = terminal.show(&session, "rollback", "").unwrap();
     assert_eq!(seen, "the pager is gone\n");
     let lines = paged(&session).unwrap();
-    // The title and all rows, in colour.
+    // These are the title and all rows, in colour.
     assert_eq!(lines.lines().count(), 13, "{lines}");
     assert!(lines.contains("\u{1b}[33m"), "{lines}");
 }

@@ -1,21 +1,22 @@
-//! Updates transcripts in the source of tests: `UPDATE=1 cargo nextest run -p takeback`.
+//! Updates transcripts in the source code of tests: `UPDATE=1 cargo nextest run -p takeback`.
 
 use std::fs::{self, File};
 use std::panic::Location;
 use std::path::Path;
 
-/// Replaces the expected transcript in the source of a test, near the place that expects it.
-/// Returns false if the source does not contain it literally, because it is assembled from parts.
+/// Replaces the expected transcript in the source code of a test, near the place that expects it.
+/// Returns false if the source does not contain the transcript literally, because it is assembled
+/// from parts.
 pub(crate) fn replace(place: &Location<'_>, expected: &str, seen: &str) -> bool {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = workspace.join(place.file());
-    // Tests of the same file run at the same time.
+    // Tests in the same file run at the same time.
     let lock = File::open(&path).unwrap();
     lock.lock().unwrap();
     let source = fs::read_to_string(&path).unwrap();
     let updated = replace_nearest(&source, place.line() as usize, expected, seen);
     if let Some(updated) = &updated {
-        // Write in place, because this file itself is locked.
+        // Write in place, because the lock is on this file itself.
         fs::write(&path, updated).unwrap();
     }
     updated.is_some()
@@ -24,7 +25,8 @@ pub(crate) fn replace(place: &Location<'_>, expected: &str, seen: &str) -> bool 
 fn replace_nearest(source: &str, line: usize, expected: &str, seen: &str) -> Option<String> {
     let (old, new) = (escape(expected), escape(seen));
     let line_of = |at: usize| source[..at].matches('\n').count() + 1;
-    // The surrounding text keeps a short transcript from matching in the middle of another.
+    // Checking the surrounding text keeps a short transcript from matching in the middle of
+    // another.
     let is_whole = |at: &usize| {
         source[..*at].ends_with(['"', '\n']) && source[at + old.len()..].starts_with('"')
     };
@@ -33,7 +35,7 @@ fn replace_nearest(source: &str, line: usize, expected: &str, seen: &str) -> Opt
     Some(format!("{}{new}{}", &source[..nearest], &source[nearest + old.len()..]))
 }
 
-/// Formats a text as a string literal of several lines.
+/// Formats a text as the inside of a string literal.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

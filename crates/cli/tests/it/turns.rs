@@ -1,4 +1,4 @@
-//! The turn that a call belongs to.
+//! Determining the turn that a call belongs to.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Some agents restart their count in each process, and some continue from the turn that a rollback
+/// Some agents start counting anew in each process, and some continue from the turn that a rollback
 /// returned to.
 #[test]
 fn a_turn_with_a_repeated_name_is_another_turn() {

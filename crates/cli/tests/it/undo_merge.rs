@@ -1,4 +1,4 @@
-//! `takeback undo` inside one file: the turn's changes are taken back, and those of others are
+//! `takeback undo` inside one file: the turn's changes are taken back, and changes by others are
 //! kept.
 
 use std::fs;
@@ -11,7 +11,7 @@ use crate::session::Session;
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
-/// A turn in which the agent changed one line of ten.
+/// Creates a session with a turn in which the agent changed one line of ten.
 fn changed() -> Session {
     let session = Session::new();
     session.write("a", TEN);
@@ -126,7 +126,7 @@ fn clean_files_are_undone_although_others_conflict() {
     );
 }
 
-/// Merges the same three versions with `git merge-file`, for comparison.
+/// Merges the same three versions with `git merge-file` for comparison.
 #[test]
 fn merges_equal_those_of_git() {
     let before = (1..=40).map(|number| format!("line {number}\n")).collect::<String>();

@@ -19,7 +19,7 @@ fn an_undo_says_what_it_cannot_reverse() {
     assert_eq!((&undone["deleted"], &undone["effects"]), (&json!(["a"]), &json!([effect])));
 }
 
-/// The agent may wait minutes for the user's permission.
+/// The agent may have to wait several minutes for the user's permission.
 #[test]
 fn edits_by_the_user_while_a_command_waits_stay() {
     let session = Session::new();
@@ -48,7 +48,7 @@ fn a_turn_that_a_rollback_took_back_is_not_undone_again() {
     session.json(&["rollback", "2"]);
     let undone = session.json(&["undo"]);
     assert_eq!((&undone["row"], &undone["deleted"]), (&json!(3), &json!(["b"])), "{undone}");
-    // Once the rollback is undone, its turns can be undone again.
+    // Once the rollback is undone, the turns that it took back can be undone again.
     session.json(&["rollback", "undo"]);
     session.json(&["rollback", "undo"]);
     assert_eq!(session.read("a"), "2\n");

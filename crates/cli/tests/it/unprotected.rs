@@ -1,4 +1,4 @@
-//! Paths that a command names are protected regardless of the rules; unprotected ones are reported
+//! Paths that a command names are protected regardless of the rules. Unprotected paths are reported
 //! at once.
 
 use std::fs;
@@ -24,7 +24,7 @@ fn run_git(directory: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Makes a repository with one commit.
+/// Creates a repository with one commit.
 fn make_repository(directory: &Path) {
     fs::create_dir_all(directory).unwrap();
     run_git(directory, &["init", "-q"]);
@@ -33,7 +33,7 @@ fn make_repository(directory: &Path) {
     run_git(directory, &["commit", "-qm", "one"]);
 }
 
-/// Lists the workspaces that have checkpoints, relative to the project.
+/// Lists the workspaces that have checkpoints, as paths relative to the project.
 fn protected_places(session: &Session) -> Vec<String> {
     let status = session.json(&["checkpoints"]);
     let workspaces = status["workspaces"].as_array().unwrap();
@@ -93,7 +93,7 @@ fn repositories_below_a_named_directory_are_protected() {
 fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
     let session = Session::new();
     make_repository(&session.project());
-    // These names match built-in excludes.
+    // These names match built-in exclude patterns.
     run_git(&session.project(), &["branch", "build/one"]);
     let mut agent = Agent::new(&session, "s1");
     agent.hears("start again");
@@ -118,7 +118,7 @@ fn the_repository_of_the_workspace_is_protected_if_it_is_named() {
     assert!(has_branch, "{trees}");
 }
 
-/// Makes a project with a repository that is too large for the budget.
+/// Creates a project whose repository is too large for the budget.
 fn with_large_repository() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 0\n");
@@ -191,7 +191,7 @@ fn with_too_many_files_only_named_paths_are_protected_and_the_user_is_told() {
     session.write(".gitignore", "uploads/\n");
     session.write("uploads/photo", "mine");
     let mut agent = Agent::new(&session, "s1");
-    // A file tool changes nothing but the file that it names.
+    // A file tool changes only the file that it names.
     agent.begins("Write", json!({ "path": "f1", "content": "" }));
     assert_eq!(rows(&session).len(), 1);
     let call = agent.call("Bash", json!({ "command": "rm -rf uploads f2" }));
@@ -220,7 +220,7 @@ fn in_a_workspace_larger_than_the_store_may_be_what_calls_name_is_protected() {
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
     agent.hears("work");
-    // A file tool changes nothing but the file that it names.
+    // A file tool changes only the file that it names.
     agent.begins("Write", json!({ "path": "a", "content": "" }));
     assert_eq!(rows(&session).len(), 1);
     let mut run = |command: &str| {

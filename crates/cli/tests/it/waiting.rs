@@ -1,4 +1,4 @@
-//! A workspace that another process uses: commands wait for it, and name the process.
+//! A workspace that another process is using: commands wait for that process, and name it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::agent::rows;
 use crate::session::{Session, said};
 
-/// A project with a checkpoint.
+/// Creates a project with a checkpoint.
 fn with_checkpoint() -> Session {
     let session = Session::new();
     session.write("a", "1");
@@ -19,7 +19,7 @@ fn with_checkpoint() -> Session {
     session
 }
 
-/// Runs takeback while this process has the workspace locked for a while.
+/// Runs takeback while this process keeps the workspace locked for the given time.
 fn run_beside_lock(session: &Session, arguments: &[&str], held: Duration) -> Output {
     let lock = session.lock_workspace();
     std::thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn a_short_wait_is_not_mentioned() {
     }
 }
 
-/// Runs takeback while this process has the workspace locked, until takeback says something.
+/// Runs takeback while this process keeps the workspace locked until takeback prints something.
 fn run_until_notice(session: &Session, arguments: &[&str]) -> (ExitStatus, String) {
     let lock = session.lock_workspace();
     let mut command = session.command(arguments);

@@ -88,7 +88,7 @@ fn a_named_directory_that_grew_does_not_block_the_way_back() {
     assert_eq!(session.read("data/grown/59"), "made since");
 }
 
-/// Appends to a file of the project until it is dropped, as a server does to its log.
+/// A writer that appends to a file in the project until it is dropped, as a server does to its log.
 struct WritingProcess {
     is_over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -138,14 +138,14 @@ fn a_file_that_is_being_written_blocks_only_itself() {
     assert_eq!(done["skipped"][0]["path"], "server");
     assert_eq!(done["skipped"][0]["writers"][0]["pid"], pid);
     assert_eq!(session.read("a"), "1");
-    // Undoing the rollback does not touch it either.
+    // Undoing the rollback does not touch that file either.
     let undone = session.json(&["rollback", "undo"]);
     assert_eq!(undone["restored"], json!(["a"]));
     drop(writer);
     assert!(session.read("server").len() > 1_000);
 }
 
-/// Puts something in the way that no checkpoint can hold.
+/// Creates a session in which something that no checkpoint can hold is in the way.
 fn with_an_obstacle() -> Session {
     let session = Session::new();
     session.write("a", "1");
@@ -200,11 +200,11 @@ Done. `takeback rollback undo` takes this back.
     assert_eq!(session.read("thing/inner"), "x");
 }
 
-/// A file system in memory, unmounted at the end.
+/// A file system in memory, which is unmounted at the end.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Returns `None` if the machine does not allow mounting.
+    /// Mounts a file system. Returns `None` if the machine does not allow that.
     fn make(path: PathBuf) -> Option<Mount> {
         let mut mount = Command::new("mount");
         let status = mount.args(["-t", "tmpfs", "tmpfs"]).arg(&path).stderr(Stdio::null()).status();

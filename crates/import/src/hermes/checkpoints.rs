@@ -31,7 +31,7 @@ use crate::older_history::{ForeignCheckpoint, ImportError, OlderHistory, add_old
 /// The prefix of a shared store's refs.
 const REFS: &str = "refs/hermes/";
 
-/// The name prefix of directories that hold repositories of the older layout.
+/// The prefix of the names of directories that hold repositories in the older layout.
 const ARCHIVE: &str = "legacy-";
 
 /// The maximum size of a file that names a working directory.
@@ -40,10 +40,10 @@ const MAX_NAMING: u64 = 64 << 10;
 /// The maximum length of a path, as in Linux.
 const MAX_PATH: usize = 4_096;
 
-/// The maximum number of checkpoints in a history. The newest are imported.
+/// The maximum number of checkpoints in a history. If there are more, only the newest are imported.
 const MAX_CHECKPOINTS: usize = 5_000;
 
-/// The maximum size of the exclude patterns, which every checkpoint keeps.
+/// The maximum size of the exclude patterns. Every checkpoint keeps a copy of them.
 const MAX_EXCLUDE: u64 = 16 << 10;
 
 /// The maximum number of exclude patterns.
@@ -114,7 +114,7 @@ pub struct ProjectSurvey {
 /// The repositories in which one project has checkpoints.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProjectHistories {
-    /// The working directory of the project, canonical if it exists.
+    /// The working directory of the project. The path is canonical if the directory exists.
     pub directory: PathBuf,
     /// The histories, oldest first. There are several if Hermes changed its layout in between.
     pub histories: Vec<RepositoryHistory>,
@@ -125,7 +125,7 @@ pub struct ProjectHistories {
 pub struct RepositoryHistory {
     /// The repository that has the checkpoints.
     pub repository: PathBuf,
-    /// The ref of a shared repository that leads to the newest checkpoint; `None` for `HEAD`.
+    /// The ref that leads to the newest checkpoint in a shared repository; `None` for `HEAD`.
     pub tip: Option<String>,
 }
 
@@ -286,7 +286,7 @@ fn require_absolute(source: &Path, directory: PathBuf) -> Result<PathBuf, ReadPr
 
 /// A project and its checkpoints.
 pub struct HermesProject {
-    /// The working directory, canonical if it exists.
+    /// The working directory. The path is canonical if the directory exists.
     pub directory: PathBuf,
     /// The checkpoints, oldest first.
     pub checkpoints: Vec<HermesCheckpoint>,
@@ -304,7 +304,7 @@ pub struct HermesCheckpoint {
     pub tree: Oid,
     /// The time of the checkpoint, in seconds since 1970.
     pub time: i64,
-    /// The commit message; may be empty.
+    /// The commit message, which may be empty.
     pub reason: String,
     /// The index of the checkpoint's repository.
     repository: usize,
@@ -312,7 +312,7 @@ pub struct HermesCheckpoint {
 
 struct Repository {
     opened: ForeignRepository,
-    /// Patterns of files that Hermes left out of its checkpoints.
+    /// Patterns for files that Hermes left out of its checkpoints.
     exclude: Vec<String>,
 }
 
@@ -361,7 +361,7 @@ pub fn import_project(
 impl HermesProject {
     fn read_history(&mut self, history: &RepositoryHistory) -> Result<(), ForeignError> {
         let repository = ForeignRepository::open(&history.repository)?;
-        // Without its patterns, a rollback would delete files that Hermes left out.
+        // Without these patterns, a rollback would delete files that Hermes left out.
         let exclude = match read_exclude(repository.directory()) {
             Ok(exclude) => exclude,
             Err(problem) => {

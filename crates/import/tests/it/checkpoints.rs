@@ -1,5 +1,5 @@
-//! Hermes checkpoints. The tests use git to make the repositories as Hermes does, and to check the
-//! result.
+//! Hermes checkpoints. The tests use git to create repositories as Hermes does, and to check the
+//! results.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -107,7 +107,8 @@ impl ImportFixture {
         self.commit_tree(&tree, &hash, reason, true)
     }
 
-    /// Makes a commit the newest checkpoint of a project. Without `follows`, it is also the oldest.
+    /// Creates a commit that becomes the newest checkpoint of a project. Without `follows`, it is
+    /// also the oldest.
     fn commit_tree(&self, tree: &str, hash: &str, reason: &str, follows: bool) -> Oid {
         let store = self.checkpoints().join("store");
         let settings = [("GIT_DIR", &*store)];
@@ -152,7 +153,7 @@ impl ImportFixture {
     }
 
     /// Lists the reasons for all checkpoints of a project, oldest first. For a pin that is not a
-    /// checkpoint, lists its message.
+    /// checkpoint, lists the pin's message.
     fn list_reasons(&self, project: &Path) -> Vec<String> {
         let names = self.store.pin_names(&self.store.workspace_id(project)).unwrap();
         let pins = names.iter().map(|name| self.store.pin(name).unwrap().unwrap());
@@ -160,7 +161,7 @@ impl ImportFixture {
             .collect()
     }
 
-    /// Compares a pin with a commit using git, ignoring links to nested repositories.
+    /// Uses git to compare a pin with a commit, ignoring links to nested repositories.
     fn assert_same_files(&self, pin: &Pin, repository: &Path, commit: Oid) {
         let list = |repository: &Path, id: Oid| {
             let arguments = ["ls-tree", "-r", "-z", &id.to_string()];
@@ -177,7 +178,8 @@ impl ImportFixture {
     }
 }
 
-/// Returns a name for a project. Hermes uses a hash of its path, but any name will do.
+/// Returns the name that stands for a project. Hermes uses a hash of the project's path, but any
+/// name will do.
 fn project_hash(project: &Path) -> String {
     let name = project.file_name().unwrap().to_string_lossy();
     let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -309,7 +311,7 @@ fn checkpoints_that_hermes_rewrote_are_recognized() {
     assert_eq!((added.pins.len(), added.known), (2, 2));
     let all = ["before terminal: one\ntwo", "same", "same", "same", "new", "newer"];
     assert_eq!(fixture.list_reasons(&project), all);
-    // If Hermes kept no known checkpoint, the new ones come last.
+    // If no known checkpoint is left in Hermes, the new ones come last.
     commit("e", "newest");
     fixture.drop_oldest(&project, 1);
     fixture.import_all(&fixture.checkpoints());

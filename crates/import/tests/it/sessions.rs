@@ -12,7 +12,7 @@ use takeback_ledger::{
 
 use crate::support::{HermesHome, read_all};
 
-/// Reads all sessions of a database made by these statements.
+/// Reads all sessions from a database that these statements create.
 fn read_database(sql: &str) -> Vec<Transcript> {
     let home = HermesHome::new();
     home.connect().execute_batch(sql).unwrap();
@@ -23,7 +23,7 @@ fn contents(messages: &[MessageRecord]) -> Vec<Value> {
     messages.iter().map(|message| message.content.clone().unwrap_or_default()).collect()
 }
 
-/// The relevant documented columns of version 11, without constraints, so that they accept any
+/// The relevant documented columns of version 11. They have no constraints, so that they accept any
 /// value.
 const TABLES: &str = "
     CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -55,7 +55,7 @@ fn changes_in_the_log_are_read_and_the_original_stays_unchanged() {
         )
         .unwrap();
     assert!(fs::metadata(home.path().join("state.db-wal")).unwrap().len() > 0);
-    // The copy must not need any file but the database and its log.
+    // The copy must not need any file other than the database and its log.
     fs::remove_file(home.path().join("state.db-shm")).unwrap();
     let before = home.list_files();
 
@@ -83,7 +83,7 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
     writer
         .execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE messages SET content = 'torn'")
         .unwrap();
-    // Copies the files in the state in which a crash leaves them.
+    // Copies the files in the state in which a crash would leave them.
     let crashed = HermesHome::new();
     for name in ["state.db", "state.db-journal"] {
         let from = home.path().join(name);
@@ -294,7 +294,7 @@ fn a_broken_index_hides_no_message() {
     let home = HermesHome::new();
     let connection = home.connect();
     connection.execute_batch(TABLES).unwrap();
-    // The index is not updated when a message is inserted.
+    // From here on, the index is not updated when a message is inserted.
     connection
         .execute_batch(
             "PRAGMA writable_schema = ON;

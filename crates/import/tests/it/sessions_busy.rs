@@ -10,20 +10,20 @@ use takeback_import::hermes::HermesError;
 
 use crate::support::{HermesHome, read_all};
 
-/// The environment variable that turns the test into a writer. Its value is the database. The
-/// writer is a separate process because SQLite's locks belong to processes: a reader that closes
-/// the file in the same process would release the writer's locks.
+/// The environment variable that turns the test into a writer. Its value is the path of the
+/// database. The writer is a separate process because SQLite's locks belong to processes: a reader
+/// that closes the file in the same process would release the writer's locks.
 const WRITER: &str = "TAKEBACK_TEST_HERMES_WRITER";
 
-/// The minimum time during which copies of one database are made.
+/// The minimum time that is spent on copying one database.
 const MINIMUM: Duration = Duration::from_secs(2);
 
 /// The time within which the copies must show a change.
 const MAXIMUM: Duration = Duration::from_secs(120);
 
-/// Every transaction adds two messages and updates a message that counts the transactions, with a
-/// checkpoint every few pages. So a copy whose parts are inconsistent has the wrong number of
-/// messages or is malformed.
+/// Every transaction adds two messages and updates a message that counts the transactions; SQLite
+/// makes a checkpoint every few pages. So a copy whose parts are inconsistent has the wrong number
+/// of messages or is malformed.
 #[test]
 fn a_copy_of_a_busy_database_is_consistent() {
     if let Ok(file) = std::env::var(WRITER) {
@@ -96,8 +96,8 @@ fn write_until_gone(file: &str) {
     let connection = Connection::open(file).unwrap();
     connection.execute_batch("PRAGMA wal_autocheckpoint = 20; PRAGMA synchronous = OFF").unwrap();
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-    // Most pauses are too short for a copy between two checkpoints or transactions. Some are long
-    // enough, even on a busy machine.
+    // Most pauses are too short for making a copy between two checkpoints or transactions. Some are
+    // long enough, even on a busy machine.
     let pause = Duration::from_millis(if mode == "wal" { 5 } else { 20 });
     for round in 0.. {
         if fs::metadata(file).is_err() {

@@ -18,14 +18,15 @@ const TABLES: [&str; 4] = [
     "CREATE TABLE session_model_usage (session_id TEXT, model TEXT);",
 ];
 
-/// Makes a database by these statements.
+/// Creates a database with these statements.
 fn home_with(statements: &[&str]) -> HermesHome {
     let home = HermesHome::new();
     home.connect().execute_batch(&statements.concat()).unwrap();
     home
 }
 
-/// Reads the whole database and returns the errors, each with its causes. No copy may be left.
+/// Reads the whole database and returns the errors, each with its causes. Asserts that no copy
+/// remains.
 fn read_errors(home: &HermesHome) -> Vec<String> {
     let errors = match home.open() {
         Err(error) => vec![takeback_base::errors::error_chain(&error)],
@@ -130,8 +131,8 @@ fn a_database_of_9_gb_is_not_copied() {
     }
 }
 
-/// Makes all pages of a table's tree contain the next one many times, so that the table has more
-/// rows than anyone can read.
+/// Makes every page in a table's tree contain the next one many times, so that the table has more
+/// rows than any program can read.
 fn multiply_rows(home: &HermesHome) {
     const PAGE: usize = 512;
     let mut bytes = fs::read(home.file()).unwrap();
@@ -149,7 +150,7 @@ fn multiply_rows(home: &HermesHome) {
         (2..=count).filter(|page| kind(&bytes, *page) == 5 && *page != root).take(6).collect();
     assert_eq!(inner.len(), 6, "the table is too small");
     inner.insert(0, root);
-    // A leaf of this table: the other tables are empty.
+    // This is a leaf of this table, because the other tables are empty.
     let is_leaf = |page: &usize| kind(&bytes, *page) == 13 && bytes[(*page - 1) * PAGE + 4] > 0;
     inner.push((2..=count).find(is_leaf).unwrap());
     for pair in inner.windows(2) {

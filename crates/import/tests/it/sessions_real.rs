@@ -1,4 +1,4 @@
-//! A sessions database that a real Hermes writes. Everything that Hermes reads back from it is
+//! A sessions database written by a real Hermes. Everything that Hermes reads back from it is
 //! compared with the imported records.
 
 use std::fs;
@@ -11,7 +11,7 @@ use takeback_ledger::{MessageRecord, Transcript};
 
 use crate::support::{HermesHome, read_all};
 
-/// The release on PyPI.
+/// The version of the release on PyPI.
 const RELEASE: &str = "0.19.0";
 
 #[test]

@@ -1,12 +1,12 @@
-//! Sessions databases of every Hermes schema version: each column and each message is read.
+//! Sessions databases of every Hermes schema version. Each column and each message must be read.
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::support::{HermesHome, read_all};
 
-/// A column: the version that added it, its table, its definition, a value as SQL, and the field
-/// and JSON into which the value is converted.
+/// A column: the version that added it, its table, its definition, a value as SQL, the field into
+/// which the value is converted, and the JSON that results.
 type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'static str);
 
 /// The columns of all versions.
@@ -256,7 +256,7 @@ fn column_name(column: &Column) -> &'static str {
     column.2.split(' ').next().unwrap()
 }
 
-/// Creates the tables of `version` in a database that was first created by the version `born`.
+/// Creates the tables of `version` in a database that the version `born` first created.
 fn create_tables(connection: &Connection, born: i64, version: i64) {
     connection.execute_batch("CREATE TABLE schema_version (version INTEGER NOT NULL)").unwrap();
     connection.execute("INSERT INTO schema_version VALUES (?1)", [version]).unwrap();
@@ -369,8 +369,8 @@ fn check_version(born: i64, version: i64) {
     assert_eq!(flags, [none, none, none, undone, compacted], "version {version}");
 }
 
-/// Version 23 stands for the future: it has further columns, two of which have the names of record
-/// fields.
+/// Version 23 stands for the future. It has further columns, and two of them have the names of
+/// record fields.
 #[test]
 fn every_version_is_read_completely() {
     for version in 1..=23 {

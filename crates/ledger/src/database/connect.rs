@@ -42,15 +42,15 @@ pub enum OpenError {
 /// The mechanism that keeps writes atomic when a process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalMode {
-    /// A write-ahead log: readers do not wait for a writer, nor a writer for readers. It needs
-    /// memory that processes share.
+    /// A write-ahead log. Readers do not wait for a writer, and a writer does not wait for readers.
+    /// It needs memory that processes share.
     Wal,
-    /// A rollback journal: readers and writers wait for each other. For network file systems.
+    /// A rollback journal, for network file systems. Readers and writers wait for each other.
     Rollback,
 }
 
 impl JournalMode {
-    /// Chooses the mode that works on the file system of a directory.
+    /// Chooses the mode that works on the file system that holds a directory.
     pub(super) fn suited_to(directory: &Path) -> JournalMode {
         #[allow(clippy::unnecessary_cast, reason = "its type differs between platforms")]
         match rustix::fs::statfs(directory) {
@@ -114,7 +114,7 @@ pub(super) fn connect(
     connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
     let found = check_version(&connection, path)?;
     configure(&connection, journal).map_err(explain)?;
-    // SQLite does not wait if another process sets the mode at the same time, so wait in a loop.
+    // SQLite does not wait if another process sets the mode at the same time, so this loop waits.
     let mut tries = 0;
     let got = loop {
         match set_journal_mode(&connection, journal) {
@@ -158,8 +158,9 @@ pub(super) fn read_version(connection: &Connection) -> rusqlite::Result<i32> {
 }
 
 fn configure(connection: &Connection, journal: JournalMode) -> rusqlite::Result<()> {
-    // In WAL mode, a commit survives a crash of the process, but a power cut only once the log has
-    // been moved into the database. Without a write-ahead log, every commit must be synced.
+    // In WAL mode, a commit always survives a crash of the process, but it survives a power cut
+    // only once the log has been moved into the database. Without a write-ahead log, every commit
+    // must be synced.
     connection.pragma_update(
         None,
         "synchronous",

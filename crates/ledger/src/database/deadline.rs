@@ -1,4 +1,4 @@
-//! The deadline up to which an operation waits for other processes.
+//! The deadline until which an operation waits for other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,8 +38,8 @@ impl Deadline {
     }
 }
 
-/// Chooses a random pause that is short at first and never longer than about 10 ms, so that waiting
-/// processes do not retry in step.
+/// Chooses a random pause that is short at first and never longer than about 10 ms. Because it is
+/// random, waiting processes do not retry in step.
 fn random_pause(tries: i32) -> Duration {
     let ceiling = 200_u64 << tries.clamp(0, 6);
     let mut random = [0; 8];

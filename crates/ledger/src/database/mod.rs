@@ -1,6 +1,6 @@
 //! The open database: reading, writing, and waiting for other processes.
 //!
-//! In WAL mode readers never wait for writers. A write begins with `BEGIN IMMEDIATE`. A process
+//! In WAL mode, readers never wait for writers. A write begins with `BEGIN IMMEDIATE`. A process
 //! that has to wait for another one sleeps for short random times, so that waiting processes do not
 //! retry in step. It gives up at the caller's deadline.
 
@@ -21,12 +21,13 @@ pub use self::connect::{JournalMode, OpenError};
 use self::deadline::Deadline;
 use crate::{LedgerError, schema};
 
-/// The length above which closing moves the log into the database. A compromise: a long log slows
-/// down the next process that opens the database, but moving the log costs a sync.
+/// The log length, in bytes, above which closing the database moves the log into it. This is a
+/// compromise: a long log slows down the next process that opens the database, but moving the log
+/// costs a sync.
 const LOG_KEPT: u64 = 1 << 20;
 
-/// The length above which a writer briefly blocks the others so that the log can start over.
-/// Otherwise, with many busy writers, the log would grow forever.
+/// The log length, in bytes, above which a writer briefly blocks the others so that the log can
+/// start over. Otherwise, with many busy writers, the log would grow forever.
 const LOG_MOST: u64 = 16 << 20;
 
 /// The number of writes between two checks of the log's length.
@@ -56,7 +57,7 @@ pub(crate) struct Database {
 /// Optional guarantees for writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
-    /// True if commits are on the disk when they return.
+    /// True if every commit is on the disk before it returns.
     syncs: bool,
     /// True if deleted rows are overwritten in the file.
     erases: bool,
@@ -234,7 +235,7 @@ impl Database {
     }
 
     /// Runs a write in one transaction, or returns `None` if other processes are still writing
-    /// after `wait`. For work that can be left to the next process.
+    /// after `wait`. This is meant for work that can be left to the next process.
     pub(crate) fn try_write<T>(
         &mut self,
         wait: Duration,
@@ -256,7 +257,8 @@ impl Database {
             self.set_deadline(wait);
             let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let is_current = match &begun {
-                // Checked with the lock held: a repair cannot replace the file before the commit.
+                // This is checked while the lock is held, so a repair cannot replace the file
+                // before the commit.
                 Ok(transaction) => {
                     FileId::at(&self.path) == self.file
                         && connect::read_version(transaction).map_err(Attempt::from_sqlite)?
@@ -282,7 +284,7 @@ impl Database {
     fn after_write(&mut self) {
         self.writes = self.writes.wrapping_add(1);
         if self.writes.is_multiple_of(WRITES_PER_LOOK) && self.log_length() > LOG_MOST {
-            // Other writers wait for this as for any other write.
+            // Other writers wait for this as they do for any other write.
             self.deadline.set(Duration::from_millis(20));
             self.move_log("FULL");
         }
@@ -300,7 +302,7 @@ impl Database {
         fs::metadata(&log).map_or(0, |log| log.len())
     }
 
-    /// Copies the database to another file, as of one moment.
+    /// Copies the database, in its state at one moment, to another file.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         const ALL_PAGES: i32 = -1;
         let mut copy = Database::open(path, None, self.wait)?;
@@ -312,7 +314,7 @@ impl Database {
         }
     }
 
-    /// Returns free space in the file to the disk, if there is much of it. Other writers wait
+    /// Returns free space in the file to the disk, if there is much of it; other writers wait
     /// meanwhile. Then empties the log, unless another process is reading.
     pub(crate) fn shrink(&self) -> Result<(), LedgerError> {
         self.set_deadline(self.wait);
@@ -336,7 +338,7 @@ impl Drop for Database {
     }
 }
 
-/// The reason why a write was not made.
+/// The reason why a write did not happen.
 enum Attempt<E> {
     Busy,
     Failed(E),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::messages::{self, mask_copy};
 use crate::{LedgerError, MessageRecord};
 
-/// Extends the stored message of an entry that was logged again. A message that was taken back does
+/// Extends the stored message when its entry is logged again. A message that was taken back does
 /// not change.
 pub(super) fn grow_message(
     transaction: &Transaction<'_>,
@@ -26,9 +26,9 @@ pub(super) fn grow_message(
     }
 }
 
-/// Merges a later version of a message into the first one: takes every part that is at least as
+/// Merges a later version of a message into the first one by taking every part that is at least as
 /// long in the later version. Returns `None` if that changes nothing. Shorter parts do not count,
-/// because agents shorten messages to send their models less. A prompt never changes, because
+/// because agents shorten messages to send less to their models. A prompt never changes, because
 /// agents extend it only for their models.
 pub(super) fn merge_later(first: &MessageRecord, later: &MessageRecord) -> Option<MessageRecord> {
     if first.role == "user" || first.role != later.role {

@@ -1,11 +1,11 @@
-//! Taking in agents' own logs of their conversations. Every entry is taken in once and at its place
+//! Importing agents' own logs of their conversations. Every entry is imported once and at its place
 //! in the conversation. A message that a hook has already reported is not added again.
 //!
-//! Two mechanisms keep entries from being taken in twice. The bookmark of a log is moved in the
-//! same transaction that takes in the entries, and only if no other process has moved it. And each
-//! entry's origin, the agent's own id for it, is remembered, so that rereading a log from its
-//! beginning adds nothing. If an agent logs a message again with more content, the stored message
-//! grows.
+//! Two mechanisms keep entries from being imported twice. First, the log's bookmark is moved in the
+//! same transaction that imports the entries, and only if no other process has moved it. Second,
+//! the ledger remembers each entry's origin, the agent's own id for it, so that rereading a log
+//! from its beginning adds nothing. If an agent logs a message again with more content, the stored
+//! message grows.
 
 mod growth;
 mod placement;
@@ -31,7 +31,7 @@ pub struct Bookmark {
     pub log: String,
     /// The agent that writes the log.
     pub agent: String,
-    /// The number of bytes that have been read; in a database, the number of messages.
+    /// The number of bytes that have been read or, for a database, the number of messages.
     pub offset: u64,
     /// A fingerprint by which the reader recognises the log.
     pub identity: String,
@@ -42,7 +42,7 @@ pub struct Bookmark {
 /// A part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogPage {
-    /// The position where the page begins; `None` at the beginning of a log that was never read.
+    /// The position where the page begins; `None` if no part of the log has been read before.
     pub from: Option<Bookmark>,
     /// The position where the page ends.
     pub to: Bookmark,
@@ -79,7 +79,7 @@ pub enum LogFact {
     },
 }
 
-/// The sessions and messages that were taken in from a log.
+/// The sessions and messages that were imported from a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogIntake {
     /// The ids of the sessions that the log is about.
@@ -105,7 +105,7 @@ impl Ledger {
         find_bookmark(self.database.reader()?, log)
     }
 
-    /// Returns the bookmarks of the logs that were read last.
+    /// Returns the bookmarks of the logs that were read most recently.
     pub fn bookmarks(&self, limit: usize) -> Result<Vec<Bookmark>, LedgerError> {
         let connection = self.database.reader()?;
         let sql = format!("{SELECT_BOOKMARK} ORDER BY read_at DESC, id DESC LIMIT ?1");
@@ -115,8 +115,8 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Takes in a page of a log. Returns `None`, and takes nothing in, if another process has
-    /// already read past the beginning of the page.
+    /// Imports a page of a log. Returns `None`, and imports nothing, if another process has already
+    /// read past the beginning of the page.
     pub fn take_in_page(
         &mut self,
         page: &LogPage,
@@ -174,7 +174,7 @@ fn take_in_page(
 }
 
 /// Collects everything that a page of a log says about a session. The first value of a field
-/// counts, as it would if the log were read in smaller pages.
+/// counts, just as when the log is read in smaller pages.
 fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     let mut all = SessionRecord {
         id: id.to_owned(),
@@ -201,7 +201,7 @@ fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecor
     all
 }
 
-/// Takes in the entries of one session. Returns the number of new messages.
+/// Imports the entries of one session. Returns the number of new messages.
 fn take_in_session(
     transaction: &Transaction<'_>,
     record: &SessionRecord,
@@ -251,7 +251,7 @@ fn take_in_session(
     placement::place_messages(transaction, id, &messages, now)
 }
 
-/// Remembers that an entry was taken in. Returns false if it had been taken in before.
+/// Remembers that an entry was imported. Returns false if it had been imported before.
 fn remember_origin(
     transaction: &Transaction<'_>,
     key: i64,

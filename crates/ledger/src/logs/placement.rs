@@ -18,19 +18,19 @@ pub(super) struct LogMessage<'a> {
     pub(super) is_summary: bool,
 }
 
-/// A turn as stored in the ledger.
+/// A turn as it is stored in the ledger.
 struct TurnRow {
     started_at: Time,
     ended_at: Option<Time>,
     undone: i64,
 }
 
-/// A rewind that was not reversed, and the span of time whose messages it took back.
+/// A rewind that has not been reversed, and the period whose messages it took back.
 struct RewindSpan {
     number: i64,
     from: Time,
     until: Time,
-    /// The session's last message when the rewind was made.
+    /// The number of the session's last message when the rewind was made.
     last_seq: i64,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn place_messages(
     let incoming: Vec<IncomingMessage> = entries.iter().map(describe_incoming).collect();
     let woven = weave(&unconfirmed, &incoming);
 
-    // Messages after this one can get higher numbers.
+    // The messages after this one may be given higher numbers.
     let base = if stored.is_empty() { head } else { find_base(transaction, key, &stored, fixed)? };
     let numbers = assign_numbers(&woven, &stored, base.last_seq);
     let mut conversation = Conversation {
@@ -85,7 +85,7 @@ pub(super) fn place_messages(
     conversation.finish(last)
 }
 
-/// A session while messages from a log are placed in it.
+/// A session in which messages from a log are being placed.
 struct Conversation<'t> {
     transaction: &'t Transaction<'t>,
     key: i64,
@@ -103,8 +103,8 @@ struct Conversation<'t> {
 }
 
 impl Conversation<'_> {
-    /// Assigns new numbers to stored messages, from the last to the first, so that every number is
-    /// free when it is assigned.
+    /// Assigns new numbers to stored messages. Starts with the last message, so that every number
+    /// is free when it is assigned.
     fn renumber_stored(
         &self,
         woven: &[WovenMessage],
@@ -204,7 +204,7 @@ impl Conversation<'_> {
         self.confirm_message(origin, number)
     }
 
-    /// Records that the log has a message.
+    /// Records that a message is also in the log.
     fn confirm_message(&self, origin: &str, seq: i64) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached("UPDATE origins SET seq = ?3 WHERE session = ?1 AND origin = ?2")?
@@ -221,8 +221,8 @@ impl Conversation<'_> {
             turns::assign_to_turns(self.transaction, self.key, first)?;
         }
         if let Some(latest) = self.latest {
-            // A message from before a rewind does not mean that the conversation continued after
-            // the rewind.
+            // A message that was written before a rewind does not mean that the conversation
+            // continued after the rewind.
             self.transaction
                 .prepare_cached(
                     "UPDATE undos SET
@@ -341,7 +341,7 @@ fn take_turns(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Reads the rewinds that were not reversed, in order.
+/// Reads the rewinds that have not been reversed, in order.
 fn read_rewinds(transaction: &Transaction<'_>, key: i64) -> Result<Vec<RewindSpan>, LedgerError> {
     let mut statement = transaction.prepare_cached(
         "SELECT u.number, m.timestamp, u.time, u.last_seq FROM undos u

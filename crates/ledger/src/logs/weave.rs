@@ -1,4 +1,4 @@
-//! Weaving the messages that hooks reported and those of a log into one conversation.
+//! Weaving messages that hooks reported and messages from a log into one conversation.
 //!
 //! Hooks report prompts at once, but answers are known only when the log is read. So the ledger may
 //! have a prompt before it has the answer to the previous one.
@@ -23,25 +23,26 @@ pub(super) struct IncomingMessage {
     pub(super) text: String,
 }
 
-/// A message of the woven conversation, by its index in the lists.
+/// A message of the woven conversation, identified by its index in the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WovenMessage {
-    /// A stored message. The second index is its entry in the log, if it has one.
+    /// A stored message. The second index is that of its entry in the log, if it has one.
     Stored(usize, Option<usize>),
     /// A message that only the log has.
     Incoming(usize),
 }
 
-/// The maximum difference in milliseconds between the times at which a hook and the log record the
-/// same message.
+/// The maximum time, in milliseconds, between a hook's record of a message and the log's record of
+/// the same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The delays in milliseconds at which a prompt in the log can be the one that a hook reported,
-/// although the agent has expanded its text. An agent logs a prompt after it starts the hook, and
-/// the hook notes its time within a second of that, so a still earlier entry is another prompt.
+/// The range of delays, in milliseconds, within which a prompt in the log can be the one that a
+/// hook reported, even though the agent has expanded its text. An agent logs a prompt after it
+/// starts the hook, and the hook notes its time within a second of that, so an even earlier entry
+/// is a different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
-/// Merges both lists into one order, with each message once.
+/// Merges both lists into one sequence that contains each message once.
 pub(super) fn weave(
     stored: &[UnconfirmedMessage],
     incoming: &[IncomingMessage],
@@ -99,8 +100,8 @@ fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Ve
                 && is_nearest(here)
         };
         let found = stored[next..].iter().position(is_same).map(|found| next + found);
-        // Otherwise match a prompt with a different text, but only if the stored text does not come
-        // later in the log.
+        // Otherwise, match two prompts with different texts, but only if the stored text does not
+        // occur later in the log.
         let found = found.or_else(|| {
             let here = stored.get(next).filter(|here| here.is_prompt && entry.is_prompt)?;
             let comes_later = incoming[number..].iter().any(|later| later.text == here.text);
@@ -134,7 +135,7 @@ mod tests {
         list.iter().map(one).collect()
     }
 
-    /// Makes log entries. A text that starts with `>` is a prompt.
+    /// Builds log entries. A text that starts with `>` is a prompt.
     fn log_entries(list: &[(i64, &str)]) -> Vec<IncomingMessage> {
         let one = |(time, text): &(i64, &str)| IncomingMessage {
             time: Time(*time * 1_000),

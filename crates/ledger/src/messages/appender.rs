@@ -22,7 +22,7 @@ impl<'t> Appender<'t> {
         Appender { transaction, head, messages: 0, calls: 0, last_activity: None }
     }
 
-    /// Appends a message; returns its number.
+    /// Appends a message. Returns its number.
     pub(crate) fn append(
         &mut self,
         message: &MessageRecord,
@@ -54,8 +54,8 @@ impl<'t> Appender<'t> {
         Ok(seq)
     }
 
-    /// Moves past a message that is already in the ledger. Returns the turn that the message is
-    /// part of.
+    /// Moves past a message that is already in the ledger. Returns the number of the message's
+    /// turn.
     pub(crate) fn pass_message(&mut self, seq: i64, begins_turn: bool) -> i64 {
         self.head.last_seq = self.head.last_seq.max(seq);
         self.head.last_turn += i64::from(begins_turn);

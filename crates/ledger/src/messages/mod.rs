@@ -21,8 +21,8 @@ pub enum MessageFilter {
     /// All messages, including those taken back.
     #[default]
     All,
-    /// The messages for the model: those neither taken back nor summarised, with summaries in their
-    /// places.
+    /// The messages for the model: those that are neither taken back nor summarised, and the
+    /// summaries in place of the others.
     Current,
 }
 
@@ -51,7 +51,7 @@ impl Ledger {
         Ok(seqs)
     }
 
-    /// Replaces the current messages up to `upto` with a summary, for the model. Nothing is lost:
+    /// For the model, replaces the current messages up to `upto` with a summary. Nothing is lost:
     /// the messages are only marked, and become current again if a rewind takes the summary back.
     /// Returns the number of the summary.
     pub fn compact(
@@ -136,7 +136,7 @@ pub(crate) fn replace_message(
 }
 
 /// Copies the messages that are not taken back into a new session, keeping their numbers. Returns
-/// how many were copied.
+/// the number of copied messages.
 pub(crate) fn copy_messages(
     transaction: &Transaction<'_>,
     head: SessionHead,
@@ -175,7 +175,7 @@ pub(crate) fn mark_compacted(
     upto: i64,
     summary: i64,
 ) -> Result<(), LedgerError> {
-    // A summary of an earlier part is itself summarised.
+    // A summary of an earlier part is summarised, too.
     transaction.execute(
         "UPDATE messages SET compacted = ?3
          WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
@@ -186,7 +186,7 @@ pub(crate) fn mark_compacted(
     Ok(())
 }
 
-/// Marks a stored message as taken back or summarised, if its imported copy is.
+/// Marks a stored message as taken back or summarised if its imported copy is marked so.
 pub(crate) fn take_over_marks(
     connection: &Connection,
     key: i64,

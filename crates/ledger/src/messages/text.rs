@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::sessions::parse_json;
 
 /// Collects the text in structured content or in tool calls: all strings and numbers, each on a
-/// line of its own, but no types, signatures or binary data. If arguments are JSON in a string,
-/// the text in that JSON is collected.
+/// separate line, but no types, signatures or binary data. If arguments are JSON in a string, the
+/// text in that JSON is collected.
 pub(crate) fn text_of(value: &Value) -> String {
     let mut text = String::new();
     collect_text(value, "", &mut text);

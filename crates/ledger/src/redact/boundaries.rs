@@ -20,16 +20,16 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// True if the text ends in a long piece of base64, such as an image. Such a piece contains
-/// something that looks like a token by chance.
+/// True if the text ends in a long piece of base64, such as an image. By chance, such a piece may
+/// contain something that looks like a token.
 fn ends_in_base64(before: &[u8]) -> bool {
     const LONG: usize = 200;
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     before.len() >= LONG && before.iter().rev().take(LONG).all(is_base64)
 }
 
-/// True if the text ends in an escape such as `\n`, `\u00e9` or `%3D`, whose last letter is not
-/// part of a word.
+/// True if the text ends in an escape such as `\n`, `\u00e9` or `%3D`. The last letter of an escape
+/// is not part of a word.
 fn ends_in_escape(before: &[u8]) -> bool {
     match before {
         [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -55,7 +55,7 @@ pub(super) fn splits_escape(text: &str, at: usize) -> bool {
     in_short || in_unicode
 }
 
-/// Returns the end of the run of characters that can be in a token or between its parts.
+/// Returns the end of the run of characters that can occur in a token or between its parts.
 pub(super) fn run_end(text: &str, at: usize) -> usize {
     let in_run = |byte: &u8| is_word(*byte) || b"-./+=~%:".contains(byte);
     let rest = &text.as_bytes()[at..];

@@ -1,7 +1,7 @@
 //! Armored private keys: `-----BEGIN … PRIVATE KEY-----`, lines of base64, `-----END …`.
 //!
-//! A key may lack real line breaks, as in JSON (`\n`), stand in a numbered listing, or be cut off
-//! at either end.
+//! A key may have escaped line breaks (`\n`, as in JSON), be part of a numbered listing, or be cut
+//! off at either end.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -41,8 +41,8 @@ pub(super) fn find_block(text: &str, marker: Range<usize>) -> Option<Range<usize
 }
 
 fn find_whole(text: &str, begin: &Range<usize>) -> Option<Range<usize>> {
-    // The body ends at the next dashes, whatever they belong to, so that many markers take no more
-    // time than one.
+    // The body ends at the next dashes, even if they belong to something else. So many markers take
+    // no more time than one.
     let body_end = begin.end + text[begin.end..].find(DASHES)?;
     let end = text[body_end..].strip_prefix("-----END ")?;
     let closing = end.find(DASHES).filter(|at| *at < 60)?;
@@ -72,7 +72,7 @@ fn escape_length(text: &str, at: usize) -> usize {
 }
 
 /// True if a text is base64 between characters that break or quote lines. False if it contains a
-/// key of a JSON object.
+/// JSON object's key.
 fn is_body(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let is_around = |c: char| c.is_ascii_whitespace() || r#"\"'`,>|:;.()-→"#.contains(c);

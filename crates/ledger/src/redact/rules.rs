@@ -3,19 +3,20 @@
 //! The order matters: if two rules find the same text, the mask names the earlier one. So exact
 //! formats come first and guesses last.
 //!
-//! To stay small, expressions avoid Unicode tables (`[A-Za-z]`, `(?i-u:…)`, `[ \t]`) and rarely
-//! repeat negated sets. They need not check that a secret starts and ends at a word boundary,
-//! because the search does.
+//! To stay small, expressions avoid Unicode tables (by using `[A-Za-z]`, `(?i-u:…)` and `[ \t]`)
+//! and rarely repeat negated sets. They need not check that a secret starts and ends at a word
+//! boundary, because the search does.
 
-/// The expression between a name and its value: `=`, `: `, `:=`, `=>`, `": "`, `"] = `, `: &str = `,
-/// and `value: ` or `value=` as the next field, as in lists of environment variables.
+/// The expression that matches what stands between a name and its value: `=`, `: `, `:=`, `=>`, `":
+/// "`, `"] = `, `: &str = `, and `value: ` or `value=` as the next field, as in lists of
+/// environment variables.
 macro_rules! gives {
     () => {
         r#"(?:(?:\\*["'`])?\]?[ \t]{0,8}(?::[ \t]{0,4}&?(?:'static )?[A-Za-z]{2,12}[ \t]{0,4}=|:=|=>|={1,3}|:)|(?:\\*["'])?,?(?:[ \t\r\n]|\\+n)+(?:\\*["'])?value(?:\\*["'])?[ \t]{0,4}[:=])[ \t]{0,8}"#
     };
 }
 
-/// A word of a command line, in quotes or bare. A quote before `:`, `,`, `}` or `]` does not begin
+/// A word on a command line, in quotes or bare. A quote before `:`, `,`, `}` or `]` does not begin
 /// a word: it ends a JSON string.
 macro_rules! word {
     () => {
@@ -23,8 +24,8 @@ macro_rules! word {
     };
 }
 
-/// The options of a command before the one that matters: printable ASCII without `&`, `;`, `|` and
-/// escaped line breaks, which end a command.
+/// The options of a command before the one that matters: printable ASCII without `&`, `;`, `|` or
+/// escaped line breaks, because these end a command.
 macro_rules! options {
     () => {
         r#"(?:(?:[ -%'-:<-\[\]-{}~]|\\+["'$/]){0,300}? )?"#
@@ -63,14 +64,13 @@ pub(super) struct Rule {
 /// The position of the keyword in the expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeywordPosition {
-    /// The secret starts with the keyword. Upper and lower case are distinguished.
+    /// The secret starts with the keyword. The keyword is case-sensitive.
     Start,
-    /// The expression starts with the keyword, in upper or lower case; the secret comes later.
+    /// The expression starts with the keyword in any case; the secret comes later.
     Before,
-    /// The keyword is the end of a name, in upper or lower case; the expression ends where the
-    /// value starts.
+    /// The keyword, in any case, is the end of a name; the expression ends where the value starts.
     Name,
-    /// The keyword is the end of an option of a command line, `--name value` or `-name value`; the
+    /// The keyword is the end of a command-line option, `--name value` or `-name value`; the
     /// expression ends where the value starts.
     Option,
     /// The expression starts at most this many bytes before the keyword.
@@ -82,11 +82,11 @@ pub(super) enum KeywordPosition {
 /// The test that a match has to pass in addition to the minimum entropy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretTest {
-    /// None: the format is proof enough.
+    /// No test, because the format is proof enough.
     Format,
-    /// Letters and digits in no order that a human would choose.
+    /// Letters and digits in an order that a human would not choose.
     Random,
-    /// Like `Random`, but not a UUID: many UUIDs are called tokens and are not secret.
+    /// Like `Random`, but not a UUID, because many UUIDs are called tokens without being secret.
     Token,
     /// A likely password.
     Password,
@@ -101,7 +101,7 @@ pub(super) enum SecretTest {
     Any,
 }
 
-/// Makes a rule for a token that starts with a keyword and needs no further test.
+/// Returns a rule for a token that starts with a keyword and needs no further test.
 const fn token(
     id: &'static str,
     about: &'static str,

@@ -227,7 +227,8 @@ fn alphabet(kind: char) -> &'static [u8] {
     }
 }
 
-/// Makes pseudorandom text, the same for the same seed. Its last character is not punctuation.
+/// Generates pseudorandom text that depends only on the arguments. Its last character is not
+/// punctuation.
 fn random_text(kind: char, length: usize, seed: usize) -> String {
     let alphabet = alphabet(kind);
     let mut state =
@@ -263,7 +264,7 @@ fn fill_template(template: &str) -> String {
     out + rest
 }
 
-/// Makes the text of a template, and the masked text that is expected.
+/// Returns the text of a template, and the masked text that is expected.
 fn make_example(rule: &str, template: &str) -> (String, String) {
     let marked = match template.contains('«') {
         true => fill_template(template),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::MASK;
 use super::rules::{KeywordPosition, Rule, SecretTest};
 
-/// Words that mark a placeholder, in upper or lower case and anywhere in the value.
+/// Words that mark a placeholder. They can be in upper or lower case and anywhere in the value.
 const PLACEHOLDER_WORDS: &[&str] = &[
     "example",
     "placeholder",
@@ -26,7 +26,7 @@ const PLACEHOLDER_WORDS: &[&str] = &[
 /// Sequences of characters that occur in placeholders but not in real keys.
 const PLACEHOLDER_FILLERS: &[&str] = &["xxxx", "****", "....", "1234567", "abcdefg"];
 
-/// The beginnings of variables in templates and shells.
+/// The beginnings of variables in templates and shell scripts.
 const VARIABLES: &[&str] = &["${", "{{", "$(", "%("];
 
 /// Whole values that are common in documentation.
@@ -78,12 +78,13 @@ pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
         && looks_secret(rule, value)
 }
 
-/// Returns the minimum length of a secret of this rule. A shorter value is more likely a word.
+/// Returns the minimum length of a secret that this rule finds. A shorter value is more likely a
+/// word.
 pub(super) fn shortest_length(rule: &Rule) -> usize {
     if rule.test == SecretTest::Password { 8 } else { 16 }
 }
 
-/// Returns the part of a name before a keyword: `DB_` of `DB_PASSWORD`.
+/// Returns the part of a name before a keyword, such as `DB_` in `DB_PASSWORD`.
 pub(super) fn name_before(text: &str, keyword: usize) -> &str {
     const LONGEST: usize = 40;
     let bytes = &text.as_bytes()[..keyword];
@@ -157,7 +158,7 @@ fn bare_length(inside: &[u8]) -> Option<usize> {
     Some(inside.iter().position(is_end).unwrap_or(inside.len()))
 }
 
-/// Returns the length of a value that a double quote ends. An escaped quote does not end it, so
+/// Returns the length of a value that ends at a double quote. An escaped quote does not end it, so
 /// that the string around the value stays well formed when the value is masked.
 fn quoted_length(inside: &[u8]) -> Option<usize> {
     let mut escaped = false;
@@ -171,7 +172,7 @@ fn quoted_length(inside: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns the length of a value that a backslash or any kind of quote ends.
+/// Returns the length of a value that ends at a backslash or at any kind of quote.
 fn plain_length(inside: &[u8]) -> Option<usize> {
     let is_end =
         |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'' | b'`' | b'\\');
@@ -217,7 +218,7 @@ fn is_placeholder(text: &str) -> bool {
     }
     let lower = text.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
-    // The keys in AWS's documentation end like this, and look random otherwise.
+    // The keys in AWS's documentation end like this, and otherwise look random.
     let is_documented = text.ends_with("EXAMPLE") || text.ends_with("EXAMPLEKEY");
     is_documented
         || has(PLACEHOLDER_FILLERS)
@@ -350,7 +351,7 @@ fn is_call(text: &str) -> bool {
     })
 }
 
-/// True for numbers such as `0xC000006B_u32`. A longer one is a key.
+/// True for numbers such as `0xC000006B_u32`. False for a longer number, which is likely a key.
 fn is_hex_number(text: &str) -> bool {
     text.starts_with("0x") && text.len() <= 24
 }
@@ -411,7 +412,8 @@ fn is_joint(byte: u8) -> bool {
     matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')
 }
 
-/// Splits a text into runs of letters, and each run where a capital follows a small letter.
+/// Splits a text into runs of letters, and splits each run where an upper-case letter follows a
+/// lower-case one.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphabetic()).flat_map(|run| {
         let cuts: Vec<usize> = (1..run.len())

@@ -175,7 +175,7 @@ fn role_class(role: &str) -> &'static str {
     }
 }
 
-/// Returns the anchor of a session, which differs from the anchor of every message.
+/// Returns the anchor of a session. It differs from the anchor of every message.
 fn session_anchor(session: &SessionRecord) -> String {
     format!("~~{}", encode_id(&session.id))
 }
@@ -194,7 +194,8 @@ fn encode_id(id: &str) -> String {
     name
 }
 
-/// Escapes text for a `pre` element. Browsers drop a line break at its start, so one is added.
+/// Escapes text for a `pre` element. Adds a line break at the start, because browsers drop the
+/// first one.
 fn escape_preformatted(text: &str) -> String {
     format!("\n{}", escape(&view::make_visible(text)))
 }

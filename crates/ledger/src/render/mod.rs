@@ -1,8 +1,8 @@
 //! Rendering sessions for people to read.
 //!
 //! Text from a session can never be mistaken for a part of the page: it is fenced or escaped in
-//! Markdown and escaped in HTML. Control characters, and characters that change the direction of
-//! text, are shown as escapes.
+//! Markdown, and escaped in HTML. Control characters and characters that change the direction of
+//! text are shown as escapes.
 
 mod html;
 mod markdown;
@@ -18,8 +18,8 @@ pub fn markdown(transcript: &Transcript) -> String {
     markdown::render(transcript)
 }
 
-/// Renders sessions as one HTML page without scripts or links to other files. `#<session>-<seq>` is
-/// the anchor of a message.
+/// Renders sessions as one HTML page without scripts or links to other files. The anchor of a
+/// message is `#<session>-<seq>`.
 pub fn html(transcripts: &[Transcript]) -> String {
     html::render(transcripts)
 }

@@ -12,18 +12,18 @@ use takeback_base::durable;
 
 use crate::Time;
 
-/// True if a repair made a new database but was interrupted before putting it in place.
+/// True if a repair created a new database but was interrupted before putting it in place.
 pub(crate) fn is_unfinished(path: &Path) -> bool {
     ready_path(path).exists()
 }
 
-/// Returns the path that the new database gets once it is complete.
+/// Returns the path that the new database is given once it is complete.
 fn ready_path(path: &Path) -> PathBuf {
     path_beside(path, "ready")
 }
 
 /// The time that a repair waits for other processes to close the ledger. Hooks keep it open for
-/// milliseconds, and a server closes it when no request comes for a moment.
+/// milliseconds, and a server closes it when no request has come for a moment.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The result of trying to lock the database file.
@@ -54,7 +54,7 @@ pub(super) fn lock_file(path: &Path) -> io::Result<DatabaseLock> {
     }
 }
 
-/// True if an open file is the one at a path.
+/// True if an open file is still the one at a path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (open, at_path) = (file.metadata()?, fs::metadata(path)?);
     Ok((open.dev(), open.ino()) == (at_path.dev(), at_path.ino()))
@@ -71,7 +71,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies the database and its log to another name, durably. Returns that name.
+/// Copies the database and its log durably to a new path. Returns that path.
 pub(super) fn back_up(path: &Path, locked: &mut File, now: Time) -> io::Result<PathBuf> {
     let mut backup = path_beside(path, &format!("damaged-{}", now.0));
     let mut number = 1;
@@ -95,7 +95,7 @@ fn copy_file(from: &mut File, to: &Path) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Removes a database and its logs.
+/// Removes a database and its log files.
 pub(super) fn remove_database(database: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         durable::ignore_missing(fs::remove_file(with_suffix(database, suffix)))?;

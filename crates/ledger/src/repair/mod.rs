@@ -53,8 +53,8 @@ pub enum RepairError {
     Ledger(#[from] LedgerError),
 }
 
-/// Repairs a ledger. `progress` is called with the number of rows recovered so far, and with 0 in
-/// place of the total, which is not known.
+/// Repairs a ledger. `progress` is called with the number of rows recovered so far, and with 0
+/// instead of the total, because the total is not known.
 ///
 /// This process must not have the ledger open, because the locks work only between processes.
 pub fn repair_ledger(
@@ -67,7 +67,7 @@ pub fn repair_ledger(
     let Some(path) = &canonical else { return Ok(RepairReport::default()) };
     loop {
         finish_interrupted(path)?;
-        // Events in the spool are safer there until the ledger is repaired.
+        // Until the ledger is repaired, events are safer in the spool.
         match Ledger::open_alone(path, &LedgerOptions::default()) {
             Ok(mut ledger) => {
                 let found = ledger.verify(&|_, _| {})?;
@@ -119,8 +119,8 @@ fn correct_in_place(
     })
 }
 
-/// Makes a new database from the rows that can still be read, and puts it in place. Returns `None`
-/// if another repair has done so meanwhile.
+/// Builds a new database from the rows that can still be read, and puts it in place. Returns `None`
+/// if another repair has done so in the meantime.
 fn rebuild_database(
     path: &Path,
     now: Time,
@@ -128,8 +128,8 @@ fn rebuild_database(
 ) -> Result<Option<RepairReport>, RepairError> {
     let failed = |source| RepairError::Io { path: path.to_owned(), source };
     // Every connection holds a lock on the file. So this lock is granted only if there is no
-    // connection, and it keeps new ones out. It would be lost if this process opened and closed the
-    // file once more, so only the copy is read from here on.
+    // connection, and while it is held, no new connection can be opened. It would be lost if this
+    // process opened and closed the file once more, so from here on only the copy is read.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,
         DatabaseLock::Replaced => return Ok(None),

@@ -28,7 +28,8 @@ pub(super) fn copy_rows(
     let mut unknown = 0_u64;
     let mut rows = damaged.rows();
     let mut saved = 0;
-    // Rows that are reachable from a table's own tree come first, so they win over old copies.
+    // Rows that are reachable from a table's own tree come first, so they take precedence over old
+    // copies.
     for row in rows.by_ref() {
         if row.table.as_deref() == Some("spooled") {
             transaction

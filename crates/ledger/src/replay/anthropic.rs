@@ -39,8 +39,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds system text. The API has a place for it only before the conversation. Later text
-    /// becomes user text, because its meaning would change if it were moved to the front.
+    /// Adds system text. The API accepts it only before the conversation. Later text becomes user
+    /// text, because moving it to the front would change its meaning.
     fn add_system(&mut self, role: &str, parts: Vec<Part>) {
         if !self.messages.is_empty() {
             if !parts.is_empty() {
@@ -57,7 +57,7 @@ impl Writer {
 
     fn add_assistant(&mut self, message: AssistantMessage) {
         let AssistantMessage { parts, calls, .. } = message;
-        // The API allows no images from the assistant, so they become images from the user.
+        // The API accepts no images from the assistant, so they become images from the user.
         let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Pdf { .. });
         let (media, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(is_media);
         let calls: Vec<(String, Call)> =
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Adds blocks of a role. Adjacent blocks of the same role become one message.
+    /// Adds blocks from one role. Adjacent blocks from the same role become one message.
     fn add_blocks(&mut self, role: Role, blocks: Vec<Value>) {
         if blocks.is_empty() {
             return;
@@ -85,8 +85,8 @@ impl Writer {
         }
     }
 
-    /// Removes reasoning from the end of the assistant's message, where a model was cut off. The
-    /// API rejects reasoning there.
+    /// Removes reasoning from the end of the assistant's message, where the API rejects it. A
+    /// message ends in reasoning if the model was cut off.
     fn close_assistant(&mut self) {
         let Some((Role::Assistant, blocks)) = self.messages.last_mut() else { return };
         let last = blocks.iter().rposition(|block| !is_thinking(block));
@@ -149,7 +149,7 @@ fn to_blocks(parts: Vec<Part>) -> Vec<Value> {
     parts.into_iter().map(to_block).collect()
 }
 
-/// Makes a block for a user message or a tool result.
+/// Builds a block for a user message or a tool result.
 fn to_block(part: Part) -> Value {
     match part {
         Part::Image { source: ImageSource::Base64 { media_type, data }, .. } => json!({

@@ -12,8 +12,8 @@ pub(super) struct Call {
     pub(super) name: String,
     /// A JSON object as text.
     pub(super) arguments: String,
-    /// Other fields of a call that was stored in OpenAI's form. Some providers put signatures there
-    /// and expect them back.
+    /// The other fields of a call that was stored in OpenAI's form. Some providers put signatures
+    /// there and expect them back.
     pub(super) extra: Map<String, Value>,
     pub(super) result: Option<CallResult>,
 }
@@ -35,7 +35,8 @@ pub(super) struct ToolResult {
 }
 
 impl Call {
-    /// Reads an element of OpenAI's `tool_calls`, or a similar value. The value must have a name.
+    /// Reads an element of OpenAI's `tool_calls`, or a similar value. Returns `None` if it has no
+    /// name.
     pub(super) fn from_openai(value: &Value) -> Option<Call> {
         let call = value.as_object()?;
         let inner = ["function", "custom"].iter().find_map(|key| call.get(*key)?.as_object());
@@ -107,7 +108,7 @@ impl ToolResult {
     }
 }
 
-/// Reads an id. It should be text, but some importers leave numbers.
+/// Reads an id. It should be text, but some importers produce numbers.
 pub(super) fn read_id(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(id)) => id.clone(),
@@ -121,7 +122,7 @@ fn read_name(value: Option<&Value>) -> Option<String> {
 }
 
 /// Formats arguments as a JSON object. Arguments that are not an object, for example because a
-/// model was cut off, become a field of one.
+/// model was cut off, are put into a field of a new object.
 fn format_arguments(arguments: Option<&Value>) -> String {
     let wrapped = |text: &str| json!({ "arguments": text }).to_string();
     match arguments {

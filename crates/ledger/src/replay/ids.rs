@@ -8,7 +8,7 @@ pub(super) struct CallIds {
     /// True if only letters, digits, `_` and `-` are allowed.
     is_plain: bool,
     taken: HashSet<String>,
-    /// The next number to append to an id that is taken.
+    /// For each id that is taken, the next number to append to it.
     next: HashMap<String, usize>,
 }
 

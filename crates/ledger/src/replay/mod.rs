@@ -1,14 +1,14 @@
-//! Replaying a stored conversation: making the messages of the next request to a model.
+//! Replaying a stored conversation: building the messages of the next request to a model.
 //!
 //! The stored messages may have any form: the session may have been killed midway, an importer may
 //! have left odd data, and the blocks may be those of another API. The result is always valid for
-//! the API. There are three steps: `reading` understands every form, `pairing` gives each call its
-//! result, and one writer per API writes the request.
+//! the API. There are three steps: `reading` understands every form, `pairing` matches each call
+//! with its result, and one writer per API writes the request.
 //!
-//! Text that has no proper place becomes user text, with a note on its origin, so that nothing is
-//! lost silently. Only the following is left out: `session_meta` messages (agents' notes to
-//! themselves), binary data that the API has no place for, and reasoning that the API would not
-//! accept.
+//! Text that the API has no place for becomes user text, with a note about where it came from, so
+//! that nothing is lost silently. Only the following is left out: `session_meta` messages (agents'
+//! notes to themselves), binary data in a form that the API does not support, and reasoning that
+//! the API would not accept.
 
 mod anthropic;
 mod calls;
@@ -29,7 +29,7 @@ pub(crate) use self::parts::without_binary;
 
 use crate::{MessageRecord, SessionRecord};
 
-/// Makes the messages of a request to an OpenAI-style chat completions API, system prompt first.
+/// Builds the messages of a request to an OpenAI-style chat completions API, system prompt first.
 ///
 /// `messages` are the current messages, in order. Reasoning and Codex items are passed on as they
 /// were stored, for the providers that expect them back.
@@ -37,7 +37,7 @@ pub fn openai(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
     openai::write_messages(pairing::pair_results(reading::read_items(session, messages)))
 }
 
-/// Makes the system prompt and messages of a request to Anthropic's Messages API: `{"system": …,
+/// Builds the system prompt and messages of a request to Anthropic's Messages API: `{"system": …,
 /// "messages": […]}`. `system` is a string, and is left out if there is no system prompt.
 ///
 /// `messages` are the current messages, in order.

@@ -42,7 +42,7 @@ impl Writer {
 
     fn add_assistant(&mut self, message: AssistantMessage) {
         let AssistantMessage { mut parts, calls, carried } = message;
-        // Anthropic's reasoning has no place here.
+        // This format has no field for Anthropic's reasoning.
         parts.retain(|part| !matches!(part, Part::Thinking(_)));
         let (texts, media) = parts::separate_media(parts);
         if !texts.is_empty() || !calls.is_empty() {
@@ -109,8 +109,8 @@ fn tool_call(id: &str, call: &Call) -> Value {
     Value::Object(value)
 }
 
-/// Makes the content of a user message. Text alone is a string, because not every provider accepts
-/// lists.
+/// Builds the content of a user message. Text alone becomes a string, because not every provider
+/// accepts lists.
 fn user_content(parts: Vec<Part>) -> Value {
     let blocks: Vec<Value> = parts.into_iter().map(to_block).collect();
     let texts: Option<Vec<String>> =

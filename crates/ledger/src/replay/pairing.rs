@@ -1,12 +1,12 @@
-//! Giving every call its result, wherever the result was stored.
+//! Matching every call with its result, wherever the result was stored.
 
 use std::collections::HashMap;
 
 use super::calls::{Call, ToolResult};
 use super::reading::{ReplayItem, ReplayMessage};
 
-/// Moves results to their calls. A result without a call, or whose call already has a different
-/// result, becomes user text in its place.
+/// Moves results to their calls. A result becomes user text in its place if it has no call, or if
+/// its call already has a different result.
 pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
     let mut pairing = Pairing::default();
     for item in items {
@@ -23,7 +23,7 @@ pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
 struct Pairing {
     messages: Vec<ReplayMessage>,
     /// For each call id, the index of the last message that has a call with this id. Agents reuse
-    /// ids; a result then belongs to the nearest call.
+    /// ids, and a result then belongs to the nearest call.
     by_id: HashMap<String, usize>,
     /// The index of the last message with calls.
     last: Option<usize>,

@@ -21,7 +21,7 @@ pub(super) enum Part {
     },
     /// An Anthropic reasoning block that has a signature, or whose content is encrypted.
     Thinking(Value),
-    /// A block that perhaps only one of the APIs knows.
+    /// A block that only one of the APIs may know.
     Other(Value),
 }
 
@@ -33,7 +33,8 @@ pub(super) enum ImageSource {
 }
 
 impl Part {
-    /// Makes a part from a text. Returns `None` if it is blank, because APIs reject blank text.
+    /// Builds a part from a text. Returns `None` if the text is blank, because APIs reject blank
+    /// text.
     pub(super) fn text(text: impl Into<String>) -> Option<Part> {
         let text = text.into();
         (!text.trim().is_empty()).then_some(Part::Text(text))
@@ -146,7 +147,7 @@ fn read_document(block: &Map<String, Value>) -> Option<Option<Part>> {
     }
 }
 
-/// Splits `data:<type>[;<parameter>];base64,<data>` into type and data.
+/// Splits `data:<type>[;<parameter>];base64,<data>` into its type and its data.
 fn split_data_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let head = head.strip_suffix(";base64")?;
@@ -194,7 +195,7 @@ pub(super) fn read_thinking(block: &Value) -> Option<Part> {
     Some(Part::Thinking(block))
 }
 
-/// Replaces binary data in a block with a note, because as text it would only fill the context.
+/// Replaces binary data in a block with a note. As text, the data would only fill the context.
 pub(crate) fn without_binary(mut block: Value) -> Value {
     replace_binary(&mut block, "");
     block

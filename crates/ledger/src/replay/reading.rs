@@ -1,4 +1,4 @@
-//! Reading records: the speakers, their text, tool calls and results.
+//! Reading records: the speakers, and their text, tool calls and results.
 
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ pub(super) enum ReplayItem {
     Result(ToolResult),
 }
 
-/// The speaker of a message, by its role.
+/// The speaker of a message, determined by its role.
 #[derive(Clone, Copy, PartialEq)]
 enum Speaker {
     System(&'static str),
@@ -65,7 +65,7 @@ fn is_prompt(message: &MessageRecord, prompt: Option<&Part>) -> bool {
         && message.content.as_ref().and_then(Value::as_str).and_then(Part::text).as_ref() == prompt
 }
 
-/// Returns the speaker of a role, or `None` for messages that are not for the model.
+/// Returns the speaker that a role stands for, or `None` for messages that are not for the model.
 fn speaker_of(role: &str) -> Option<Speaker> {
     Some(match role {
         "session_meta" => return None,
@@ -230,7 +230,7 @@ fn read_tool_results(message: &MessageRecord, content: Content) -> Vec<ToolResul
     results
 }
 
-/// Adds a note with the role to text whose role no API knows. The text becomes user text.
+/// Adds a note that names the role to text whose role no API knows. The text becomes user text.
 fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     if !parts.is_empty() && !role.trim().is_empty() {
         parts.insert(0, Part::Text(format!("[{role}]")));
@@ -238,8 +238,8 @@ fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// Puts signed reasoning before the other parts. It may be in the content, in its own field, or in
-/// both.
+/// Puts signed reasoning before the other parts. The reasoning may be in the content, in a separate
+/// field, or in both.
 fn add_reasoning(message: &MessageRecord, parts: &mut Vec<Part>) {
     let mut reasoning: Vec<Part> = list_blocks(message.reasoning_details.as_ref())
         .iter()

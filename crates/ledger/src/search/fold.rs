@@ -1,8 +1,8 @@
 //! Folding text, so that a search treats `Café`, `CAFE` and `ｃａｆｅ` as the same.
 //!
-//! Folding removes case, accents and width, and collapses each run of white space to one space.
-//! Marks that are letters in their script (Thai vowels, Japanese voicing marks, Devanagari signs)
-//! are kept.
+//! Folding removes differences of case, accent and width, and collapses each run of white space to
+//! one space. Marks that are letters in their script (Thai vowels, Japanese voicing marks,
+//! Devanagari signs) are kept.
 
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
@@ -90,7 +90,8 @@ impl Folder {
 /// single spaces between them. The last letter before other text is left out, because a mark that
 /// belongs to it may follow.
 fn plain_length(bytes: &[u8]) -> usize {
-    /// The number of bytes per step: enough for the compiler to compare many at once.
+    /// The number of bytes per step. It is large enough for the compiler to compare many bytes at
+    /// once.
     const CHUNK: usize = 32;
     let is_plain = |byte: u8, before: u8| {
         matches!(byte, 0..=8 | 14..=127) & !((byte == b' ') & (before == b' '))
@@ -160,7 +161,8 @@ fn is_accent(c: char) -> bool {
         | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}')
 }
 
-/// Folds the case by way of upper case: `ẞ` and `ß` → `ss`, `Σ` and `ς` → `σ`.
+/// Folds the case of a character by converting it to upper case first: `ẞ` and `ß` → `ss`, `Σ` and
+/// `ς` → `σ`.
 fn fold_case(c: char) -> impl Iterator<Item = char> {
     c.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }

@@ -1,8 +1,9 @@
 //! Keeping the index up to date without slowing down appends.
 //!
 //! An append only writes its message. The messages after `search_state.indexed` are the tail, which
-//! a search reads message by message. A process that appends or searches and finds a long tail
-//! moves a slice of it into the index in a separate transaction, which takes a few milliseconds.
+//! a search reads message by message. When a process appends or searches and finds a long tail, it
+//! moves a slice of the tail into the index. It does so in a separate transaction, which takes a
+//! few milliseconds.
 
 use std::time::{Duration, Instant};
 
@@ -23,19 +24,19 @@ pub(crate) const INDEX_VERSION: i64 = {
     100_000_000 + tables + normalization.0 as i64 * 100 + normalization.1 as i64
 };
 
-/// The length of the tail, in messages, from which indexing pays off.
+/// If the tail has fewer messages than this, indexing does not pay off.
 const LONG_TAIL: i64 = 128;
 
-/// The length of the tail, in messages, from which a search indexes a slice first, because further
+/// If the tail has at least this many messages, a search indexes a slice first, because further
 /// searches usually follow.
 const SEARCHED_TAIL: i64 = 16;
 
-/// The length of the tail, in messages, from which an append waits for other writers so that it can
+/// If the tail has at least this many messages, an append waits for other writers so that it can
 /// index a slice.
 const VERY_LONG_TAIL: i64 = 512;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The maximum number of bytes of text that a process leaves in the tail.
+/// The number of bytes of unindexed text above which a process indexes what it has appended.
 const MAX_TAIL_BYTES: usize = 32 << 10;
 
 /// The time that indexing a slice may take. Other writers wait meanwhile.
@@ -50,7 +51,7 @@ struct IndexState {
 }
 
 impl Ledger {
-    /// Indexes a slice of the tail after an append, if the tail is long.
+    /// Indexes at least one slice of the tail after an append, if the tail is long.
     pub(crate) fn index_after_append(&mut self, tail: i64, messages: &[MessageRecord]) {
         self.unindexed_bytes += text_size(messages);
         if self.unindexed_bytes > MAX_TAIL_BYTES || tail >= LONG_TAIL {
@@ -58,7 +59,7 @@ impl Ledger {
         }
     }
 
-    /// Indexes a slice of the tail after events with messages, if the tail is long.
+    /// Indexes at least one slice of the tail after events with messages, if the tail is long.
     pub(crate) fn index_after_events(&mut self, events: &[Event]) {
         let messages = events.iter().filter_map(|event| match event {
             Event::Messages { messages, .. } => Some(messages.as_slice()),
@@ -89,7 +90,7 @@ impl Ledger {
         self.index_slice_from(LONG_TAIL);
     }
 
-    /// Indexes a slice of the tail before a search.
+    /// Indexes a slice of the tail before a search, unless the tail is short.
     pub(super) fn shorten_tail_for_search(&mut self) {
         self.index_slice_from(SEARCHED_TAIL);
     }
@@ -101,7 +102,7 @@ impl Ledger {
     }
 
     /// Indexes a slice of the tail. A failure costs only speed, so it is not an error: the next
-    /// writer tries again. Does not wait for other writers unless the tail is very long.
+    /// writer tries again. Waits for other writers only if the tail is very long.
     fn index_slice(&mut self) -> Option<SliceReport> {
         let wait = match self.database.reader().and_then(tail_length) {
             Ok(tail) if tail < VERY_LONG_TAIL => Duration::ZERO,
@@ -173,7 +174,7 @@ struct SliceReport {
     has_more: bool,
 }
 
-/// Indexes messages of the tail, oldest first and at least one, until the time is up.
+/// Indexes messages in the tail, oldest first, until the time is up. Indexes at least one.
 fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport, LedgerError> {
     let start = Instant::now();
     let mut state = read_state(connection)?;
@@ -191,7 +192,7 @@ fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport
     let mut indexed = 0;
     let mut has_more = false;
     while let Some(row) = rows.next()? {
-        // FTS5 writes its entries at the commit, which takes about as long again.
+        // FTS5 writes its entries at the commit, which doubles the time.
         if indexed > 0 && start.elapsed() * 2 > time {
             has_more = true;
             break;
@@ -238,7 +239,7 @@ pub(crate) fn forget_session(connection: &Connection, key: i64) -> Result<(), Le
             delete.execute(params![row.get::<_, i64>(0)?, entry])?;
         }
     }
-    // SQLite will reuse the ids of the last messages.
+    // SQLite will reuse the ids of the last messages once they are deleted.
     connection.execute(
         "UPDATE search_state SET indexed = min(indexed, ifnull(
              (SELECT id FROM messages WHERE session <> ?1 ORDER BY id DESC LIMIT 1), 0))",

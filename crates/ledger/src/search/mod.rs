@@ -24,11 +24,12 @@ pub(crate) use self::tokens::index_entry;
 use crate::messages::read_searchable;
 use crate::{Ledger, LedgerError, Time};
 
-/// The maximum number of matches that are ranked, unless the caller asks for more results. Only the
-/// newest matches are ranked.
+/// The maximum number of matches that are ranked, unless the caller asks for more results. If there
+/// are more matches, only the newest are ranked.
 const MAX_RANKED: usize = 200;
 
-/// The number of bytes of text after which a search stops as soon as it has enough matches to show.
+/// The number of bytes of text to read before a search may stop because it has enough matches to
+/// show.
 const ENOUGH_READ: usize = 512 << 10;
 
 /// The maximum number of characters shown from each of the two messages around a match.
@@ -69,11 +70,11 @@ impl Default for SearchOptions {
 pub struct SearchResults {
     /// The best matches, best first. Equally good matches are sorted newest first.
     pub results: Vec<SearchHit>,
-    /// The number of matching messages that were counted.
+    /// The number of matching messages that the search counted.
     pub total: usize,
     /// True if counting stopped early.
     pub more: bool,
-    /// True if the caller stopped the search. Older messages may match, too.
+    /// True if the caller stopped the search. In that case, older messages may also match.
     pub stopped: bool,
 }
 
@@ -102,11 +103,11 @@ pub struct SearchHit {
 /// True if a message with these texts matches a query. This is the definition of a match.
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
-/// boundaries. A character of a script without spaces has a boundary on either side, and so does
-/// any punctuation. `x*` needs no boundary after it; `*x*` needs none at all. All terms must match,
-/// `OR` separates alternatives, `NOT` excludes the next term or group, `(…)` is a group, `"…"` is
-/// one term. Standalone punctuation, and brackets, quotes and sentence punctuation around a word,
-/// are ignored if the query contains any word.
+/// boundaries. A character in a script without spaces has a boundary on either side, and so does
+/// any punctuation. `x*` needs no boundary after it; `*x*` needs none at all. All terms must match;
+/// `OR` separates alternatives; `NOT` excludes the next term or group; `(…)` is a group; and `"…"`
+/// is one term. If the query contains any word, standalone punctuation is ignored, and so are
+/// brackets, quotes and sentence punctuation around a word.
 pub fn matches(query: &str, texts: &[&str]) -> bool {
     let query = Query::parse(query);
     let text: Vec<String> = texts.iter().map(|text| fold::fold(text)).collect();
@@ -123,8 +124,8 @@ impl Ledger {
         self.search_until(query, options, &|| false)
     }
 
-    /// Searches the messages, newest first. Calls `is_over` after each message, and stops when it
-    /// returns true, with the results found so far.
+    /// Searches the messages, newest first. Calls `is_over` after each message, and stops with the
+    /// results found so far when it returns true.
     pub fn search_until(
         &mut self,
         query: &str,
@@ -339,8 +340,8 @@ fn count_occurrences(term: &query::Term, text: &str) -> usize {
     count
 }
 
-/// Ranks the candidates by Okapi BM25, with statistics of the candidates alone. Of equally good
-/// candidates, the newest comes first. Returns the best `limit` candidates.
+/// Ranks the candidates by Okapi BM25, with statistics computed from the candidates alone. Among
+/// equally good candidates, the newest comes first. Returns the best `limit` candidates.
 fn rank_candidates(candidates: Vec<Candidate>, limit: usize) -> Vec<Candidate> {
     const K1: f64 = 1.2;
     const B: f64 = 0.75;

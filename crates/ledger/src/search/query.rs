@@ -60,8 +60,8 @@ impl Query {
         terms.into_iter()
     }
 
-    /// Returns the query for the index, whose results include all matches. Returns `None` if the
-    /// index cannot help.
+    /// Returns a query for the index. Its results include all matches. Returns `None` if the index
+    /// cannot help.
     pub(crate) fn index_query(&self) -> Option<String> {
         self.root.as_ref()?.index_query()
     }
@@ -103,7 +103,7 @@ impl Node {
     }
 }
 
-/// Makes the index query for nodes that must all match. Returns `None` if the index cannot help.
+/// Builds the index query for nodes that must all match. Returns `None` if the index cannot help.
 fn require_all(nodes: &[Node]) -> Option<String> {
     /// The maximum number of tokens, and of groups, in the index query. The longest tokens are
     /// kept, because they are the rarest. Each message is checked anyway.
@@ -220,7 +220,7 @@ impl Term {
         }
     }
 
-    /// Returns tokens that every message with this term has.
+    /// Returns the tokens that every message containing this term has in the index.
     fn index_tokens(&self) -> Vec<Token<'_>> {
         let mut tokens = Vec::new();
         for (start, piece) in pieces(&self.text) {

@@ -49,7 +49,7 @@ fn push_line(out: &mut String, text: &str) {
 
 /// Finds the occurrences of all terms in a text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
-    /// More matches than the largest snippet can show.
+    /// A number of matches that even the largest snippet cannot show.
     const MOST: usize = 200;
     let (folded, starts) = fold_mapped(text);
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -71,7 +71,7 @@ fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
 }
 
 /// Returns the range of the original text that corresponds to a range of the folded text. A
-/// character that was folded to several counts as a whole.
+/// character that was folded to several characters is included as a whole.
 fn original_range(starts: &[usize], range: &Range<usize>) -> Range<usize> {
     let last = starts[range.end - 1];
     let end = starts[range.end..].iter().find(|start| **start > last).copied();

@@ -1,24 +1,24 @@
 //! Splitting folded text into pieces, and pieces into index tokens.
 //!
-//! The index has each of these tokens of a message once: every word (its first 32 characters),
-//! every pair of adjacent characters of a script without spaces, the last such character by itself,
-//! and every symbol that is not ASCII. A single character of a script without spaces is found as
+//! For each message, the index has each of these tokens once: every word (its first 32 characters),
+//! every pair of adjacent characters in a script without spaces, the last such character by itself,
+//! and every symbol that is not ASCII. A single character in a script without spaces is found as
 //! the beginning of a pair.
 
 use std::collections::HashSet;
 
 use unicode_normalization::char::canonical_combining_class;
 
-/// The maximum number of characters of a word in the index. The rest is compared when the message
-/// is checked.
+/// The maximum number of characters that the index keeps of a word. The rest is compared when the
+/// message is checked.
 const WORD_LENGTH: usize = 32;
 
 /// A part of folded text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'t> {
-    /// Adjacent letters and digits of a script with spaces.
+    /// Adjacent letters and digits in a script with spaces.
     Word(&'t str),
-    /// Adjacent characters of scripts without spaces.
+    /// Adjacent characters in scripts without spaces.
     Run(&'t str),
     /// A single non-ASCII character of any other kind.
     Symbol(&'t str),
@@ -51,8 +51,8 @@ fn kind_of(c: char) -> CharacterKind {
     }
 }
 
-/// True for scripts that are written without spaces between words, and for Hangul, whose words take
-/// endings.
+/// True for scripts that are written without spaces between words. Also true for Hangul, whose
+/// words take endings.
 fn is_spaceless(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{eff}'         // Thai, Lao
@@ -78,7 +78,7 @@ fn is_spaceless(c: char) -> bool {
     )
 }
 
-/// Splits a folded text into pieces, each with its offset. The text between pieces is only ASCII
+/// Splits a folded text into pieces, each with its offset. Between the pieces there are only ASCII
 /// punctuation and spaces.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     let mut characters = text.char_indices().peekable();
@@ -112,7 +112,7 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     })
 }
 
-/// Cuts a word to the characters that are indexed.
+/// Cuts a word down to the characters that are indexed.
 pub(crate) fn cut_word(word: &str) -> &str {
     match word.char_indices().nth(WORD_LENGTH) {
         Some((end, _)) => &word[..end],
@@ -127,7 +127,7 @@ pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     starts.zip(ends).map(|(start, end)| &run[start..end])
 }
 
-/// Makes the index entry of a folded text: its tokens, each once, separated by spaces.
+/// Builds the index entry for a folded text: its tokens, each once, separated by spaces.
 pub(crate) fn index_entry(text: &str) -> String {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut entry = String::with_capacity(text.len());

@@ -9,14 +9,14 @@ use crate::{Ledger, LedgerError, Time};
 /// The selection of sessions that [`Ledger::prune`] deletes.
 #[derive(Clone, Debug, Default)]
 pub struct PruneOptions {
-    /// Only sessions that have been inactive since this time, ended or not.
+    /// Only sessions that have been inactive since this time, whether they have ended or not.
     pub inactive_since: Time,
     /// Only sessions from these sources; from all if empty.
     pub sources: Vec<String>,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
-    /// Spares sessions that have not ended and were active since this time: they may still be
-    /// running.
+    /// Spares sessions that have not ended and have been active since this time, because they may
+    /// still be running.
     pub open_since: Option<Time>,
 }
 
@@ -31,7 +31,7 @@ pub enum SessionState {
 
 impl Ledger {
     /// Deletes a session with its messages, and the sessions of its subagents. Keeps its forks and
-    /// continuations, which then have no parent. Returns the ids of the deleted sessions.
+    /// continuations, but they no longer have a parent. Returns the ids of the deleted sessions.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
         self.database.erase(|transaction| {
             head(transaction, id)?;
@@ -41,7 +41,7 @@ impl Ledger {
     }
 
     /// Deletes the messages of a session and everything that belongs to them, but not the session.
-    /// Returns the number of messages.
+    /// Returns the number of deleted messages.
     pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
         self.database.erase(|transaction| {
             let head = head(transaction, id)?;
@@ -89,8 +89,8 @@ impl Ledger {
         let mut gone = Vec::new();
         for id in self.prunable(options)? {
             gone.extend(self.database.erase(|transaction| {
-                // The session may have been deleted along with an earlier one, or have continued
-                // meanwhile.
+                // In the meantime, the session may have been deleted along with an earlier one, or
+                // may have continued.
                 let doomed = find_doomed(transaction, &id)?;
                 match options.spare(&doomed) {
                     true => Ok(Vec::new()),
@@ -160,7 +160,7 @@ fn delete_sessions(
 }
 
 /// Deletes the messages of a session and everything that belongs to them. Returns the number of
-/// messages.
+/// deleted messages.
 fn clear_session(transaction: &Transaction<'_>, key: i64) -> Result<usize, LedgerError> {
     crate::search::forget_session(transaction, key)?;
     let cleared = transaction.execute("DELETE FROM messages WHERE session = ?1", [key])?;

@@ -15,7 +15,7 @@ use crate::{Ledger, LedgerError, SessionRecord, Time, mask};
 pub struct ListOptions {
     /// Only sessions from these sources; from all if empty.
     pub sources: Vec<String>,
-    /// Only sessions of this workspace.
+    /// Only sessions in this workspace.
     pub workspace: Option<String>,
     /// True to include archived sessions.
     pub archived: bool,
@@ -38,7 +38,7 @@ pub struct SessionSettings {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SessionSummary {
     pub session: SessionRecord,
-    /// The beginning of the first prompt, at most 63 characters.
+    /// The beginning of the first prompt, with at most 63 characters.
     pub preview: String,
     pub last_activity: Time,
 }
@@ -149,7 +149,7 @@ impl Ledger {
     }
 
     /// Finds the session that the user means. The user can type an id, a title, or an unambiguous
-    /// beginning of an id, with or without the agent's name before it.
+    /// beginning of an id; an id can be typed with or without the agent's name before it.
     pub fn resolve(&self, typed: &str) -> Result<String, LedgerError> {
         let connection = self.database.reader()?;
         if head(connection, typed).is_ok() {
@@ -176,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// Lists sessions, latest activity first.
+    /// Lists sessions, starting with the one that was active last.
     pub fn sessions(&self, options: &ListOptions) -> Result<Vec<SessionSummary>, LedgerError> {
         let sql = format!(
             "{SELECT_SESSION}
@@ -268,8 +268,8 @@ fn read_preview(connection: &Connection, key: i64) -> Result<String, LedgerError
     })
 }
 
-/// Parses a JSON column. Anything that is not JSON, which only another program can have written,
-/// becomes a string.
+/// Parses a JSON column. A value that is not JSON becomes a string. Only another program can have
+/// written such a value.
 pub(crate) fn parse_json(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }

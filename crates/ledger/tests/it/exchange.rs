@@ -10,7 +10,7 @@ use crate::support::{
     Fixture, at, export_line, import_lines, message, random_below, record_event, session,
 };
 
-/// Makes a session with records of every kind.
+/// Creates a session with records of every kind.
 fn make_rich_session(fixture: &mut Fixture) {
     let record = SessionRecord {
         user_id: Some("u".into()),

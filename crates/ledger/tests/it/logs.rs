@@ -1,4 +1,4 @@
-//! Agents' own logs: every entry is taken in once and at its place, however often it is read.
+//! Agents' own logs: every entry is imported once and at its place, however often it is read.
 
 use std::process::Stdio;
 
@@ -16,8 +16,9 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Makes an entry of session `s`: `>` is the user, `=` a summary, `$` tokens, anything else the
-/// agent.
+/// Builds an entry of session `s` from a text. A text that starts with `>` comes from the user, one
+/// that starts with `=` is a summary, one that starts with `$` is a number of tokens, and any other
+/// text comes from the agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
     let fact = match text.chars().next() {
@@ -33,7 +34,7 @@ fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), fact }
 }
 
-/// Makes a page of a log. The log is a list of texts, and offsets count texts.
+/// Builds a page of a log. The log is a list of texts, and offsets count texts.
 fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
     let first = from.as_ref().map_or(0, |from| from.offset as usize);
     let entries =
@@ -48,7 +49,7 @@ fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPag
     LogPage { from, to, entries }
 }
 
-/// Reads up to entry `upto`, as a process that catches up does.
+/// Reads up to entry `upto`, as a process does when it catches up.
 fn read_on(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> LogIntake {
     loop {
         let from = ledger.bookmark(LOG).unwrap();
@@ -77,7 +78,7 @@ fn texts(ledger: &Ledger, filter: MessageFilter) -> Vec<String> {
     ledger.messages("s", filter).unwrap().iter().map(text).collect()
 }
 
-/// Returns the texts of the messages that are not taken back.
+/// Returns the texts of the messages that have not been taken back.
 fn remaining_texts(ledger: &Ledger) -> Vec<String> {
     let messages = ledger.messages("s", MessageFilter::All).unwrap();
     messages.iter().filter(|message| !message.undone).map(text).collect()
@@ -233,7 +234,7 @@ fn reading_on_does_not_bring_back_messages_that_were_taken_back() {
     assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "second"]);
     assert_eq!(remaining_texts(&fixture.ledger), ["one", "first"]);
     assert_whole(&mut fixture.ledger);
-    // The late answer does not count as continuing, so the rewind can be reversed.
+    // The late answer does not count as a continuation, so the rewind can be reversed.
     assert_eq!(fixture.ledger.unrewind("s", at(41)).unwrap().messages, 2);
     assert_eq!(remaining_texts(&fixture.ledger).len(), 4);
 }
@@ -326,7 +327,7 @@ fn messages_of_a_log_are_found_by_a_search() {
     assert_eq!(found.results.len(), 1);
 }
 
-/// Takes in entries that the agent logged again. Returns the number of new messages.
+/// Imports entries that the agent logged again. Returns the number of new messages.
 fn write_again(ledger: &mut Ledger, entries: Vec<LogEntry>) -> usize {
     let from = ledger.bookmark(LOG).unwrap().unwrap();
     let to = Bookmark { state: json!({ "again": from.state }), ..from.clone() };
@@ -433,7 +434,7 @@ fn late_facts_are_taken_in_but_do_not_recreate_a_session() {
     assert!(fixture.ledger.session("s").is_err());
 }
 
-/// Makes a log that is long enough to be read in several pages.
+/// Returns a log that is long enough to be read in several pages.
 fn make_long_log() -> Vec<(i64, &'static str)> {
     let talk = [">go on", "I went on", "$1", "and on"];
     (0..400).map(|number| (number as i64 * 700, talk[number % 4])).collect()
@@ -477,7 +478,7 @@ fn concurrent_and_dying_readers_lose_and_repeat_nothing() {
 }
 
 /// The plan of a turn: the prompt, the delay with which a hook reports it (`None` for no hook), the
-/// number of answers, and the number of entries that are read before and after the answers.
+/// number of answers, and how many entries are read before the answers and after them.
 #[derive(Clone, Debug)]
 struct TurnPlan {
     prompt: &'static str,
@@ -496,8 +497,8 @@ fn turn_plan() -> impl Strategy<Value = TurnPlan> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// The ledger has the conversation of the log, in whatever order hooks report and logs are
-    /// read.
+    /// The ledger has the same conversation as the log, regardless of the order in which hooks
+    /// report and logs are read.
     #[test]
     fn hooks_and_logs_make_one_conversation_in_any_order(plans in proptest::collection::vec(turn_plan(), 1..7)) {
         let mut fixture = Fixture::new();

@@ -29,8 +29,8 @@ fn open_without_shared_memory(directory: &TempDir) -> Ledger {
     ledger
 }
 
-/// Starts a process that repairs the ledger. The process runs the calling test again, which must
-/// call [`repair_as_child`].
+/// Starts a process that repairs the ledger. The process runs the calling test again, so the test
+/// must call [`repair_as_child`].
 fn start_repair(test: &str, path: &Path) -> Child {
     run_again(&format!("long_lived::{test}"), path, "").stdout(Stdio::null()).spawn().unwrap()
 }
@@ -67,7 +67,7 @@ fn a_reader_notices_that_the_ledger_was_repaired() {
         .append("s", &[message("user", "after the repair")], at(6))
         .unwrap();
     assert_eq!(all_texts(&ledger, "s"), ["before the repair", "after the repair"]);
-    // Reader and writer share the connection to the new file.
+    // The reader and the writer share the connection to the new file.
     ledger.append("s", &[message("user", "by the open ledger")], at(7)).unwrap();
     let fresh = Ledger::open(&path, &LedgerOptions::default()).unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Masking secrets on every way in and out.
+//! Masking secrets wherever data enters or leaves the ledger.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Measures masking on a corpus: secrets in their usual surroundings, and real code without any.
+//! Measures masking on a corpus: secrets in their usual surroundings, and real code without
+//! secrets.
 
 #![allow(clippy::print_stdout, reason = "the misses are worth reading although the test passes")]
 
@@ -17,7 +18,8 @@ const HARMLESS: &str = include_str!("../fixtures/secrets/harmless.txt");
 /// The number of times that each template is filled, each time with different characters.
 const FILLS: u64 = 5;
 
-/// The maximum number of characters of a secret that may remain. So few are useless to a reader.
+/// The maximum number of characters of a secret that may remain. So few characters are useless to a
+/// reader.
 const REMAINDER: usize = 7;
 
 #[test]
@@ -77,8 +79,8 @@ fn templates(corpus: &str) -> impl Iterator<Item = &str> {
     corpus.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// Returns the masked text if a part of a secret is still in it, whether it is masked as text or,
-/// if it is JSON, as a value.
+/// Masks a text, and, if it is JSON, also masks it as a JSON value. Returns the first result in
+/// which a part of a secret remains.
 fn find_leak(text: &str, secrets: &[String]) -> Option<String> {
     let leaks = |masked: &str| {
         let is_left = |part: &[u8]| masked.as_bytes().windows(part.len()).any(|w| w == part);
@@ -107,7 +109,7 @@ fn find_masks(text: &str) -> Vec<String> {
     masked.lines().filter(|line| !known.contains(line)).map(str::to_owned).collect()
 }
 
-/// Lists the files of the project, without hidden and generated ones and those about secrets.
+/// Lists the files of the project, except hidden files, generated files and files about secrets.
 fn files_of_the_project() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let mut files = Vec::new();
@@ -175,7 +177,7 @@ impl Random {
         (self.0 >> 20) as usize % limit
     }
 
-    /// Makes the text of a placeholder; `None` if there is no such kind.
+    /// Generates the text for a placeholder. Returns `None` if there is no such kind.
     fn text(&mut self, kind: char, length: usize) -> Option<String> {
         const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let alphabet = match kind {
@@ -211,7 +213,7 @@ impl Random {
         Some(text)
     }
 
-    /// Makes a password that a person would choose.
+    /// Generates a password like one that a person would choose.
     fn chosen_password(&mut self) -> String {
         const WORDS: &[&str] = &[
             "Dragon", "Summer", "Falcon", "tiger", "Monkey", "Berlin", "coffee", "Rocket",

@@ -66,7 +66,8 @@ fn a_summary_replaces_the_messages_that_it_sums_up() {
         "earlier summaries are summarised too"
     );
 
-    // Rewinding the turn in which the summary was made makes the summarised messages current again.
+    // Taking back the turn in which the summary was made makes the summarised messages current
+    // again.
     fixture.ledger.rewind_turns("s", 1, at(12)).unwrap();
     assert_eq!(fixture.current_texts("s"), ["summary", "ask3", "answer3"]);
     fixture.ledger.unrewind("s", at(13)).unwrap();

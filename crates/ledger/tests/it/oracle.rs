@@ -1,5 +1,5 @@
-//! A search finds exactly the messages that match by definition. Checked against a scan of all
-//! messages, with generated texts and queries.
+//! A search finds exactly the messages that match by definition. This is checked against a scan of
+//! all messages, with generated texts and queries.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use takeback_ledger::{MessageRecord, SearchOptions, matches};
 
 use crate::support::{Fixture, at, message};
 
-/// Few and short parts, so that generated queries match generated texts.
+/// Parts of texts and queries. They are few and short, so that generated queries match generated
+/// texts.
 const PARTS: &[&str] = &[
     "a",
     "b",
@@ -216,7 +217,7 @@ proptest! {
 
 const WORDS: &[&str] = &["a", "b", "cat", "Cat", "cafe", "main.rs", "chat-send", "中文", "v2"];
 
-/// Generates punctuation that means nothing around a word.
+/// Generates punctuation that has no meaning around a word.
 fn stray() -> impl Strategy<Value = String> {
     "[(){}<>^~!?,;:'`|\\[\\]]{0,3}"
 }

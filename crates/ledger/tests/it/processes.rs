@@ -1,4 +1,4 @@
-//! Many processes at once, and processes that die.
+//! Many processes at the same time, and processes that die.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -35,7 +35,8 @@ fn start_writer(test: &str, path: &Path, argument: &str) -> Child {
     run_again(test, path, argument).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads until the child has acknowledged `count` messages or has ended. Returns the last number.
+/// Reads until the child has acknowledged `count` messages or has ended. Returns the last number
+/// that it acknowledged.
 fn read_acknowledged(child: &mut Child, count: u64) -> i64 {
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     let mut last = 0;

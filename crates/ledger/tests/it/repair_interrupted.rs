@@ -13,7 +13,7 @@ use crate::support::{
     Fixture, at, child_arguments, current_texts, damage_index_page, message, run_again, session,
 };
 
-/// Makes a ledger with fifty messages in the database and one in the log, and closes it.
+/// Creates a ledger with fifty messages in the database and one in the log, and closes it.
 fn make_closed_ledger() -> (tempfile::TempDir, PathBuf) {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
@@ -46,8 +46,8 @@ fn a_ledger_behind_a_link_is_repaired_with_its_log() {
 fn a_repair_that_was_cut_off_is_finished() {
     let (directory, path) = make_closed_ledger();
     damage_index_page(&path);
-    // The files that are left if a repair dies after the new database is complete and the old log
-    // is removed.
+    // These are the files that remain if a repair dies after the new database is complete and the
+    // old log is removed.
     let copy = tempfile::TempDir::new_in(directory.path()).unwrap();
     for name in ["state.db", "state.db-wal"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();

@@ -135,7 +135,7 @@ fn a_rewind_is_reversed_even_if_the_conversation_went_on() {
     assert_eq!(fixture.current_texts("s"), with_fourth);
 }
 
-/// Compares the moves with a model that keeps the whole conversation at each moment.
+/// Compares the moves with a model that remembers the whole conversation at each moment.
 #[test]
 fn every_earlier_point_of_a_conversation_can_be_returned_to() {
     for seed in 1..40_u64 {

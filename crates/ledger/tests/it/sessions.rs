@@ -162,7 +162,7 @@ fn lists_have_previews_and_begin_with_the_latest() {
     assert_eq!(list(&fixture, &archived).len(), 3);
 }
 
-/// Makes a session with subagents, a fork and a continuation.
+/// Creates a session with subagents, a fork and a continuation.
 fn make_family(fixture: &mut Fixture) {
     for (id, parent, kind) in [
         ("root", None, None),

@@ -1,5 +1,5 @@
-//! The spool: the next process takes in events that could not be written in time, in order and
-//! once.
+//! The spool: events that could not be written in time. The next process adds them to the ledger,
+//! in order and exactly once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn count_waiting(path: &Path) -> usize {
         .count()
 }
 
-/// Spools events with the numbers as texts while another process is writing.
+/// Spools one event for each number, with the number as its text, while another process is writing.
 fn spool_numbers(fixture: &Fixture, numbers: std::ops::Range<usize>) {
     let other = open_raw(&fixture.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -223,7 +223,7 @@ fn files_that_cannot_be_taken_in_do_not_replace_each_other() {
 fn an_unreadable_spool_does_not_lose_later_events() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
-    // A directory where a file should be.
+    // There is a directory where a file should be.
     let odd = fixture.directory.path().join("spool/00000000000000000001.json");
     fs::create_dir_all(&odd).unwrap();
     let event = prompt_event("s", "kept");

@@ -42,7 +42,7 @@ impl Fixture {
         self.ledger.create_session(&session(id), at(0)).unwrap();
     }
 
-    /// Appends a message; returns its number.
+    /// Appends a message. Returns its number.
     pub(crate) fn say(&mut self, session: &str, role: &str, text: &str) -> i64 {
         self.ledger.append(session, &[message(role, text)], at(1)).unwrap()[0]
     }
@@ -54,8 +54,8 @@ impl Fixture {
         }
     }
 
-    /// Makes the session `s` with three turns of two messages each. The second message of each turn
-    /// has a tool call.
+    /// Creates the session `s` with three turns of two messages each. The second message of each
+    /// turn has a tool call.
     pub(crate) fn with_three_turns() -> Fixture {
         let mut fixture = Fixture::new();
         fixture.create_session("s");
@@ -82,7 +82,7 @@ impl Fixture {
         (session.message_count, session.tool_call_count)
     }
 
-    /// Searches. Returns the sessions and numbers of the messages found.
+    /// Searches the ledger. Returns the session and number of each message found.
     pub(crate) fn find(&mut self, query: &str) -> Vec<(String, i64)> {
         let found = self.ledger.search(query, &SearchOptions::default()).unwrap();
         found.results.into_iter().map(|hit| (hit.session, hit.message)).collect()
@@ -101,7 +101,7 @@ pub(crate) fn message(role: &str, text: &str) -> MessageRecord {
     }
 }
 
-/// Makes an event for a user message.
+/// Builds an event for a user message.
 pub(crate) fn prompt_event(session: &str, text: &str) -> Event {
     Event::Messages { session: session.to_owned(), messages: vec![message("user", text)] }
 }
@@ -180,7 +180,7 @@ pub(crate) fn tail_length(path: &Path) -> i64 {
     open_raw(path).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// Overwrites the root page of an index: damage that is noticed but loses no rows.
+/// Overwrites the root page of an index. This damage is noticed but loses no rows.
 pub(crate) fn damage_index_page(path: &Path) {
     let connection = open_raw(path);
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'effects_workspace'";
@@ -191,7 +191,7 @@ pub(crate) fn damage_index_page(path: &Path) {
     file.write_all_at(&[0xff; 4096], (root as u64 - 1) * 4096).unwrap();
 }
 
-/// Asserts that `work` ends.
+/// Asserts that `work` finishes.
 pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
     let (done, wait) = std::sync::mpsc::channel();
     let worker = std::thread::spawn(move || {
@@ -203,7 +203,7 @@ pub(crate) fn assert_ends(work: impl FnOnce() + Send + 'static) {
     worker.join().unwrap();
 }
 
-/// Returns a random number that differs from run to run.
+/// Returns a random number below a limit. It differs from run to run.
 pub(crate) fn random_below(limit: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(()) % limit

@@ -101,7 +101,8 @@ fn a_wrong_rowid_costs_one_row() {
     assert_eq!(salvage_rowids(&bytes), [1, 3, 4]);
 }
 
-/// Creates rows with chains of several pages. Returns the offset of each row's link to its chain.
+/// Creates rows whose overflow chains have several pages. Returns the offset of each row's link to
+/// its chain.
 fn with_chains() -> (Sample, Vec<usize>) {
     // Only a small part of the payload stays in the leaf.
     let long = "replace(hex(zeroblob(1607)), '00', 'xy')";

@@ -84,7 +84,8 @@ fn with_reserved_bytes(reserved: u8) -> Sample {
 
 #[test]
 fn the_lock_byte_page_is_never_read() {
-    // With this page size, the lock byte is on page 16385; the pages before it are a hole.
+    // With this page size, the lock byte is on page 16385; the pages before it are a hole in the
+    // file.
     let page_size = 65_536;
     let sample = Sample::with_usual_tables("PRAGMA page_size = 65536", 1000);
     let bytes = sample.bytes();

@@ -4,7 +4,7 @@ use super::*;
 
 const FRAME: usize = 24 + 1024;
 
-/// Copies of the files while the database is open, and the rows as of each commit.
+/// Copies of the files, made while the database was open, and the rows as of each commit.
 struct Logged {
     sample: Sample,
     /// The length of the log after each commit, and the rows that SELECT returned.
@@ -48,7 +48,7 @@ impl Logged {
         Salvaged::from_file(&path)
     }
 
-    /// Asserts that the file and the log together have the state after the given commit.
+    /// Asserts that the file and the log together yield the state after the given commit.
     #[track_caller]
     fn assert_state(&self, log: &[u8], commit: usize, what: &str) {
         let salvaged = self.salvage_with(&self.sample.bytes(), log);

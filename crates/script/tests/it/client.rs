@@ -53,7 +53,7 @@ impl Response {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Parses the data of all events of a stream.
+    /// Parses the data of every event in a stream.
     pub(crate) fn events(&self) -> Vec<Value> {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         data.filter(|data| *data != "[DONE]")

@@ -1,4 +1,4 @@
-//! The entries of foreign trees, and of the trees that are made of them.
+//! The entries of foreign trees, and of the trees that they are rewritten to.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::object::{
 use crate::oid::Oid;
 use crate::path::RelPath;
 
-/// Reads the entries of a tree. They may have names and modes that are invalid in a tree of the
-/// store.
+/// Reads the entries of a tree. They may have names and modes that are invalid in the store's own
+/// trees.
 pub(super) fn read_entries(
     foreign: &ForeignRepository,
     root: Oid,
@@ -40,7 +40,7 @@ pub(super) fn read_entries(
     Ok(entries)
 }
 
-/// Returns the memory that an uncovered path takes, about.
+/// Returns the approximate amount of memory that an uncovered path takes.
 pub(super) fn uncovered_size(uncovered: &Uncovered) -> u64 {
     uncovered.path.as_bytes().len() as u64 + 64
 }

@@ -1,5 +1,5 @@
-//! Repositories that are made to exhaust memory or time. Their objects are written byte by byte,
-//! because git would not write them.
+//! Repositories that are designed to exhaust memory or time. Their objects are written byte by
+//! byte, because git would not write them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,8 @@ impl Hostile {
         self.write_object(ObjectKind::Tree, &tree)
     }
 
-    /// Writes a tree that contains another one ten times, and so on.
+    /// Writes a tree that contains the given tree ten times, then a tree that contains the new one
+    /// ten times, and so on.
     fn multiply_tree(&self, tree: Oid, levels: usize) -> Oid {
         (0..levels).fold(tree, |inside, _| {
             let entries = (0..10).map(|number| ("40000", format!("d{number}"), inside));
@@ -117,8 +118,8 @@ impl Hostile {
     }
 }
 
-/// Makes an entry that is a delta: the head of the entry, its base, the sizes that it declares, and
-/// its instructions.
+/// Builds the entry of a delta: its head, its base, the sizes that it declares, and its
+/// instructions.
 fn delta_entry(base: &[u8], code: u8, sizes: [u64; 2], instructions: &[u8]) -> Vec<u8> {
     let mut delta = Vec::new();
     for mut size in sizes {
@@ -148,7 +149,7 @@ fn a_delta_that_makes_a_huge_file_is_left_out() {
     let hostile = Hostile::new();
     let base = whole_entry(&[7; 1 << 16]);
     let file = Oid([9; 20]);
-    // 64 GB, declared as such, of copies of the base.
+    // The instructions copy the base until there are 64 GB, which is also the declared size.
     let delta = delta_entry(&base.0.0, REF_DELTA, [1 << 16, 1 << 36], &vec![0x80; 1 << 20]);
     hostile.write_pack(&[base, (file, delta)]);
     let adopted = hostile.take_file(file).unwrap();
@@ -175,7 +176,7 @@ fn a_chain_of_deltas_that_makes_too_much_is_refused() {
     let mut distance = base.1.len() as u64;
     let mut entries = vec![base];
     for number in 1..=100 {
-        // Each object of the chain is as large as an object may be.
+        // Each object in the chain is as large as an object may be.
         let mut back = Vec::new();
         push_distance(&mut back, distance);
         let entry = delta_entry(&back, OFS_DELTA, [MAX_OBJECT, MAX_OBJECT], &[0x80; 64]);
@@ -224,7 +225,7 @@ fn a_few_directories_that_stand_for_millions_of_files_are_refused() {
         let names = (0..count).map(|number| ("100644", format!("f{number:02}"), file));
         hostile.write_tree(&names.collect::<Vec<_>>())
     };
-    // Without a limit, their number overflows.
+    // Without a limit, the number of files would overflow.
     let error = hostile.take(hostile.multiply_tree(entries(10), 30)).unwrap_err();
     assert!(error.ends_with("has more than 1000000 files"), "{error}");
     let adopted = hostile.take_within(hostile.multiply_tree(entries(10), 5));
@@ -263,7 +264,7 @@ fn directories_that_are_too_deep_or_too_large_are_refused() {
         .fold(bottom, |inside, _| hostile.write_tree(&[("40000", "d".to_owned(), inside)]));
     let error = hostile.take(deep).unwrap_err();
     assert!(error.ends_with("has more than 10000 levels of directories"), "{error}");
-    // Its head alone says enough.
+    // The head alone shows that the tree is too large.
     let large = Oid([3; 20]);
     hostile.write_loose(large, b"tree 140000000\0");
     let error = hostile.take(large).unwrap_err();
@@ -304,13 +305,13 @@ fn an_index_that_claims_billions_of_objects_is_searched_in_parts() {
     head.extend(count.to_be_bytes().repeat(256));
     fs::write(&index, head).unwrap();
     let file = fs::File::options().write(true).open(&index).unwrap();
-    // A sparse file, which takes no space.
+    // The file is sparse, so it takes no space.
     file.set_len(8 + 1024 + u64::from(count) * 28 + 40).unwrap();
     let mut pack = b"PACK\0\0\0\x02".to_vec();
     pack.extend(count.to_be_bytes());
     pack.extend([0; 20]);
     fs::write(index.with_extension("pack"), pack).unwrap();
-    // All of them begin with this byte.
+    // The ids of all objects that the index claims begin with this byte.
     let mut tree = Oid([1; 20]);
     tree.0[0] = 0;
     let error = hostile.take(tree).unwrap_err();

@@ -1,4 +1,4 @@
-//! Tests of adoptions. Git makes the repositories that are adopted, and checks the result.
+//! Tests of adoptions. Git creates the repositories that are adopted, and checks the result.
 
 #![allow(clippy::unwrap_used)]
 

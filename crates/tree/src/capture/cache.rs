@@ -127,7 +127,7 @@ impl CachedEntry {
         }
     }
 
-    /// True if its name is in a table of names of this length.
+    /// True if the entry's name lies within a table of names of this length.
     fn has_name_in(&self, length: usize) -> bool {
         self.name.0 as usize + usize::from(self.name.1) <= length
     }
@@ -158,7 +158,7 @@ impl Cutoff {
             let is_coarse = time % 1_000_000_000 == 0;
             time >= self.scan - if is_coarse { Self::COARSE_TICK } else { Self::TICK }
         };
-        // Programs can set any modification time, so one in the future means nothing.
+        // Programs can set any modification time, so a time in the future means nothing.
         let is_mtime_credible = stat.mtime <= self.scan + Self::COARSE_TICK;
         is_recent(stat.ctime) || (is_recent(stat.mtime) && is_mtime_credible)
     }
@@ -329,7 +329,8 @@ impl StatCache {
         durable::ignore_missing(fs::remove_file(directory.join("state.log")))
     }
 
-    /// Appends entries that changed since the cache was written. Returns false if the log is full.
+    /// Appends entries that have changed since the cache was written. Returns false if the log is
+    /// full.
     pub(crate) fn append_to_log(&self, directory: &Path, changed: &[u32]) -> io::Result<bool> {
         let log = directory.join("state.log");
         let limit = MAX_LOG.max(self.entries.len() * RECORD / 8);
@@ -350,7 +351,7 @@ impl StatCache {
     }
 }
 
-/// Reads the checksum at the end of a cache file, which its log refers to.
+/// Reads the checksum at the end of a cache file. The log of the cache refers to it.
 fn read_checksum(path: &Path) -> io::Result<u32> {
     use std::os::unix::fs::FileExt;
     let file = fs::File::open(path)?;

@@ -1,5 +1,5 @@
-//! The first pass of a capture: finds the known directories and files that changed, with one
-//! `lstat` each.
+//! The first pass of a capture: finds the known directories and files that have changed, at the
+//! cost of one `lstat` each.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use super::gitignore::has_other_gitignore;
 use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
 
-/// The minimum number of known entries for a check in several threads.
+/// With fewer known entries than this, checking them in several threads does not pay off.
 const MIN_ENTRIES_FOR_THREADS: usize = 400;
 
 /// The work that a scan has to do in a known directory.
@@ -20,14 +20,14 @@ pub(crate) struct DirectoryTask {
     pub(crate) number: u32,
     /// True if the directory has to be listed.
     pub(crate) list: bool,
-    /// True if the `.gitignore` of the directory changed.
+    /// True if the `.gitignore` of the directory has changed.
     pub(crate) rules_changed: bool,
-    /// The positions of the children that changed, if the directory need not be listed.
+    /// The positions of the children that have changed, if the directory need not be listed.
     pub(crate) changed: Vec<u32>,
 }
 
 impl DirectoryTask {
-    /// Returns the task to list a directory.
+    /// Returns a task that lists a directory.
     pub(crate) fn list(number: u32, rules_changed: bool) -> DirectoryTask {
         DirectoryTask { number, list: true, rules_changed, changed: Vec::new() }
     }

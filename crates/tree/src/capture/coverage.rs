@@ -154,7 +154,7 @@ impl Coverage {
             .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())
     }
 
-    /// Decides about `path`, which is in a directory with this reach and scope.
+    /// Decides what to do with `path`, whose directory has this reach and scope.
     pub(crate) fn decide(
         &self,
         reach: Reach,

@@ -1,5 +1,5 @@
 //! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of one
-//! moment, because they are useless otherwise.
+//! moment, because otherwise they would be useless.
 //!
 //! All of these files are read, the write-ahead log last. They are consistent if neither the
 //! database nor its journal changed meanwhile and the log only grew: SQLite ignores an incomplete
@@ -140,7 +140,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// True if no file of a database changed since it was read, so that the files are consistent.
+    /// True if no file of a database has changed since it was read, so that the files are
+    /// consistent.
     fn is_quiet(&self, fd: BorrowedFd<'_>, listing: &DirectoryListing, name: &[u8]) -> bool {
         let is_same = |suffix: &[u8]| {
             let name = [name, suffix].concat();

@@ -75,7 +75,7 @@ impl AppliedGitignores {
     }
 
     /// Applies the `.gitignore` files of a known directory and of all directories above it. In the
-    /// directories in `new_rules`, the scan decides about every path again.
+    /// directories in `new_rules`, the scan makes a new decision about every path.
     pub(super) fn apply_up_to(
         &self,
         root: &Root,
@@ -98,8 +98,8 @@ impl AppliedGitignores {
             let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
-            // In the other directories, the known `.gitignore` decided about every path, so the
-            // applied one must be equal to it.
+            // In the other directories, the decisions about all paths come from the known
+            // `.gitignore`, so the applied one must be equal to it.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);

@@ -20,7 +20,7 @@ const RETRY_AFTER: i64 = 3_600_000_000_000;
 struct LimitNote {
     /// The time of the capture that was given up, in nanoseconds since 1970.
     time: i64,
-    /// The number of bytes that were not enough; `None` if there were too many files.
+    /// The limit on the size, in bytes, that was too low; `None` if there were too many files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_size: Option<u64>,
     #[serde(flatten)]
@@ -53,7 +53,8 @@ impl Glance {
     }
 }
 
-/// Returns the error of a recent capture, if nothing suggests that another one would succeed.
+/// Returns the error with which a recent capture failed, if nothing suggests that another one would
+/// succeed.
 pub(crate) fn find_known(
     directory: &Path,
     context: &CaptureContext<'_>,
@@ -95,7 +96,7 @@ pub(crate) fn note(
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
 }
 
-/// Deletes the note that a workspace is too large, if it was made under these rules.
+/// Deletes the note that a workspace is too large, if it was written under these rules.
 pub(crate) fn withdraw(directory: &Path, context: &CaptureContext<'_>, rules: &CaptureRules) {
     let Some(noted) = read_note(directory) else { return };
     if noted.glance.rules == fingerprint(rules, context.own.as_ref()) {

@@ -3,7 +3,7 @@
 //! 1. Check everything that the last capture saw: one `lstat` per file (`check`).
 //! 2. List the changed directories and read the changed files, in parallel and straight into one
 //!    pack (`scan`).
-//! 3. Make new trees along the changed paths (`state`).
+//! 3. Build new trees along the changed paths (`state`).
 //!
 //! The result also lists the paths that were not captured.
 
@@ -44,7 +44,7 @@ use known::KnownState;
 use scan::{ContentSource, ScanResults, Scanner};
 use sink::ObjectSink;
 
-/// The options of a capture.
+/// The options for a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions<'a> {
     /// The rules that determine what is captured.
@@ -152,8 +152,8 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) writer: &'a PackWriter,
     /// The maximum number of bytes that the capture may add to the store.
     pub(crate) max_size: u64,
-    /// The packs that were deleted or changed since the known state was saved; `None` if there are
-    /// none.
+    /// The packs that have been deleted or changed since the known state was saved; `None` if there
+    /// are none.
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,
@@ -233,7 +233,7 @@ pub(crate) fn capture_workspace(
     capture.unsettled.sort();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
-    // Two threads may read the same file, and then list it twice.
+    // Two threads may read the same file, which is then listed twice.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
@@ -249,7 +249,7 @@ pub(crate) fn capture_workspace(
     Ok((capture, state))
 }
 
-/// Makes the state of a workspace that has no known state.
+/// Builds the state of a workspace that has no known state.
 fn make_first_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -264,7 +264,7 @@ fn make_first_state(
     Ok(WorkspaceState { known: assembled.known, unsaved: Unsaved::All })
 }
 
-/// Makes a new state from a known one, which is usually still mostly valid.
+/// Builds a new state from a known one, most of which is usually still valid.
 fn update_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
@@ -337,8 +337,8 @@ fn scan_changes(
     if scanner.has_too_many_files() {
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
-    // If a `.gitignore` changed while it was applied, the next capture must decide about every path
-    // again. A wrong fingerprint of the rules makes it do so.
+    // If a `.gitignore` changed while it was being applied, the next capture must make a new
+    // decision about every path. A wrong fingerprint of the rules forces it to.
     if scanner.has_unsettled_rules() {
         head.rules = !head.rules;
     }
@@ -349,7 +349,7 @@ fn list_all_directories(known: &KnownState) -> Vec<DirectoryTask> {
     (0..known.directories.len() as u32).map(|number| DirectoryTask::list(number, false)).collect()
 }
 
-/// Finds the directories with entries about which the decision may have changed, because different
+/// Finds the directories in which the decision about an entry may have changed, because different
 /// paths are now tracked or named.
 fn find_redecided_directories(
     known: &KnownState,

@@ -23,7 +23,7 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, join};
 use crate::rules::Scope;
 
-/// The minimum number of files to read in parallel. Fewer are read in one thread.
+/// With fewer files than this, reading in parallel does not pay off.
 const MIN_FILES_FOR_THREADS: usize = 16;
 
 /// The result of scanning a directory.
@@ -167,7 +167,7 @@ impl<'a> Scanner<'a> {
         live
     }
 
-    /// True if a `.gitignore` changed while it was applied.
+    /// True if a `.gitignore` changed while it was being applied.
     pub(crate) fn has_unsettled_rules(&self) -> bool {
         self.gitignores.has_unsettled()
     }
@@ -363,8 +363,8 @@ impl<'a> Scanner<'a> {
         ScannedDirectory::Listed(DirectoryListing { path, stat, children })
     }
 
-    /// Decides about a name in a listing. Returns its entry, and true if the file still has to be
-    /// read. Returns `None` if the name is left out without a report.
+    /// Decides what to do with a name in a listing. Returns its entry, and true if the file still
+    /// has to be read. Returns `None` if the name is left out without a report.
     #[allow(clippy::too_many_arguments, reason = "all arguments describe one name")]
     fn decide_child<'s>(
         &'s self,
@@ -411,8 +411,8 @@ impl<'a> Scanner<'a> {
         Some((ListedChild { name, entry, source }, is_unread))
     }
 
-    /// Returns the entry of a name whose `lstat` fails, or `None` if it no longer exists or would
-    /// be left out without a report anyway.
+    /// Returns the entry for a name whose `lstat` fails, or `None` if the name no longer exists or
+    /// would be left out without a report anyway.
     fn unseen_child(
         &self,
         reach: Reach,
@@ -586,7 +586,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Returns the entry of a name whose `lstat` fails.
+/// Returns the entry for a name whose `lstat` fails.
 pub(super) fn unknown_entry(error: &io::Error) -> CachedEntry {
     let entry = CachedEntry::new(EntryKind::Uncovered, Stat::default());
     mark_unreadable(CachedEntry { cause: Cause::Unreadable, ..entry }, error)

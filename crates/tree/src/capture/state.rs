@@ -20,7 +20,7 @@ use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
 use crate::path::join;
 
-/// The minimum number of trees at one depth to make in parallel. Fewer are made in one thread.
+/// With fewer trees than this at one depth, building them in parallel does not pay off.
 const MIN_TREES_FOR_THREADS: usize = 64;
 
 /// A state whose changed directories still need their trees.
@@ -129,7 +129,7 @@ fn lists_same_names(
         && (directory.children.0..).zip(children.iter().zip(&listing.children)).all(is_same)
 }
 
-/// Makes a new state from the results and, where there are none, from the known state.
+/// Builds a new state from the results and, where there are none, from the known state.
 pub(crate) fn assemble(
     known: Option<&KnownState>,
     head: CacheHead,
@@ -223,14 +223,14 @@ fn settle_child(child: &mut ListedChild, results: &ScanResults, changed: &mut bo
     }
 }
 
-/// Makes the trees of changed directories, and of those above them, from the bottom up.
+/// Builds the trees of changed directories, and of those above them, from the bottom up.
 pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) {
     let AssembledState { known: KnownState { cache, directories }, changed, unsaved } = assembled;
     let mut depths = vec![0u32; directories.len()];
     for number in 1..depths.len() {
         depths[number] = depths[directories[number].parent as usize] + 1;
     }
-    // Directories are ordered by depth, so those of one depth are adjacent.
+    // Directories are ordered by depth, so those at the same depth are adjacent.
     let mut end = depths.len();
     while end > 0 {
         let depth = depths[end - 1];

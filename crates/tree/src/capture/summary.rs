@@ -64,7 +64,7 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
 /// topmost directories are reported.
 const MAX_REPORTED: usize = 1000;
 
-/// Replaces the paths over the budget in a directory by the directory itself if nothing in it is
+/// Replaces the paths over the budget in a directory with the directory itself if nothing in it is
 /// captured. If too many paths remain, does so even where some files are captured.
 fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });

@@ -15,11 +15,11 @@ pub(super) struct Hunk {
     pub(super) after: Range<usize>,
 }
 
-/// The total number of lines on both sides up to which the best algorithm takes at most
+/// The total number of lines on both sides up to which the best algorithm takes no more than
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The number of occurrences from which a line counts as frequent, in contents that are not small.
+/// The minimum number of occurrences that makes a line frequent, in contents that are not small.
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.
@@ -182,8 +182,8 @@ mod tests {
         let (hunks, are_valid) = hunks_of(&repetitive(3), &repetitive(5));
         assert!(are_valid && !hunks.is_empty());
 
-        // Each line occurs three times, and some moved, so there are neither cuts nor frequent
-        // lines.
+        // Each line occurs three times, and some lines have moved, so there are neither cuts nor
+        // frequent lines.
         let thrice = |turn: usize| -> String {
             let mut numbers: Vec<usize> = (0..30_000).map(|number| number % 10_000).collect();
             numbers[5_000..25_000].rotate_left(turn);

@@ -22,7 +22,7 @@ use crate::store::{ObjectError, Store};
 
 pub use text::UnifiedDiff;
 
-/// The options of a comparison.
+/// The options for a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions<'a> {
     /// The rules that determine which files are private.
@@ -30,14 +30,14 @@ pub struct DiffOptions<'a> {
     /// The files and directories to compare, with everything below them. If empty, everything is
     /// compared.
     pub paths: &'a [RelPath],
-    /// True to look for files that were renamed.
+    /// True if renamed files are to be detected.
     pub renames: bool,
-    /// True to count lines.
+    /// True if lines are to be counted.
     pub counts: bool,
 }
 
 impl<'a> DiffOptions<'a> {
-    /// Returns options to compare everything, with renames and counts.
+    /// Returns the options that compare everything, with renames and counts.
     pub fn new(rules: &'a CaptureRules) -> DiffOptions<'a> {
         DiffOptions { rules, paths: &[], renames: true, counts: true }
     }
@@ -80,8 +80,8 @@ pub struct Diff {
 
 /// The change to one path.
 ///
-/// A directory that exists in only one tree counts as a change only if it is empty. Otherwise its
-/// content has changes.
+/// A directory that exists in only one tree counts as a change only if it is empty. Otherwise,
+/// there are changes to the paths in it instead.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeChange {

@@ -24,8 +24,8 @@ pub(super) fn is_binary(content: &[u8]) -> bool {
 /// A difference in git's unified format.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UnifiedDiff {
-    /// Complete lines. Names are quoted as in git, so that none can be mistaken for another part of
-    /// the diff. Contents may be any bytes.
+    /// The text, in complete lines. Names are quoted as in git, so that none can be mistaken for
+    /// another part of the diff. Contents may be any bytes.
     pub text: Vec<u8>,
     /// The number of lines that were left out.
     pub left_out: usize,
@@ -192,8 +192,8 @@ impl Page {
     }
 }
 
-/// Formats a range of lines for the header of a hunk. Lines count from 1. An empty range is given
-/// by the line before it.
+/// Formats a range of lines for the header of a hunk. Lines are numbered starting at 1. An empty
+/// range is given by the line before it.
 fn format_range(start: usize, end: usize) -> String {
     match end - start {
         0 => format!("{start},0"),

@@ -321,7 +321,7 @@ fn half_packs_are_removed_when_nothing_is_missing() {
     bench.assert_whole(&pins);
 }
 
-/// Makes a store in which gc and merge have all kinds of work to do.
+/// Creates a store in which gc and merge have all kinds of work to do.
 fn untidy_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 4);

@@ -29,8 +29,8 @@ impl GitDirectory {
         }
     }
 
-    /// Finds the commit of a ref, which is a file in this directory or in the common one, or a line
-    /// in `packed-refs`.
+    /// Finds the commit that a ref refers to. The ref is a file in this directory or in the common
+    /// one, or a line in `packed-refs`.
     fn resolve_ref(&self, name: &str) -> Option<String> {
         let leaves_directory = name.split('/').any(|part| part == ".." || part.is_empty());
         if leaves_directory {

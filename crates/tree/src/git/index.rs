@@ -74,8 +74,8 @@ fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
     let bytes = read_regular_file(index, MAX_LARGE_FILE)?;
     let entries = parse_entries(&bytes)?;
     let mut paths = entries.paths(&bytes)?;
-    // A split index keeps most of its entries in another file. Entries that were removed since then
-    // still count as tracked, so a capture may cover more, but never less.
+    // A split index keeps most of its entries in another file. Entries that have been removed since
+    // the split still count as tracked, so a capture may cover more than necessary, but never less.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;

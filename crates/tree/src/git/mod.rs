@@ -1,4 +1,5 @@
-//! Git repositories of other programs, read without git: HEAD, refs, the index and objects.
+//! Git repositories that belong to other programs, read without git: HEAD, refs, the index and
+//! objects.
 //!
 //! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be damaged,
 //! hostile or in use, so anything in it that cannot be read counts as absent. A
@@ -54,8 +55,8 @@ impl GitDirectory {
         &self.path
     }
 
-    /// Returns the directory that holds the refs. It is a different directory only for a linked
-    /// work tree.
+    /// Returns the directory that holds the refs. Only for a linked work tree does it differ from
+    /// the git directory.
     fn common_path(&self) -> PathBuf {
         match read_text(&self.path.join("commondir")) {
             Some(text) => self.path.join(text.trim()),

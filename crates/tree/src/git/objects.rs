@@ -3,7 +3,8 @@
 //! Every object is hashed and compared with its id. Limits: only SHA-1, only refs that are files or
 //! packed, and no grafts, replacements, annotated tags or linked work trees.
 //!
-//! A repository may be made to exhaust memory or time, so every number and size in it has a limit.
+//! A repository may be designed to exhaust memory or time, so every number and size in it has a
+//! limit.
 
 use std::fs;
 use std::io::{self, Read};
@@ -30,7 +31,8 @@ const MAX_ALTERNATES: usize = 5;
 /// The maximum number of object databases: the repository's own and its alternates.
 const MAX_DATABASES: usize = 16;
 
-/// The maximum number of packs in an object database. Up to 64 KB of each are in memory.
+/// The maximum number of packs in an object database. Up to 64 KB of each pack's index are kept in
+/// memory.
 const MAX_PACKS: usize = 2_000;
 
 /// The maximum size of the configuration.
@@ -75,14 +77,14 @@ pub enum ForeignError {
         path.display()
     )]
     RefFormat { path: PathBuf, format: String },
-    /// The repository has more of something than is read.
+    /// The repository has more of these things than can be read.
     #[error("the repository {} has more than {limit} {things}", path.display())]
     TooMany { path: PathBuf, things: &'static str, limit: usize },
     #[error(transparent)]
     Read(#[from] StoreError),
 }
 
-/// The reason why an object of a foreign repository cannot be read.
+/// The reason why an object in a foreign repository cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForeignObjectError {
@@ -91,10 +93,10 @@ pub enum ForeignObjectError {
     /// All copies of the object are damaged. `file` is the last one that was tried.
     #[error("object {oid} in {} is damaged: {reason}", file.display())]
     Damaged { oid: Oid, file: PathBuf, reason: String },
-    /// The object, or one that it is stored as a difference to, is larger than is read.
+    /// The object, or one that its delta is based on, is too large to be read.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
-    /// The directory with this tree has more of something than is imported.
+    /// The directory with this tree has more of these things than can be imported.
     #[error("directory {tree} has more than {limit} {things}")]
     TooMany { tree: Oid, things: &'static str, limit: u64 },
     /// The object is intact, but not of the requested kind.
@@ -105,7 +107,7 @@ pub enum ForeignObjectError {
     Malformed(Oid, Malformed),
 }
 
-/// A ref of a foreign repository.
+/// A ref in a foreign repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForeignRef {
     /// The full name, beginning with `refs/`.
@@ -114,7 +116,7 @@ pub struct ForeignRef {
     pub id: Option<Oid>,
 }
 
-/// A commit of a foreign repository.
+/// A commit in a foreign repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForeignCommit {
     /// The state that the commit records.
@@ -348,7 +350,7 @@ fn add_database(
     Ok(())
 }
 
-/// Parses a commit made by any program. Skips signatures and other fields.
+/// Parses a commit created by any program. Skips signatures and other fields.
 fn parse_commit(content: &[u8]) -> Option<ForeignCommit> {
     let (head, message) = match content.find("\n\n") {
         Some(end) => (&content[..end], &content[end + 2..]),

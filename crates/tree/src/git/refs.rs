@@ -12,7 +12,7 @@ use super::{MAX_LARGE_FILE, MAX_SMALL_FILE};
 use crate::oid::Oid;
 use crate::store::{Store, StoreError};
 
-/// A ref. In the store, it is a pin or was made by git.
+/// A ref. In the store, it is a pin or was created by git.
 #[derive(Clone, Debug)]
 pub(crate) struct Ref {
     /// The full name, beginning with `refs/`.
@@ -28,14 +28,14 @@ impl Ref {
         Ref { name, id }
     }
 
-    /// Returns the directory, the number and the last part of the name. The refs of a directory
+    /// Returns the directory, the number and the last part of the name. The refs in a directory
     /// form one history, in the order of their numbers.
     fn sort_key(&self) -> (&str, u64, &str) {
         let (directory, name) = self.name.rsplit_once('/').unwrap_or(("", &self.name));
         (directory, name.parse().unwrap_or(0), name)
     }
 
-    /// Returns the directory that the ref is in. The refs of a directory form one history.
+    /// Returns the directory that the ref is in. The refs in a directory form one history.
     pub(crate) fn directory(&self) -> &str {
         self.sort_key().0
     }

@@ -38,7 +38,7 @@ fn only_new_objects_are_copied_and_nothing_is_deleted() {
     let mirror = bench.mirror();
     bench.store.copy_to_mirror(&mirror.store).unwrap();
     assert_eq!(bench.store.copy_to_mirror(&mirror.store).unwrap(), MirrorReport::default());
-    // A gc rewrites the packs of both, which does not matter to a copy.
+    // A gc rewrites the packs of both stores. This makes no difference to the next copy.
     bench.store.gc().unwrap();
     mirror.store.gc().unwrap();
     assert_eq!(bench.store.copy_to_mirror(&mirror.store).unwrap(), MirrorReport::default());
@@ -123,7 +123,7 @@ fn a_copy_that_is_killed_is_completed_by_the_next_one() {
         let test = "mirror::tests::a_copy_that_is_killed_is_completed_by_the_next_one";
         let ending = kill_at(test, nth, &bench.store);
         let mirror = mirror_in(&bench.store);
-        // Whatever the killed copy named is whole.
+        // Every pin that the killed copy named is whole.
         let report = mirror.verify(&|_, _| {}).unwrap();
         assert!(report.pins.iter().all(|pin| pin.state == PinState::Whole), "{nth}");
         bench.store.copy_to_mirror(&mirror).unwrap();

@@ -9,14 +9,14 @@ const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the size of the object that a delta makes, as the delta declares it.
+/// Returns the size of the object that a delta produces, as the delta declares it.
 pub(crate) fn result_size(delta: &[u8]) -> Option<u64> {
     let (_, rest) = take_size(delta)?;
     take_size(rest).map(|(size, _)| size)
 }
 
-/// Rebuilds an object from its base. Returns `None` if the delta does not match the base, or makes
-/// an object that is too large.
+/// Rebuilds an object from its base. Returns `None` if the delta does not match the base, or
+/// produces an object that is too large.
 pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (base_size, rest) = take_size(delta)?;
     let (size, mut rest) = take_size(rest)?;
@@ -195,7 +195,7 @@ fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
         .wrapping_add(u64::from(entering) + 1)
 }
 
-/// A table of the blocks of a base. It takes only about eight bytes per block, because bases may be
+/// A table of the blocks in a base. It takes only about eight bytes per block, because bases may be
 /// large.
 struct BlockTable {
     start: usize,
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Makes a delta that declares a size and copies the first 64 KB of its base many times.
+    /// Builds a delta that declares a size and copies the first 64 KB of its base many times.
     fn copy_delta(base: &[u8], size: u64, copies: usize) -> Vec<u8> {
         let mut delta = Vec::new();
         push_size(&mut delta, base.len() as u64);
@@ -282,7 +282,7 @@ mod tests {
         let base = vec![7; 1 << 16];
         let size = |size: u64, copies: usize| apply_delta(&base, &copy_delta(&base, size, copies));
         assert_eq!(size(3 << 16, 3).map(|made| made.len()), Some(3 << 16));
-        // These make 64 GB.
+        // These copies add up to 64 GB.
         assert_eq!(size(1 << 16, 1 << 20), None);
         assert_eq!(size(1 << 36, 1 << 20), None);
         assert_eq!(result_size(&copy_delta(&base, 1 << 36, 1)), Some(1 << 36));

@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn objects_whose_ids_begin_with_the_same_byte_are_all_found() {
-        // More than a lookup reads together.
+        // These are more objects than a lookup reads together.
         let object = |number: u32| {
             let mut oid = Oid([7; 20]);
             oid.0[4..8].copy_from_slice(&number.to_be_bytes());

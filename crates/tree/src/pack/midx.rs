@@ -1,4 +1,4 @@
-//! The multi-pack index (version 1): one table over the objects of many packs.
+//! The multi-pack index (version 1): one table of the objects in many packs.
 
 use std::io;
 use std::path::Path;
@@ -87,7 +87,7 @@ impl Midx {
     }
 }
 
-/// Encodes an index over packs. Each pack is given by its name and objects, in any order.
+/// Encodes an index of several packs. Each pack is given by its name and objects, in any order.
 pub(crate) fn encode_midx(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> {
     packs.sort();
     let mut objects: Vec<(Oid, u32, u64)> = (0..)

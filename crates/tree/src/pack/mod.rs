@@ -26,7 +26,8 @@ pub(crate) const OFS_DELTA: u8 = 6;
 pub(crate) const REF_DELTA: u8 = 7;
 
 thread_local! {
-    // On source files, level 1 is as fast as zlib's fastest level, with output a fifth smaller.
+    // On source files, level 1 is as fast as zlib's fastest level, and its output is a fifth
+    // smaller.
     static COMPRESSOR: RefCell<Compressor> =
         RefCell::new(Compressor::new(CompressionLvl::new(1).expect("level 1 exists")));
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -44,9 +45,9 @@ pub(crate) fn deflate(content: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// The minimum size of content that is stored uncompressed if compression would hardly shrink it.
+/// Content of at least this size is stored uncompressed if compression would hardly shrink it.
 const MIN_TRIED: usize = 1 << 20;
-/// The size of each sample that is compressed to decide about large content.
+/// The size of each sample that is compressed to decide whether large content is worth compressing.
 const TRIED_PIECE: usize = 32 << 10;
 
 /// True if compression would hardly shrink large content, as is the case for images, archives and

@@ -25,8 +25,8 @@ pub(crate) struct Pack {
 }
 
 impl Pack {
-    /// Opens a pack by the path of its index. Makes only the checks that do not require reading all
-    /// of it.
+    /// Opens a pack by the path of its index. Performs only the checks that do not require reading
+    /// the whole pack.
     pub(crate) fn open(index_path: &Path) -> io::Result<Pack> {
         let index = PackIndex::open(index_path)?;
         let mut file = PackFile::open(&index_path.with_extension("pack"))?;
@@ -65,7 +65,7 @@ impl Pack {
 /// The reason why an object cannot be read.
 #[derive(Debug)]
 pub(crate) enum EntryError {
-    /// The object, or one that it is a delta of, has this size.
+    /// The object, or one in its chain of deltas, has this size, which is too large.
     TooLarge(u64),
     Io(io::Error),
 }
@@ -177,11 +177,11 @@ pub(crate) struct PackFile {
 /// is a sign of damage.
 const MAX_CHAIN: usize = 4096;
 
-/// The maximum size of all deltas of a chain, which are in memory together.
+/// The maximum total size of the deltas in a chain. All of them are in memory at the same time.
 const MAX_CHAIN_DELTAS: u64 = 2 * MAX_OBJECT;
 
-/// The maximum size of all objects that are made to read the last one of a chain. Git and takeback
-/// make chains of at most 50 deltas.
+/// The maximum total size of the objects that are rebuilt in order to read the last one in a chain.
+/// Git and takeback write chains of at most 50 deltas.
 const MAX_CHAIN_OBJECTS: u64 = 64 * MAX_OBJECT;
 
 impl PackFile {
@@ -270,7 +270,8 @@ impl PackFile {
         parse_head(&self.read_start(offset, MAX_HEAD)?, offset)
     }
 
-    /// Reads the first `most` bytes of the entry at `offset`, or fewer at the end of the pack.
+    /// Reads the first `most` bytes of the entry at `offset`, or fewer if the pack ends before
+    /// that.
     fn read_start(&self, offset: u64, most: usize) -> io::Result<Vec<u8>> {
         let room = self.end.checked_sub(offset);
         let room = room.ok_or_else(|| corrupt("an offset outside of the pack"))?;

@@ -141,8 +141,8 @@ impl PackWriter {
         inner.append_entry(&self.temporary, oid, &entry)
     }
 
-    /// Copies the entry of a whole object from another pack, piece by piece. Fails if it does not
-    /// match the checksum in that pack's index.
+    /// Copies the entry of a whole object from another pack, piece by piece. Fails if the entry
+    /// does not match the checksum in that pack's index.
     pub(crate) fn copy_entry(
         &self,
         object: &IndexedObject,

@@ -27,7 +27,7 @@ fn a_whole_store_needs_no_repair() {
     assert_eq!(bench.listing(), listing);
 }
 
-/// Makes a store in which the first half of the history is one pack with deltas, and the second
+/// Creates a store in which the first half of the history is one pack with deltas, and the second
 /// half is many packs.
 fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
@@ -193,7 +193,7 @@ fn a_damaged_ref_stays_and_is_reported() {
     assert_eq!(fs::read(&path).unwrap(), b"damaged");
 }
 
-/// Some damage to a file of a pack.
+/// A kind of damage to one of a pack's files.
 #[derive(Clone, Debug)]
 enum Harm {
     Flip(prop::sample::Index),
@@ -241,8 +241,8 @@ impl Harm {
     }
 }
 
-/// Finds the only objects that may be lost: those whose entries were hit, and those whose deltas
-/// depend on them.
+/// Finds the only objects that may be lost: those whose entries were damaged, and those whose
+/// deltas depend on them.
 fn find_hit_objects(origin: &SourcePack, gone: &std::ops::Range<u64>) -> HashSet<Oid> {
     let ends = origin.objects.iter().skip(1).map(|next| next.offset).chain([origin.file.end()]);
     let mut hit = HashSet::new();
@@ -310,8 +310,8 @@ proptest! {
     }
 }
 
-/// Makes a store with two damaged packs, whose objects are also in quarantine and in a pack without
-/// an index.
+/// Creates a store with two damaged packs, whose objects are also in quarantine and in a pack
+/// without an index.
 fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
     let (mut bench, pins) = half_packed_store();
     let packs = list_pack_names(&bench.packs());

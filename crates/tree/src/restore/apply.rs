@@ -125,7 +125,7 @@ impl Step {
         }
     }
 
-    /// Returns the final mode of the directory that this step makes or changes.
+    /// Returns the final mode of the directory that this step creates or changes.
     fn final_mode(&self) -> Option<Mode> {
         self.to.map(|to| to.mode).filter(|mode| mode.is_directory())
     }
@@ -137,8 +137,8 @@ impl Step {
 }
 
 /// Returns the numbers of the steps in the order in which they are performed: files in the way of a
-/// swap are moved first, directories are made from the top down and removed from the bottom up, and
-/// deletes come last.
+/// swap are moved first, directories are created from the top down and removed from the bottom up,
+/// and deletes come last.
 pub(super) fn order_steps(steps: &[Step]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     let phase = |step: &Step| match (step.action(), step.swap) {
@@ -236,7 +236,7 @@ impl Restore<'_> {
                 .and_then(|()| heir.map_or(Ok(()), |heir| owners::give(stage.as_fd(), &name, heir)))
                 .and_then(|()| set_mode(&file, to.mode));
             if written.is_err() {
-                // An incomplete file must not take up space that others need.
+                // An incomplete file must not take up space that other files need.
                 let _ = rustix::fs::unlinkat(&stage, paths::from_bytes(&name), AtFlags::empty());
             }
             written.map(|()| Some(file))
@@ -272,7 +272,7 @@ impl Restore<'_> {
         Ok(outcome)
     }
 
-    /// Removes the old files after the new ones are verified.
+    /// Removes the old files after the new ones have been verified.
     fn clean_up(&self, mut outcome: RestoreOutcome) -> Result<RestoreOutcome, RestoreError> {
         let steps = &self.journal.steps;
         for (number, step) in steps.iter().enumerate() {
@@ -404,7 +404,7 @@ impl Restore<'_> {
         }
     }
 
-    /// Reads the node that a path would have in a tree, with its stat.
+    /// Reads a path in the workspace. Returns the node that a tree would have for it, and its stat.
     pub(super) fn read_node(&self, path: &RelPath) -> io::Result<Option<(Node, Stat)>> {
         let Some(stat) = stat_beneath(self.root, path)? else { return Ok(None) };
         let Some((directory, name)) = self.open_parent(path)? else { return Ok(None) };
@@ -434,7 +434,7 @@ impl Restore<'_> {
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
     }
 
-    /// Makes all directories writable in which the restore changes names, from the top down.
+    /// Makes writable all directories in which the restore changes names, from the top down.
     pub(super) fn loosen_directories(&self, steps: &[Step]) -> Result<(), RestoreError> {
         let listed = self.journal.loosened.iter().map(|(path, _)| path);
         let made = steps.iter().filter(|step| step.final_mode().is_some()).map(|step| &step.path);
@@ -452,8 +452,8 @@ impl Restore<'_> {
     }
 
     /// Sets the final modes of directories, from the bottom up. If `extra` bits keep directories
-    /// writable for now, sets only the modes of directories that steps make or change, because the
-    /// others are already writable.
+    /// writable for now, sets only the modes of directories that steps create or change, because
+    /// the others are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
         let mut modes: std::collections::BTreeMap<&RelPath, Mode> =

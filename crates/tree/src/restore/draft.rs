@@ -1,5 +1,5 @@
-//! A plan under construction: decides about each path at which the current state and the target
-//! differ.
+//! A plan under construction: decides what to do with each path at which the current state and the
+//! target differ.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -121,7 +121,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 
-    /// Decides about a directory that only the current state has.
+    /// Decides what to do with a directory that only the current state has.
     fn add_extra_directory(&mut self, path: RelPath, from: Node) -> Result<(), PlanError> {
         let is_empty_and_unnamed = self.planner.target.silent && from.oid == Oid::EMPTY_TREE;
         if self.is_swapped(&path) {
@@ -132,7 +132,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a file that only the current state has.
+    /// Decides what to do with a file that only the current state has.
     fn add_extra_file(&mut self, path: RelPath, from: Node) -> Result<(), PlanError> {
         let planner = self.planner;
         if self.is_swapped(&path) || planner.is_as_restored(&path, Some(from)) {
@@ -151,7 +151,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a path that only the target has.
+    /// Decides what to do with a path that only the target has.
     fn add_missing(&mut self, path: RelPath, to: Node) -> Result<(), PlanError> {
         let planner = self.planner;
         let stat = match planner.stat_present(&path) {
@@ -184,7 +184,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a file, symlink or directory that both states have.
+    /// Decides what to do with a file, symlink or directory that both states have.
     fn add_changed(&mut self, path: RelPath, from: Node, to: Node) -> Result<(), PlanError> {
         let is_free = to.mode.is_directory()
             || self.planner.is_asked_by_name(&path)
@@ -197,7 +197,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Decides about a path at which a directory replaces a non-directory, or the reverse.
+    /// Decides what to do with a path at which a directory replaces a non-directory, or the
+    /// reverse.
     fn add_swap(&mut self, path: RelPath, from: Node, to: Node) -> Result<(), PlanError> {
         if from.mode.is_directory()
             && let Some(uncaptured) = self.planner.find_uncaptured_in(&path)?
@@ -297,7 +298,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         touched
     }
 
-    /// Finds the directories that must be made writable temporarily, with their modes.
+    /// Finds the directories that must temporarily be made writable, with their modes.
     fn find_unwritable(&self, directories: BTreeSet<RelPath>) -> Vec<(RelPath, u32)> {
         let mut unwritable = Vec::new();
         for path in directories {
@@ -330,7 +331,7 @@ pub(super) fn ancestors(path: &RelPath) -> impl Iterator<Item = RelPath> {
     std::iter::successors(Some(path.clone()), RelPath::parent).take_while(|path| !path.is_root())
 }
 
-/// True if one of the topmost paths is this path or above it.
+/// True if one of the topmost paths is this path or is above it.
 fn covers(topmost: &HashSet<&RelPath>, path: &RelPath) -> bool {
     !topmost.is_empty() && ancestors(path).any(|above| topmost.contains(&above))
 }

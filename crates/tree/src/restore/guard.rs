@@ -1,6 +1,6 @@
-//! The guarded files of a tree. They follow from the filter that the tree was captured with and
-//! from its own `.gitignore` files, never from those in the workspace: an agent may have changed
-//! these.
+//! The guarded files in a tree. They follow from the filter that the tree was captured with and
+//! from its own `.gitignore` files, never from those in the workspace, because an agent may have
+//! changed these.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::path::{RelPath, split};
 use crate::rules::{Filter, Matcher, Scope, Verdict};
 use crate::store::{ObjectError, Store};
 
-/// The rules that determine which files of one tree are guarded.
+/// The rules that determine which files in one tree are guarded.
 pub(crate) struct Guard<'a> {
     store: &'a Store,
     tree: Oid,

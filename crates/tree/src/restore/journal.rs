@@ -47,7 +47,7 @@ struct JournalVersion {
 /// The phase that a restore is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Temporary files are being written and nothing else was touched, or the restore is being
+    /// Temporary files are being written and nothing else has been touched, or the restore is being
     /// reverted. A restore that is cut off in this phase is reverted.
     Staging,
     /// Files are being moved. A restore that is cut off in this phase is finished.

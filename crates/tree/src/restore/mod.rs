@@ -2,7 +2,7 @@
 //!
 //! A [`Plan`] is self-contained. Applying it writes the journal, stages every new file under a
 //! temporary name, and then changes the workspace only in ways that can be reverted: it renames
-//! files, makes and removes directories, and changes modes. Old files stay under temporary names
+//! files, creates and removes directories, and changes modes. Old files stay under temporary names
 //! until the new ones are verified.
 
 mod apply;
@@ -33,7 +33,7 @@ use crate::store::{ObjectError, StoreError};
 
 pub use self::writers::Writer;
 
-/// True if a restore of the workspace with this directory in the store was cut off.
+/// True if a restore was cut off. `directory` is the workspace's directory in the store.
 pub(crate) fn is_unfinished(directory: &Path) -> bool {
     journal::Journal::exists(directory)
 }
@@ -93,7 +93,7 @@ pub struct Plan {
     /// Paths that make the plan impossible.
     pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,
-    /// Directories that must be made writable temporarily, with their modes.
+    /// Directories that must temporarily be made writable, with their modes.
     loosened: Vec<(RelPath, u32)>,
 }
 
@@ -146,9 +146,9 @@ pub enum BlockedReason {
     Uncapturable,
     /// A directory above the path is no longer a directory.
     ParentReplaced,
-    /// Another process changed it while it was restored.
+    /// Another process changed it while it was being restored.
     Changed,
-    /// The system does not allow it.
+    /// The system does not allow it to be restored.
     #[allow(missing_docs, reason = "the name is self-explanatory")]
     Failed { error: String },
 }
@@ -158,7 +158,7 @@ pub enum BlockedReason {
 struct PlannedStep {
     step: Step,
     /// The stat of the file at the step's path when it was captured. The journal omits it, because
-    /// a restore that is cut off leaves files with other inodes.
+    /// a restore that is cut off leaves files with different inodes.
     seen: Option<Stat>,
 }
 
@@ -171,7 +171,7 @@ struct Step {
     /// The directory of its temporary file. This directory exists before, during and after the
     /// restore.
     stage: RelPath,
-    /// True if it is part of replacing a directory with a non-directory, or the reverse.
+    /// True if the step is part of replacing a directory with a non-directory, or the reverse.
     swap: bool,
 }
 
@@ -221,7 +221,7 @@ pub enum RestoreError {
     /// The latest capture under the lock is not the state that the plan starts from.
     #[error("the workspace changed since the plan was made")]
     Outdated,
-    /// Another process changed the path while it was restored.
+    /// Another process changed the path while it was being restored.
     #[error("the workspace changed while it was restored: {0}")]
     Changed(RelPath),
     #[error("cannot restore {path}")]
@@ -357,9 +357,10 @@ impl Lock<'_> {
     /// the message `done`, and thereby another id, if and only if the workspace was restored. This
     /// holds even if this process is killed.
     ///
-    /// After a success, the restore counts as cut off until [`Lock::end_restore`]. In between, the
-    /// caller can do further work that belongs to the restore. If the caller is killed, the next
-    /// lock reports [`Recovery::Finished`], and [`Lock::recovered_pin`] returns the pin.
+    /// After a success, the restore counts as cut off until [`Lock::end_restore`] is called. In
+    /// between, the caller can do further work that belongs to the restore. If the caller is
+    /// killed, the next lock reports [`Recovery::Finished`], and [`Lock::recovered_pin`] returns
+    /// the pin.
     pub fn apply_recorded(
         &mut self,
         plan: &Plan,

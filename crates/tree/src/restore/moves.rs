@@ -27,7 +27,7 @@ pub(super) fn looks_same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Resu
 pub(super) fn make_directory((directory, name): FilePlace<'_>) -> io::Result<bool> {
     match rustix::fs::mkdirat(directory, paths::from_bytes(name), Permissions::RWXU) {
         Ok(()) => Ok(true),
-        // Another process may have made the directory meanwhile.
+        // Another process may have created the directory meanwhile.
         Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
         Err(error) => Err(error.into()),
     }
@@ -136,7 +136,7 @@ fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())
 }
 
-/// Sets the mode of a file that this user may not read, through an `O_PATH` handle.
+/// Uses an `O_PATH` handle to set the mode of a file that this user may not read.
 #[cfg(target_os = "linux")]
 fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     use std::os::fd::AsRawFd;

@@ -1,4 +1,5 @@
-//! Making a plan: compares the current state with the target, and decides about each difference.
+//! Making a plan: compares the current state with the target, and decides how to handle each
+//! difference.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -149,7 +150,8 @@ impl<'a> Planner<'a, '_> {
 
     /// Fails if a requested path is neither in the workspace nor in the target.
     fn check_paths_exist(&self) -> Result<(), PlanError> {
-        // A path that a restore made and the user has removed since is already undone.
+        // If a restore created a path and the user has removed it since, the path is already
+        // undone.
         if self.target.undoes.is_some() {
             return Ok(());
         }
@@ -231,7 +233,8 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that the restore that is being undone created, and that the rules exclude.
+    /// Finds the files that were created by the restore that is being undone and that the rules
+    /// exclude.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
@@ -307,7 +310,8 @@ impl<'a> Planner<'a, '_> {
 
     /// Finds the directory in which the files for `directory` are staged: the nearest one, upwards
     /// from `directory`, that exists before, during and after the restore. `known` caches the
-    /// results, so that each directory is checked only once, and none below a missing one.
+    /// results, so that each directory is checked only once, and no directory below a missing one
+    /// is checked.
     pub(super) fn find_stage(
         &self,
         directory: &RelPath,

@@ -82,8 +82,8 @@ pub(super) enum Direction {
 }
 
 impl Restore<'_> {
-    /// Finishes or reverts the restore, however far it got. Compares content, not times. Leaves
-    /// paths alone that another process changed meanwhile, and returns them.
+    /// Finishes or reverts the restore, however far it got. Compares content, not times. Does not
+    /// touch paths that another process changed meanwhile, but returns them.
     pub(super) fn settle(&self, direction: Direction) -> Result<Vec<RelPath>, RestoreError> {
         let steps: Vec<Step> = match direction {
             Direction::Forward => self.journal.steps.clone(),
@@ -116,7 +116,7 @@ impl Restore<'_> {
         Ok(left)
     }
 
-    /// Brings one path to the state that its step leads to, unless another process changed it.
+    /// Brings one path to the state that its step leads to, unless another process has changed it.
     fn settle_step(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
         let present = self.read_node(&step.path).map_err(failed_at(&step.path))?;
         let node = present.map(|(node, _)| node);
@@ -125,7 +125,7 @@ impl Restore<'_> {
             _ if node == step.to => return Ok(()),
             // Modes of directories are set at the end.
             _ if is_directory(step.to) && is_directory(node) => return Ok(()),
-            // The mode may already have been changed, but it is the same file.
+            // The mode may already have been changed, but it is still the same file.
             Action::ChangeMode => node.zip(step.from).is_some_and(|(node, from)| {
                 node.oid == from.oid && node.mode.is_same_kind(from.mode)
             }),

@@ -26,7 +26,7 @@ pub(super) struct ObjectGraph<'a> {
     pub(super) broken: Vec<(String, String)>,
 }
 
-/// An object of the graph.
+/// An object in the graph.
 pub(super) enum GraphNode {
     /// The numbers of its parts, in order. The tree of a commit comes first.
     Read(ObjectKind, Box<[u32]>),
@@ -55,7 +55,7 @@ impl<'a> ObjectGraph<'a> {
     pub(super) fn read_from(&mut self, tips: Vec<Oid>, progress: Progress<'_>) {
         let done = AtomicU64::new(0);
         let mut blobs = Vec::new();
-        // A pin refers to a commit, but a ref that git made may refer to an object of any kind.
+        // A pin refers to a commit, but a ref that git created may refer to an object of any kind.
         let mut frontier: Vec<(u32, Option<ObjectKind>)> = Vec::new();
         for tip in tips {
             frontier.extend(self.add_object(tip).map(|number| (number, None)));
@@ -182,7 +182,7 @@ impl<'a> ObjectGraph<'a> {
     }
 }
 
-/// Parses the parts of an object. Fails if the object is not of the wanted kind.
+/// Parses the parts of an object. Fails if the object is not of the requested kind.
 fn parse_parts(
     oid: Oid,
     content: &ObjectContent,

@@ -11,7 +11,7 @@ use crate::forbidden::ForbiddenRoots;
 use crate::oid::Oid;
 use crate::testing::{Bench, Ending, alone, child, kill_at};
 
-/// Makes the directory of a workspace beside the store.
+/// Creates the directory of a workspace beside the store.
 fn make_root(store: &Store, name: &str) -> PathBuf {
     let path = fs::canonicalize(store.directory().parent().unwrap()).unwrap().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -164,7 +164,7 @@ fn a_move_killed_anywhere_loses_no_pin() {
     let ids =
         |bench: &Bench| ["old", "new"].map(|name| open_workspace(&bench.store, name).id().clone());
     let complete = bench.copy();
-    // The copy is at another path, so its workspaces have other ids.
+    // The copy is at another path, so its workspaces have different ids.
     rename_workspaces(&bench, &complete, &ids);
     move_pins(&complete.store).unwrap();
     let expected = list_pins(&complete.store, "new");
@@ -192,7 +192,7 @@ fn a_move_killed_anywhere_loses_no_pin() {
     assert!(point > 10, "{point}");
 }
 
-/// Gives the workspaces of a copied store the ids that they have at its path.
+/// Renames the workspaces in a copied store to the ids that match their paths beside the copy.
 fn rename_workspaces(from: &Bench, to: &Bench, ids: &dyn Fn(&Bench) -> [WorkspaceId; 2]) {
     for (old, new) in ids(from).iter().zip(ids(to)) {
         for (old, new) in [
@@ -306,7 +306,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// No thread must ever hold a lock that does not exclude the others.
+/// No thread may ever hold a lock that does not exclude the others.
 #[test]
 fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();

@@ -8,7 +8,7 @@ use takeback_tree::{
 
 use crate::support::{Scratch, git, read_directory, rel};
 
-/// Checks that git reads from the tree exactly the content of the directory.
+/// Checks that git reads exactly the content of the directory from the tree.
 fn assert_complete(scratch: &Scratch, capture: &Capture) {
     let listed = scratch.raw_tree(capture.tree);
     let names = scratch.ls_tree(capture.tree);
@@ -106,7 +106,7 @@ fn the_tree_id_identifies_the_state() {
 #[test]
 fn a_very_deep_path_is_captured() {
     let scratch = Scratch::new();
-    // A single system call accepts only far shorter paths.
+    // A single system call accepts only much shorter paths.
     let mut fd =
         rustix::fs::open(&scratch.root, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
             .unwrap();

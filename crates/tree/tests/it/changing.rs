@@ -47,8 +47,8 @@ fn is_changing(capture: &Capture, name: &str) -> bool {
     uncovered.any(|found| found.path == rel(name) && found.reason == UncoveredReason::Changing)
 }
 
-/// Makes two workspaces: one on a file system whose times distinguish every write from the previous
-/// one, and one on a file system where all writes within a second have the same time.
+/// Creates two workspaces: one on a file system whose times distinguish every write from the
+/// previous one, and one on a file system where all writes within a second have the same time.
 fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::in_memory()), Scratch::in_whole_seconds()].into_iter().flatten()
 }
@@ -119,7 +119,7 @@ fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
 
 const OUTSIDE: &[u8] = b"this is outside of the workspace";
 
-/// Checks that no object of the store has content from outside the workspace.
+/// Checks that no object in the store has content from outside the workspace.
 fn assert_nothing_from_outside(scratch: &Scratch) {
     let everything = scratch.git(&["cat-file", "--batch-all-objects", "--batch"]);
     assert!(!everything.windows(OUTSIDE.len()).any(|bytes| bytes == OUTSIDE));
@@ -214,7 +214,7 @@ fn directories_that_come_and_go_are_listed_again() {
 }
 
 /// The rules that a capture applied and the `.gitignore` that it holds may belong to different
-/// moments. The next capture must then not assume that they match.
+/// moments. In that case, the next capture must not assume that they match.
 #[test]
 fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
     let scratch = Scratch::in_memory();

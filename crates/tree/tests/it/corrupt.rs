@@ -120,7 +120,7 @@ fn flipped_bytes_are_found_over_time_and_stored_again() {
     content[middle] ^= 1;
     overwrite(&packs[7], &content);
     let name = packs[7].file_stem().unwrap().to_str().unwrap();
-    // Each scrub reads only a part.
+    // Each scrub reads only part of the packs.
     let mut scrubs = 0;
     let found = loop {
         scrubs += 1;
@@ -274,7 +274,7 @@ fn a_broken_pack_is_set_aside() {
     }
 }
 
-/// The broken pack is covered by a multi-pack index that git made.
+/// The broken pack is covered by a multi-pack index that git wrote.
 #[test]
 fn a_broken_pack_in_a_multi_pack_index_is_set_aside() {
     for (what, damage) in pack_damage() {

@@ -13,7 +13,7 @@ use crate::support::{Scratch, child_variable, read_directory, rel};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Opens a database in which every transaction leaves the same sum.
+/// Opens a database in which every transaction leaves the sum of the values unchanged.
 fn open(path: &Path, mode: &str) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", mode).unwrap();
@@ -27,7 +27,7 @@ fn open(path: &Path, mode: &str) -> Connection {
     connection
 }
 
-/// Moves values from one row to another, in all pages of the table.
+/// Moves amounts from some rows to others, on all pages of the table.
 fn write(connection: &Connection, round: u64) {
     let statements = format!(
         "BEGIN IMMEDIATE;
@@ -51,7 +51,7 @@ fn fill(connection: &Connection) {
         .unwrap();
 }
 
-/// Opens a database as a tree holds it, and checks that it is whole. Returns its sum.
+/// Opens the copy of a database that a tree holds, and checks that it is whole. Returns its sum.
 fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     let directory = tempfile::tempdir().unwrap();
     for (name, (_, oid)) in scratch.ls_tree(capture.tree) {

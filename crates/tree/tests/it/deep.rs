@@ -6,8 +6,8 @@ use takeback_tree::fault::take_opened_directories;
 
 use crate::support::{Scratch, in_own_process};
 
-/// Makes a chain of directories of this depth with a file in each. Returns the number of
-/// directories that are opened by path to restore the chain and to remove it again.
+/// Creates a chain of directories with this depth, and a file in each of them. Returns the number
+/// of directories that are opened by path in order to restore the chain and to remove it again.
 fn opened_by_restores(depth: usize) -> usize {
     let scratch = Scratch::in_memory();
     let empty = scratch.capture();

@@ -203,8 +203,8 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Generates the text of a `.gitignore`, with all the ways in which a text can begin and its lines
-/// can end.
+/// Generates the text of a `.gitignore`. Covers all the ways in which a text can begin and in which
+/// its lines can end.
 fn any_ignore_file() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> = vec![b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
     let line_ends: Vec<&[u8]> = vec![b"\n", b"\n", b"\n", b"\r\n", b"\n\n"];
@@ -286,7 +286,7 @@ impl Sample {
     }
 }
 
-/// Makes a workspace in which ignored files count as too large, so that the tree holds only files
+/// Creates a workspace in which ignored files count as too large, so that the tree holds only files
 /// that git does not ignore.
 fn strict_scratch() -> Scratch {
     let mut scratch = Scratch::in_memory();
@@ -395,9 +395,9 @@ enum WorkspaceChange {
     Ignore(prop::sample::Index, Vec<u8>),
     /// Deletes a file or directory.
     Remove(prop::sample::Index),
-    /// Renames a file or directory, perhaps over another.
+    /// Renames a file or directory, perhaps replacing another one.
     Rename(prop::sample::Index, prop::sample::Index),
-    /// Makes a link in a directory.
+    /// Creates a link in a directory.
     Link(prop::sample::Index, Vec<u8>),
     Chmod(prop::sample::Index),
     /// Makes the caller name these paths from now on.
@@ -538,8 +538,8 @@ fn each_kind_of_pattern_matches_as_in_git() {
     for (number, pattern) in patterns.iter().enumerate() {
         let files = files.iter().enumerate();
         for (variant, file) in files {
-            // Each variant has a directory of its own, because a name is a file for some and a
-            // directory for others.
+            // Each variant has a directory of its own, because a name is a file in some variants
+            // and a directory in others.
             scratch.write(format!("p{number}/v{variant}/{file}"), "x");
             scratch.write(format!("p{number}/v{variant}/.gitignore"), pattern);
         }

@@ -39,7 +39,7 @@ fn pin_planned(scratch: &Scratch, lock: &mut Lock<'_>, plan: &Plan) -> Pin {
     lock.pin(plan.from, scratch.now(), "before a restore\n").unwrap()
 }
 
-/// Makes a workspace and a capture that differ in every way that a plan can handle.
+/// Creates a workspace and a capture that differ in every way that a plan can handle.
 fn wrecked_project() -> (Scratch, Capture) {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "*.log\n.env\nbuild/\n");

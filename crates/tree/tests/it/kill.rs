@@ -21,7 +21,7 @@ const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
 /// from outside.
 const POINT: &str = "TAKEBACK_KILL_POINT";
 
-/// Makes a workspace in one state, with a capture of another. Returns both states.
+/// Creates a workspace in one state and a capture of another state. Returns both states.
 fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     let scratch = Scratch::new();
     scratch.write("keep", "same");
@@ -51,7 +51,7 @@ fn wrecked_workspace() -> (Scratch, Looks, Looks) {
     (scratch, before, after)
 }
 
-/// Writes the target for a child.
+/// Writes the target to a file that the child reads.
 fn write_target(scratch: &Scratch, capture: &Capture) {
     let target = serde_json::json!({
         "tree": capture.tree, "filter": capture.filter, "uncovered": capture.uncovered,

@@ -12,7 +12,7 @@ use crate::support::{RestoreFailure, Scratch, read_directory, rel, tell_skipped}
 
 const DIRECTORY: &str = "TAKEBACK_LIMITS_DIRECTORY";
 
-/// Reruns a test of this file as another user.
+/// Reruns a test in this file as another user.
 fn run_as_nobody(test: &str, directory: &Path) {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -95,7 +95,7 @@ struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
     /// Mounts a file system. Returns `None` if the machine does not allow it. The random test
-    /// injects full disks on every machine.
+    /// simulates full disks on every machine.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])

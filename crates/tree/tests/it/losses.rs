@@ -1,5 +1,5 @@
-//! Ways in which other tools are known to lose data. Each test is a promise that takeback does not
-//! lose data in this way.
+//! Ways in which other tools are known to lose data. Each test shows that takeback does not lose
+//! data in that way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

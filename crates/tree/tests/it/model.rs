@@ -13,7 +13,7 @@ use takeback_tree::{Capture, RestoreError};
 use crate::kill::killed_restore;
 use crate::support::{RestoreFailure, Scratch, in_own_process};
 
-/// A file, link or directory of the model.
+/// A file, link or directory in the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Thing {
     File(u32, String),

@@ -14,7 +14,7 @@ fn reason(capture: &Capture, path: &str) -> Option<UncoveredReason> {
     found.map(|found| found.reason.clone())
 }
 
-/// Makes a project with files that the rules exclude.
+/// Creates a project with files that the rules exclude.
 fn make_project() -> Scratch {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "uploads/\n*.sqlite\nnode_modules/\n");
@@ -324,7 +324,7 @@ fn requests(numbers: &[usize]) -> Vec<RelPath> {
     numbers.iter().map(|number| rel(REQUESTS[*number])).collect()
 }
 
-/// Restores a capture and checks its promises.
+/// Restores a capture and checks that the restore keeps its promises.
 fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
     let now = read_files(scratch);
     let captured = read_tree(scratch, capture.tree);
@@ -337,7 +337,8 @@ fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
             let is_left = plan.guarded.contains(&rel(path)) && after == now;
             assert!(after == Some(captured) || is_left, "{path} does not come back");
         }
-        // Regardless of the rules then, a path that existed is not deleted as if it were new.
+        // Regardless of the rules at that time, a path that existed is not deleted as if it were
+        // new.
         if then.contains_key(path) && now.is_some() {
             assert!(after.is_some(), "{path} existed then and was deleted");
         }

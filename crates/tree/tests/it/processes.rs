@@ -39,7 +39,7 @@ fn capture_into(store: &Store, root: &Path, message: &str) -> Pin {
     pin
 }
 
-/// Makes content that does not compress.
+/// Generates content that does not compress.
 fn make_noise(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed << 1 | 1;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -204,7 +204,7 @@ enum Afterwards {
     Retry,
     /// Pin the same tree again.
     PinAgain,
-    /// Pin a tree that was captured under the same lock before.
+    /// Pin a tree that was captured earlier under the same lock.
     PinEarlier,
 }
 

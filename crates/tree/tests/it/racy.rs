@@ -1,4 +1,4 @@
-//! Changes that times alone do not show.
+//! Changes that file times alone do not show.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use crate::support::Scratch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Makes a workspace on an ordinary file system, one in memory, and one on a file system that
+/// Creates a workspace on an ordinary file system, one in memory, and one on a file system that
 /// stores only whole seconds.
 fn all_file_systems() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]

@@ -11,7 +11,7 @@ fn to_strings(paths: &[takeback_tree::RelPath]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
-/// Makes a project with all kinds of files.
+/// Creates a project with all kinds of files.
 fn project() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("src/main.rs", "fn main() {}\n");
@@ -495,9 +495,9 @@ fn a_write_to_the_old_file_while_it_is_replaced_is_kept() {
     // This file sorts after `a-log`, so it is replaced later.
     let path = scratch.path("other/150");
     let inode = fs::symlink_metadata(&path).unwrap().ino();
-    // A program that has the old `a-log` open writes to it after it was replaced, while the restore
-    // still has other files to replace. The thread returns true if the old file still had a name
-    // then.
+    // A program that has the old `a-log` open writes to it after the restore has replaced it but
+    // still has other files to replace. The thread returns true if the old file still had a name at
+    // that time.
     let writer = std::thread::spawn(move || {
         while fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.ino() == inode) {}
         open.write_all(b"more\n").unwrap();

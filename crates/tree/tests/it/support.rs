@@ -1,4 +1,4 @@
-//! A scratch workspace with a store, which git checks.
+//! A scratch workspace with a store that git checks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ pub enum RestoreFailure {
     Restore(RestoreError),
 }
 
-/// The directory of a scratch workspace. The process that made it removes it.
+/// The directory of a scratch workspace. The process that created it removes it.
 pub struct Directory {
     path: PathBuf,
     _temporary: Option<tempfile::TempDir>,
@@ -50,7 +50,7 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The time by which the clock of captures is ahead. An hour makes everything old enough to be
+    /// The time by which the clock for captures is ahead. An hour makes everything old enough to be
     /// trusted.
     pub ahead: Duration,
 }
@@ -60,13 +60,13 @@ impl Scratch {
         Scratch::in_directory(Directory::new(tempfile::tempdir().unwrap()))
     }
 
-    /// Makes a workspace in memory where that is possible, for tests with thousands of captures.
+    /// Creates a workspace, in memory where that is possible, for tests with thousands of captures.
     pub fn in_memory() -> Scratch {
         Scratch::in_directory(Directory::new(memory()))
     }
 
-    /// Makes a workspace on a file system that stores only whole seconds, so that a change can hide
-    /// behind equal times. Returns `None` if this user may not mount one.
+    /// Creates a workspace on a file system that stores only whole seconds, so that a change can
+    /// hide behind equal times. Returns `None` if this user may not mount one.
     pub fn in_whole_seconds() -> Option<Scratch> {
         let mut scratch = Scratch::in_memory();
         let image = scratch.directory.path().join("image");
@@ -85,7 +85,7 @@ impl Scratch {
         Some(scratch)
     }
 
-    /// Makes a workspace with a store on a file system of this size. Returns `None` if this user
+    /// Creates a workspace with a store on a file system of this size. Returns `None` if this user
     /// may not mount one.
     pub fn with_small_store(megabytes: u32) -> Option<Scratch> {
         let directory = Directory::new(memory());
@@ -96,7 +96,7 @@ impl Scratch {
         Some(Scratch { mount: Some(mount), ..Scratch::in_directory(directory) })
     }
 
-    /// Opens a scratch workspace that another process made.
+    /// Opens a scratch workspace that another process created.
     pub fn at(path: &Path) -> Scratch {
         Scratch::in_directory(Directory { path: path.to_owned(), _temporary: None })
     }
@@ -388,7 +388,7 @@ impl Scratch {
     }
 }
 
-/// Makes a directory in memory where that is possible.
+/// Creates a directory, in memory where that is possible.
 fn memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -403,7 +403,7 @@ pub fn tell_skipped(reason: &str) {
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts a file system. Prints a note and returns `None` if this user may not.
+    /// Mounts a file system. Prints a note and returns `None` if this user may not do so.
     pub fn new(options: &[&str], source: &Path, target: &Path) -> Option<Mount> {
         let output = Command::new("mount").args(options).arg(source).arg(target).output().unwrap();
         if !output.status.success() {

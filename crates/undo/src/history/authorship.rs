@@ -1,11 +1,11 @@
 //! Who changed what: the known states of a workspace, and the calls that were running between them.
 //!
-//! A call of an editing tool changes only the files that it names (see `claim`). A script may
-//! change any file: if only one session's calls were running, a change belongs to that session. If
-//! calls of several sessions were running, the change belongs to the session whose call names the
-//! path. It is uncertain if no call names the path, or if calls of several sessions name it. A
-//! change between calls was made by the user or another program. The changes that takeback's own
-//! rollbacks made belong to no call.
+//! A call to an editing tool changes only the files that it names (see `claim`). A script may
+//! change any file. If only one session's calls were running, a change belongs to that session. If
+//! several sessions had calls running, the change belongs to the session whose call names the path.
+//! It is uncertain if no call names the path, or if calls from several sessions name it. A change
+//! between calls was made by the user or another program. The changes that takeback's own rollbacks
+//! made belong to no call.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(crate) struct Segment {
 pub(crate) struct Changes {
     /// The changes to each path, in order.
     pub(crate) paths: BTreeMap<RelPath, Vec<Segment>>,
-    /// The paths that became covered only during a call, so it is unknown whether the call changed
+    /// The paths that became covered only during a call. It is unknown whether the call changed
     /// them.
     pub(crate) not_covered: BTreeSet<RelPath>,
     /// The agents that did not report the end of a call, so that the end had to be assumed.
@@ -82,7 +82,7 @@ impl KnownState<'_> {
 /// A call, and the states between which it was running.
 struct Span<'h> {
     call: &'h CallRef,
-    /// The number of the row of the call's turn.
+    /// The number of the row that the call's turn is in.
     row: Option<usize>,
     from: u64,
     to: u64,
@@ -92,7 +92,7 @@ struct Span<'h> {
     end: SpanEnd,
 }
 
-/// The certainty of a call's end.
+/// The certainty about the end of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpanEnd {
     Reported,
@@ -102,7 +102,7 @@ enum SpanEnd {
     Unknown,
 }
 
-/// A call in a workspace that is inside or around the workspace of the timeline.
+/// A call in a workspace that is inside or around the timeline's workspace.
 pub(crate) struct NeighbourCall {
     session: String,
     /// The paths in the timeline's workspace that the call may have changed.
@@ -142,8 +142,8 @@ impl<'h> Timeline<'h> {
         timeline.doubt_missing_ends(&agents)
     }
 
-    /// Changes assumed ends of calls to unknown if these agents made them. They report the ends of
-    /// other calls, so the call was refused or interrupted, or its end could not be recorded.
+    /// Treats the assumed ends of these agents' calls as unknown. The agents report the ends of
+    /// other calls, so such a call was refused or interrupted, or its end could not be recorded.
     pub(crate) fn doubt_missing_ends(mut self, agents: &BTreeSet<String>) -> Timeline<'h> {
         for span in &mut self.spans {
             if span.end == SpanEnd::Assumed && agents.contains(&span.call.agent) {
@@ -263,8 +263,8 @@ impl<'h> Timeline<'h> {
                     continue;
                 };
                 changes.assumed.extend(assumed.map(|span| span.call.agent.clone()));
-                // A file that became covered was not created, and one that is no longer covered was
-                // not deleted.
+                // A file that has become covered may have existed before, and a file that is no
+                // longer covered may still exist.
                 if change.from.is_none() && !from.covers(&change.path) {
                     // Directories are left out: their files are listed anyway.
                     if change.to.is_some_and(|(mode, _)| !mode.is_directory()) {
@@ -283,9 +283,9 @@ impl<'h> Timeline<'h> {
         Ok(changes)
     }
 
-    /// Finds those of `paths` whose last change was made neither by `session` nor by a rollback.
-    /// Includes paths without a known change. `since` is the number of the first checkpoint to
-    /// consider.
+    /// Finds the members of `paths` whose last change was made neither by `session` nor by a
+    /// rollback. Includes paths without a known change. `since` is the number of the first
+    /// checkpoint to consider.
     pub(crate) fn find_others_changes(
         &self,
         store: &Store,
@@ -376,7 +376,7 @@ impl<'h> Timeline<'h> {
         Ok(Some((doubt, assumed.copied())))
     }
 
-    /// Returns true if a call of another session, in a workspace inside or around this one, may
+    /// Returns true if a call by another session, in a workspace inside or around this one, may
     /// have changed a path.
     fn is_shared(&self, window: &Window<'_, '_>, path: &RelPath) -> bool {
         self.neighbours.iter().any(|neighbour| {

@@ -4,7 +4,7 @@ use takeback_tree::{ObjectError, Oid, RelPath, Store};
 
 use super::record::CallRef;
 
-/// The likelihood that a call changed a path, from the lowest to the highest.
+/// The likelihood that a call changed a path. The variants are in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.

@@ -32,7 +32,7 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes of each row: those that the calls of a turn made, or those between a manual
+/// Counts the changes in each row: those that the calls of a turn made, or those between a manual
 /// checkpoint and the next row. Returns the counts in the order of the rows, with `None` for a row
 /// whose changes are not known yet.
 pub(crate) fn count_changes(
@@ -67,7 +67,7 @@ pub(crate) fn count_changes(
         all.push(entry.map(|entry| entry.counts));
     }
     if timeline.is_some() {
-        // If this fails, the next list counts again.
+        // If this fails, the changes are counted again for the next list.
         let _ = state::write(&path, &counted);
     }
     all
@@ -89,7 +89,7 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     }
 }
 
-/// Lists the changed files of a row, sorted by path: those that the calls of a turn changed, or
+/// Lists the files that changed in a row, sorted by path: those that a turn's calls changed, or
 /// those that changed between a manual checkpoint and the next row.
 pub fn list_changes(
     opened: &Opened,
@@ -100,7 +100,7 @@ pub fn list_changes(
     Ok(collect_row(workspace.store, row.history(), &timeline, row, &opened.rules)?)
 }
 
-/// Counts the changes of one row.
+/// Counts the changes in one row.
 fn count_row(
     store: &Store,
     history: &History,

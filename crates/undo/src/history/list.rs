@@ -40,7 +40,7 @@ pub struct List {
     /// The reason why the ledger could not be read. In that case, prompts and effects are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
-    /// The history that the directory had of its own before it became part of the workspace.
+    /// The directory's own history, from before the directory became part of the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner: Option<Box<List>>,
 }
@@ -82,7 +82,7 @@ pub struct RowView {
 #[derive(Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct StepView {
-    /// The number that `rollback` takes, such as `3.2`.
+    /// The number that identifies the step for `rollback`, such as `3.2`.
     pub number: String,
     pub id: Oid,
     pub time: String,

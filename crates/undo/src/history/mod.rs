@@ -58,7 +58,7 @@ pub struct History {
 #[derive(Debug)]
 struct RowParts {
     steps: Vec<usize>,
-    /// The row's last checkpoint, of any kind.
+    /// The row's last checkpoint, whatever its kind.
     last: usize,
 }
 
@@ -127,7 +127,8 @@ impl History {
             *place = rows.len() - 1 - *place;
         }
         let workspace = workspace.clone();
-        // A prune writes the traces before it deletes the checkpoints, so they are read afterwards.
+        // A prune writes the traces before it deletes the checkpoints, so the checkpoints are read
+        // first, and the traces after them.
         let pruned = read_pruned(store, &workspace, &all);
         let mut history = History { workspace, all, unreadable, open, pruned, rows, turns };
         history.find_ends();
@@ -199,7 +200,7 @@ impl History {
         calls.map(|call| call.session.clone()).collect()
     }
 
-    /// Returns the number of the newest checkpoint of any kind; 0 if there is none.
+    /// Returns the number of the newest checkpoint, whatever its kind, or 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.all.last().map_or(0, |newest| newest.pin.name.seq)
     }
@@ -302,7 +303,7 @@ impl<'h> Row<'h> {
         self.history.row(self.number - 1).ok()
     }
 
-    /// Returns the row's last checkpoint, of any kind.
+    /// Returns the row's last checkpoint, whatever its kind.
     pub(crate) fn last(&self) -> &'h Checkpoint {
         &self.history.all[self.history.rows[self.number - 1].last]
     }
@@ -322,8 +323,8 @@ impl<'h> Row<'h> {
     }
 }
 
-/// Reads checkpoints and open calls as of one moment, without a lock. The start or end of a call
-/// adds a pin, so a changed list of pins shows that a call began or ended in between.
+/// Reads the checkpoints and open calls as they are at one moment, without a lock. The start or end
+/// of a call adds a pin, so a changed list of pins shows that a call began or ended in between.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

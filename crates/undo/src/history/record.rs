@@ -58,7 +58,7 @@ pub struct Record {
     pub imported: Option<Oid>,
     /// The number of files and symlinks in the tree.
     pub files: Option<u64>,
-    /// The rules of the capture.
+    /// The rules that the capture followed.
     pub filter: Filter,
     /// The paths that the tree does not cover, with the reasons.
     pub uncovered: Vec<Uncovered>,
@@ -130,7 +130,7 @@ pub struct CallRef {
     /// True if the script is known to change nothing but `named` and `writes`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bounded: bool,
-    /// In the record of the state after the call, the state before it.
+    /// In the record of the state after the call, the state before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
 }
@@ -288,7 +288,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Makes a record with the fields that every record needs.
+    /// Creates a record with the fields that every record needs.
     pub fn new(workspace: AnyPath, seq: u64, now: Time, kind: Kind, reason: &str) -> Record {
         Record {
             version: VERSION,
@@ -328,7 +328,7 @@ impl Record {
         }
     }
 
-    /// Returns how far the number of the pin has shifted since the record was made: moving or
+    /// Returns how far the number of the pin has shifted since the record was written: moving or
     /// importing a history renumbers its pins.
     pub(crate) fn shift(&self, pin: &Pin) -> u64 {
         pin.name.seq.saturating_sub(self.seq)
@@ -371,7 +371,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The maximum length of a reason; the rest is cut off.
+/// The maximum length of a reason. The rest of a longer reason is cut off.
 const MAX_REASON: usize = 500;
 
 /// Prepares a reason for storage: masks secrets, replaces NUL characters and limits the length.

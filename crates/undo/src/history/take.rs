@@ -33,7 +33,7 @@ pub enum NameError {
     Taken(String),
 }
 
-/// The options of a manual checkpoint.
+/// The options for a manual checkpoint.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CheckpointOptions {
@@ -52,7 +52,7 @@ pub struct TakenCheckpoint {
     pub is_new: bool,
 }
 
-/// Takes a checkpoint at the user's request, and clears the failures of the workspace. An unchanged
+/// Takes a checkpoint at the user's request, and clears the workspace's failures. An unchanged
 /// workspace gets a new checkpoint only if the user gives a reason or a name, or asks for a pin.
 pub fn take_checkpoint(
     opened: &Opened,
@@ -110,7 +110,7 @@ fn find_repository(workspace: &Workspace<'_>) -> Option<GitDirectory> {
     if is_directory { GitDirectory::find(workspace.path()) } else { None }
 }
 
-/// Makes a record for the next checkpoint of a workspace.
+/// Creates a record for the next checkpoint of a workspace.
 pub(crate) fn new_record(
     opened: &Opened,
     lock: &mut Lock<'_>,

@@ -1,5 +1,5 @@
-//! Traces of pruned checkpoints. They tell which turns and rollbacks came after a checkpoint that is
-//! kept, so that a return to it also takes back turns that are no longer in the list.
+//! Traces of pruned checkpoints. They show which turns and rollbacks came after a checkpoint that
+//! is kept, so that a return to it also takes back turns that are no longer in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::hook::state;
 /// The trace of a pruned checkpoint: its place in the order of events, and its call or rollback.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Trace {
-    /// The newest kept checkpoint that is older.
+    /// The newest kept checkpoint that is older than the pruned one.
     after: Oid,
     id: Oid,
     seq: u64,
@@ -109,7 +109,7 @@ impl History {
     }
 }
 
-/// Drops everything from a record that only matters together with its tree.
+/// Drops from a record everything that matters only together with its tree.
 fn reduce(record: Record) -> Record {
     let reduce_call = |call: CallRef| CallRef { named: Vec::new(), writes: Vec::new(), ..call };
     Record {

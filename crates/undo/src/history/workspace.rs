@@ -26,7 +26,7 @@ pub struct WorkspaceRef<'s> {
 }
 
 impl<'s> WorkspaceRef<'s> {
-    /// Refers to an open workspace.
+    /// Creates a reference to an open workspace.
     pub fn of(workspace: &Workspace<'s>) -> WorkspaceRef<'s> {
         let (store, id) = (workspace.store(), workspace.id().clone());
         WorkspaceRef { store, id, path: workspace.subject() }
@@ -127,8 +127,8 @@ pub fn find_workspace_with<'o>(
 }
 
 /// Finds the larger workspace that a directory with a history of its own has become part of, for
-/// example by `git init` above it. Returns the larger workspace only if it also has a history:
-/// agents' checkpoints are taken there now.
+/// example because of a `git init` above it. Returns the larger workspace only if it also has a
+/// history, which shows that agents' checkpoints are now taken there.
 fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreError> {
     let is_repository_data = known.components().any(|part| part.as_os_str() == ".git");
     if is_repository_data || !known.is_dir() {
@@ -140,8 +140,7 @@ fn find_around(opened: &Opened, known: &Path) -> Result<Option<PathBuf>, StoreEr
     Ok(has_history.then_some(root))
 }
 
-/// Finds the history that a directory has of its own, if the directory is now part of a larger
-/// workspace.
+/// Finds a directory's own history, if the directory is now part of a larger workspace.
 pub(crate) fn find_inner_history<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -152,9 +151,10 @@ pub(crate) fn find_inner_history<'o>(
     Ok(is_inner.then(|| WorkspaceRef { store, id: store.workspace_id(&known), path: known }))
 }
 
-/// Opens the workspace that the user means, to restore files in it: the one at exactly this path if
-/// it has a history, otherwise the one that the path belongs to. Recreates the directory if it is
-/// missing. The caller keeps the second value for as long as it uses the workspace.
+/// Opens the workspace that the user means, so that files in it can be restored: the one at exactly
+/// this path if it has a history, otherwise the one that the path belongs to. Recreates the
+/// directory if it is missing. The caller keeps the second value for as long as it uses the
+/// workspace.
 pub fn revive_workspace<'o>(
     opened: &'o Opened,
     path: &Path,
@@ -180,15 +180,16 @@ pub fn revive_workspace<'o>(
         true => store.single_file(&path, &opened.forbidden)?,
         false => store.workspace(&path, &opened.forbidden)?,
     };
-    // Opening the workspace resolved the path again, and by then it may have led through a link.
+    // Opening the workspace resolved the path again, and by then the path may have led through a
+    // link.
     if workspace.subject() != path {
         return Err(in_the_way().into());
     }
     Ok((workspace, revived))
 }
 
-/// Finds the path under which the store has a history for a path that the user typed. The path that
-/// is found need not exist anymore.
+/// Finds the path that the user means by a typed path: one for which the store has a history. It
+/// may no longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
     // The typed path may lead to a known path through links.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());

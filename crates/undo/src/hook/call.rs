@@ -96,7 +96,7 @@ impl<'a> CallContext<'a> {
         opened.checkpoints_directory().join("calls").join(name)
     }
 
-    /// Returns the tool's name for use in reasons.
+    /// Returns the tool's name as it appears in reasons.
     pub(super) fn tool(&self) -> &'a str {
         match self.call.tool.as_str() {
             "" => "a tool",

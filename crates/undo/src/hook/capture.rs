@@ -42,7 +42,7 @@ pub(super) fn capture_before(
     let (seq, tree) = (lock.next_seq()?, capture.tree);
     let writes = call.writes_in(path.path());
     let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
-    // Even without a checkpoint, a pin must keep the state before the call.
+    // Even if the call gets no checkpoint, a pin must keep the state before the call alive.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
     let needs_pin = is_checkpoint || !is_kept;
     let mut checkpoint = None;
@@ -109,7 +109,7 @@ pub(super) fn capture_after(
     call: &CallContext<'_>,
 ) -> Result<Option<(OpenCall, Oid)>, TakeError> {
     if !path.path().exists() && matches!(path.kind, PathKind::Directory(_)) {
-        // The checkpoint before the call contains the files of the directory.
+        // The checkpoint before the call contains the files that were in the directory.
         return Ok(None);
     }
     let workspace = path.open(opened)?;
@@ -130,8 +130,8 @@ pub(super) fn capture_after(
             uncovered: open_call.uncovered.clone(),
             late: open_call.late || late,
         };
-        // The analysis from before the call is used, because the files of the script may no longer
-        // exist.
+        // The analysis from before the call is used, because files that the script refers to may no
+        // longer exist.
         let writes = ScriptWrites { paths: open_call.writes.clone(), bounded: open_call.bounded };
         let call_ref = CallRef {
             turn: open_call.turn.clone(),

@@ -1,4 +1,4 @@
-//! The deadline of a report: agents do not wait forever.
+//! The deadline for handling a report: agents do not wait forever.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,12 +13,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Makes a deadline that passes when [`Deadline::pass`] is called, if ever.
+    /// Creates a deadline that passes when [`Deadline::pass`] is called, if ever.
     pub fn open() -> Deadline {
         Deadline::default()
     }
 
-    /// Makes a deadline that has already passed. `turn` is the turn that
+    /// Creates a deadline that has already passed. `turn` is the turn that
     /// [`current_turn`](super::current_turn) returned when the agent moved on.
     pub fn passed_in(turn: Turn) -> Deadline {
         Deadline { passed: AtomicBool::new(true), late_turn: Some(turn) }
@@ -29,8 +29,8 @@ impl Deadline {
         self.passed.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true once the agent has moved on. A capture that completes before this returns true
-    /// is not late: the agent was still waiting.
+    /// Returns true once the agent has moved on. A capture that is complete while this still
+    /// returns false is not late.
     pub fn has_passed(&self) -> bool {
         self.passed.load(Ordering::SeqCst)
     }

@@ -15,7 +15,7 @@ use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
 use crate::retention::limit_rows;
 
-/// The number of bytes of the store that are checked for damage at the end of each turn.
+/// The number of bytes in the store that are checked for damage at the end of each turn.
 const SCRUB_BYTES: u64 = 64 << 20;
 
 /// Work that is put off until no agent is waiting.
@@ -97,7 +97,7 @@ fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
 }
 
 /// Forgets a session's calls whose ends were never reported. Pins the state of the workspace if it
-/// changed since the newest pin, or if there were such calls.
+/// has changed since the newest pin, or if there were such calls.
 fn conclude_turn(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -110,8 +110,8 @@ fn conclude_turn(
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
     lock.limit_captures(opened.settings.max_total_size());
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
-        // In so large a workspace, only the paths that calls name are captured, and that has
-        // already been done.
+        // In such a large workspace, only the paths that calls name are captured, and they already
+        // have been.
         Err(CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. }) => {
             return Ok(lock.finish(opened.system_time())?);
         }
@@ -129,8 +129,8 @@ fn conclude_turn(
     Ok(())
 }
 
-/// Forgets the open calls of past turns, of the session and of its subagents, in all other
-/// workspaces. An open call would cast doubt on everything that other sessions change there.
+/// Forgets, in all other workspaces, the open calls that the session and its subagents made in past
+/// turns. An open call would cast doubt on everything that other sessions change there.
 fn conclude_elsewhere(
     opened: &Opened,
     own: &WorkspaceId,
@@ -151,7 +151,7 @@ fn conclude_elsewhere(
     Ok(())
 }
 
-/// The past turns of a session. If a call of such a turn is still open, its end will never be
+/// The past turns of a session. If a call in such a turn is still open, its end will never be
 /// reported.
 struct PastTurns<'a> {
     session: &'a str,
@@ -176,8 +176,9 @@ impl PastTurns<'_> {
         call.session == self.session && is_of_past_turn
     }
 
-    /// Returns true if a subagent made a call before the session's current turn. A subagent may go
-    /// on after the turn that started it, so the end of that turn is not enough.
+    /// Returns true if one of the session's subagents made the call before the session's current
+    /// turn. A subagent may go on after the turn that started it, so its calls can still be running
+    /// when that turn ends.
     fn contain_subagents(&self, opened: &Opened, call: &OpenCall) -> bool {
         let Some(subagent) = opened.session_state(&call.session) else { return false };
         let (owner, turn) = find_owner(opened, &subagent);

@@ -1,8 +1,8 @@
 //! The entry point for agents: turns a report into checkpoints and entries in the ledger.
 //!
-//! [`handle`] deals with these in order: the session and its turn (`session`), the call and the
-//! paths that it may change (`call`, `protected`), the captures before and after the call
-//! (`capture`), and the ledger.
+//! [`handle`] deals with the following, in this order: the session and its turn (`session`), the
+//! call and the paths that it may change (`call`, `protected`), the captures before and after the
+//! call (`capture`), and the ledger.
 
 mod call;
 mod capture;
@@ -54,7 +54,7 @@ const LEDGER_WAIT: Duration = Duration::from_millis(500);
 pub struct Handled {
     /// The checkpoints that were taken: rows or steps.
     pub checkpoints: Vec<Oid>,
-    /// The messages of the failures, which are also remembered.
+    /// The messages of the failures. The failures are also remembered.
     pub failures: Vec<String>,
     /// True if a failure left a path unprotected.
     pub missed: bool,
@@ -64,7 +64,7 @@ pub struct Handled {
     pub follow_up: Option<FollowUp>,
 }
 
-/// Handles a report. No failure is fatal: the result lists them all.
+/// Handles a report. No failure is fatal: the result lists all failures.
 pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled {
     let mut handled = Handled::default();
     let (workplace, mut session) = session::resolve(opened, report, &mut handled);
@@ -76,7 +76,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
             session.store(opened, &mut handled);
-            // The session may have ended before and be resumed now.
+            // The session may have ended earlier and may now be resumed.
             vec![LedgerEvent::SessionResumed { session: report.session_id() }]
         }
         ReportedEvent::TurnStart { prompt } => {
@@ -205,7 +205,7 @@ fn capture_all_before(
     protected
 }
 
-/// Remembers the unprotected paths as failures, and marks those that are new to the user.
+/// Remembers unprotected paths as failures, and marks those that are new to the user.
 fn conclude_unprotected(opened: &Opened, call: &CallContext<'_>, handled: &mut Handled) {
     const MAX_NOTED: usize = 8;
     let lost = handled.unprotected.iter().filter(|lost| !lost.is_replaceable && !lost.is_noted);

@@ -29,7 +29,7 @@ const MAX_OUTSIDE_FILES: u64 = 2_000;
 /// in no project.
 const MAX_DELETED_FILES: u64 = 20_000;
 
-/// The minimum number of files in the same directory that are grouped and captured together.
+/// If at least this many files in the same directory need protection, they are captured together.
 const MIN_SIBLINGS: usize = 3;
 
 /// A directory or a single file that is captured as a separate workspace.
@@ -234,7 +234,7 @@ fn protect_outside_path(opened: &Opened, path: &Path, mention: Mention) -> Optio
     Some(ProtectedPath::new(opened, PathKind::File(path.into())))
 }
 
-/// Groups files of the same directory, because each file would otherwise need a workspace of its
+/// Groups files in the same directory, because each file would otherwise need a workspace of its
 /// own.
 fn group_siblings(opened: &Opened, protected: Vec<ProtectedPath>) -> Vec<ProtectedPath> {
     let mut siblings: BTreeMap<PathBuf, Vec<RelPath>> = BTreeMap::new();
@@ -271,7 +271,7 @@ impl ProtectedPath {
         self.kind.path()
     }
 
-    /// Returns the absolute path for a path relative to this one.
+    /// Converts a path relative to this one into an absolute path.
     pub(super) fn absolute(&self, inner: &RelPath) -> PathBuf {
         match &self.kind {
             PathKind::Directory(path) => path.0.join(inner.as_path()),
@@ -279,12 +279,13 @@ impl ProtectedPath {
         }
     }
 
-    /// Returns true for a single file or a repository's data: the call may change all of it.
+    /// Returns true for a single file or a repository's data, because the call may change all of
+    /// it.
     pub(super) fn is_endangered_as_a_whole(&self) -> bool {
         matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
     }
 
-    /// Adds a path that the call refers to, relative to this directory.
+    /// Adds a path, relative to this directory, that the call refers to.
     fn mention(&mut self, path: &Path, mention: Mention) {
         let Ok(path) = RelPath::from_path(path) else { return };
         let paths = match mention {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::history::record::TurnId;
 
-/// An event in a session of an agent.
+/// An event in an agent's session.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Report {
@@ -83,7 +83,7 @@ impl Default for ToolWork {
     }
 }
 
-/// Keys of the input under which agents name the file that a tool works on.
+/// Keys in the input under which agents name the file that a tool works on.
 const PATH_KEYS: [&str; 11] = [
     "path",
     "file_path",
@@ -98,7 +98,7 @@ const PATH_KEYS: [&str; 11] = [
     "destination",
 ];
 
-/// Keys of the input under which agents list files, or changes to files.
+/// Keys in the input under which agents list files, or changes to files.
 const LIST_KEYS: [&str; 5] = ["paths", "file_paths", "filePaths", "files", "edits"];
 
 /// Tools that only read. Every other tool may change files.

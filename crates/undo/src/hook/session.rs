@@ -69,7 +69,7 @@ impl Workplace {
     }
 }
 
-/// Finds the workspace of a session that is not known yet.
+/// Finds the workspace of a session that has no stored state yet.
 fn find_first_root(
     opened: &Opened,
     report: &Report,
@@ -87,14 +87,15 @@ fn find_first_root(
 }
 
 /// Returns the number of a session's last turn in the ledger. The ledger is asked because a session
-/// may be resumed after its state file was removed.
+/// may be resumed after its state file has been removed.
 fn last_turn(opened: &Opened, session: &str) -> i64 {
     let ledger = opened.ledger().ok().flatten();
     let turns = ledger.and_then(|ledger| ledger.turns(session).ok());
     turns.and_then(|turns| Some(turns.last()?.turn)).unwrap_or(0)
 }
 
-/// Returns the turn that a report is part of. The turn is known once the report is being handled.
+/// Returns the turn that a report is part of. Returns `None` if the session has no stored state
+/// yet.
 pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
     Some(find_owner(opened, &opened.session_state(&report.session_id())?).1)
 }

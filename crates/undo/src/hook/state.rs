@@ -18,7 +18,7 @@ use takeback_tree::{AnyPath, Oid, RelPath};
 
 use crate::history::record::TurnId;
 
-/// Makes a file name from arbitrary text.
+/// Turns arbitrary texts into a file name.
 pub(crate) fn file_name(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -73,7 +73,7 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    /// Makes the state of a session that has no stored state.
+    /// Creates the state of a session that has no stored state.
     pub(crate) fn new(
         session: String,
         workspace: AnyPath,
@@ -174,7 +174,7 @@ impl CallKey {
 pub(crate) struct IndexState {
     pub(crate) stamp: [i64; 5],
     pub(crate) attachment: Oid,
-    /// The number of a checkpoint that keeps the copy.
+    /// The number of a checkpoint that keeps the copy alive.
     pub(crate) seq: u64,
 }
 
@@ -270,7 +270,7 @@ impl WorkspaceState {
         }
     }
 
-    /// Returns the path of the file that keeps the counts of changes.
+    /// Returns the path of the file that holds the counts of changes.
     pub(crate) fn counts_path(&self) -> PathBuf {
         self.directory.join("counts")
     }

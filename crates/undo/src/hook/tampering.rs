@@ -1,7 +1,7 @@
 //! Tampering: calls that would delete or change takeback's own history, settings or hooks.
 //!
-//! An agent has the rights of its user, so this stops mistakes and simple attempts, not a program
-//! that hides what it does.
+//! An agent has the same rights as its user, so this check stops mistakes and simple attempts, but
+//! not a program that hides what it does.
 
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,13 @@ use crate::history::record::clean_reason;
 use crate::open::HookFile;
 use crate::settings::HistoryProtection;
 
-/// The maximum size of a file with hooks that is read.
+/// The maximum size of a hook file. A larger one is not read.
 const MAX_SETTINGS: u64 = 16 << 20;
 
-/// Keys of the input under which tools take the whole new content of a file.
+/// Keys in the input under which tools expect the whole new content of a file.
 const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
 
-/// Texts that an edit contains if it concerns hooks, in lower case.
+/// Texts, in lower case, that show that an edit concerns hooks.
 const HOOK_WORDS: [&str; 2] = ["takeback", "hook"];
 
 /// Describes everything in a call that would delete or change takeback's own history, settings or
@@ -105,7 +105,7 @@ fn count_entries_in(path: &Path) -> usize {
     count_entries(&String::from_utf8_lossy(&content))
 }
 
-/// Returns true if a text in the input is about hooks. The path of the file itself is not.
+/// Returns true if a text in the input is about hooks. The path of the file itself does not count.
 fn mentions_hooks(input: &Value, path: &Path) -> bool {
     match input {
         Value::String(text) if Path::new(text).file_name() == path.file_name() => false,

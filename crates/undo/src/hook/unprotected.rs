@@ -103,8 +103,8 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
     }
 }
 
-/// Remembers the causes that a session is told about. For each cause, returns true if it is new to
-/// the session.
+/// Remembers the causes that the user is told about in a session. For each cause, returns true if
+/// it is new to the session.
 pub fn remember_causes(opened: &Opened, session: &str, causes: &[String]) -> Vec<bool> {
     if causes.is_empty() {
         return Vec::new();

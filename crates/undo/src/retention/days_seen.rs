@@ -57,7 +57,7 @@ impl DaysSeen {
         DaysSeen::new(&days)
     }
 
-    /// Makes the value from days in the order in which they were seen.
+    /// Builds the value from days in the order in which they were seen.
     fn new(seen: &[i64]) -> DaysSeen {
         let latest = seen.iter().max();
         let at = seen.iter().rposition(|day| Some(day) == latest).unwrap_or_default();
@@ -103,7 +103,7 @@ impl DaysSeen {
     }
 }
 
-/// Reads the days in the order of the file. Ignores lines that are not dates.
+/// Reads the days in the order in which the file lists them. Ignores lines that are not dates.
 fn read_days(opened: &Opened) -> Vec<i64> {
     let text = fs::read(days_file(opened)).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().filter_map(parse_day).collect()
@@ -113,7 +113,7 @@ fn days_file(opened: &Opened) -> PathBuf {
     opened.checkpoints_directory().join("days")
 }
 
-/// Appends a day to the file. If two processes append the same day, it still counts once.
+/// Appends a day to the file. If two processes append the same day, it still counts only once.
 fn append_day(opened: &Opened, day: i64) -> io::Result<()> {
     let mut file = fs::File::options().append(true).create(true).open(days_file(opened))?;
     file.write_all(format!("{}\n", format_day(day)).as_bytes())?;

@@ -18,7 +18,7 @@ use takeback_tree::AnyPath;
 /// The fixed length of the file.
 const FILE_LENGTH: usize = 16 << 10;
 
-/// A failure, and how often it happened.
+/// A failure, and how often it has occurred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Failure {
@@ -26,9 +26,9 @@ pub struct Failure {
     /// True if a checkpoint is missing because of the failure.
     pub checkpoint: bool,
     pub message: String,
-    /// The time of the first failure.
+    /// The time of the first occurrence.
     pub since: Time,
-    /// The time of the last failure.
+    /// The time of the last occurrence.
     pub until: Time,
     pub count: u64,
 }
@@ -54,7 +54,8 @@ impl FailureLog {
         fs::File::open(&self.path).and_then(|file| read_log(&file)).unwrap_or_default()
     }
 
-    /// Adds a failure. If the workspace already has the same one, increments its count.
+    /// Adds a failure. If the log already has the same failure for the workspace, increments its
+    /// count.
     pub(crate) fn add(
         &self,
         workspace: &Path,
@@ -113,7 +114,7 @@ impl FailureLog {
         write_padded(&file, failures)
     }
 
-    /// Forgets the failures that last happened before a time.
+    /// Forgets the failures that last occurred before the given time.
     pub(crate) fn forget_before(&self, before: Time) -> io::Result<()> {
         if !self.path.exists() {
             return Ok(());

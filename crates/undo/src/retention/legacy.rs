@@ -1,4 +1,5 @@
-//! Repositories of an older layout: set aside as archives at the first start, and pruned by age.
+//! Repositories in an older layout. They are set aside in archives at the first start, and the
+//! archives are pruned by age.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,14 +13,14 @@ use takeback_tree::ForeignRepository;
 use super::prune::PruneReport;
 use crate::Opened;
 
-/// An archive of an older layout.
+/// An archive of repositories in an older layout.
 pub(super) struct Archive {
     pub(super) name: String,
     pub(super) bytes: u64,
     since: Option<Time>,
 }
 
-/// Lists the archives of older layouts.
+/// Lists the archives of repositories in older layouts.
 pub(super) fn list_archives(opened: &Opened) -> io::Result<Vec<Archive>> {
     let directory = opened.checkpoints_directory();
     let entries = match fs::read_dir(&directory) {
@@ -60,7 +61,7 @@ pub(super) fn prune_archives(
     Ok(())
 }
 
-/// Deletes all archives of older layouts.
+/// Deletes all archives of repositories in older layouts.
 pub fn clear_legacy_archives(opened: &Opened) -> io::Result<()> {
     for archive in list_archives(opened)? {
         fs::remove_dir_all(opened.checkpoints_directory().join(archive.name))?;
@@ -68,7 +69,7 @@ pub fn clear_legacy_archives(opened: &Opened) -> io::Result<()> {
     Ok(())
 }
 
-/// Lists the directories of the archives of older layouts.
+/// Lists the directories that hold archives of repositories in older layouts.
 pub fn legacy_directories(opened: &Opened) -> Vec<PathBuf> {
     let archives = list_archives(opened).unwrap_or_default();
     archives.iter().map(|archive| opened.checkpoints_directory().join(&archive.name)).collect()
@@ -120,7 +121,7 @@ pub(crate) fn archive_repositories(
     for path in repositories {
         let name = path.file_name().expect("it was listed by its name");
         match fs::rename(&path, archive.join(name)) {
-            // Another process has already moved it.
+            // Another process has already moved the repository.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved?,
         }
@@ -138,7 +139,7 @@ fn is_old_repository(path: &Path) -> bool {
         && ForeignRepository::is_at(path)
 }
 
-/// Creates a directory named after the time.
+/// Creates a directory named after the current time.
 fn create_archive(checkpoints: &Path, now: jiff::Timestamp) -> io::Result<PathBuf> {
     let name = format!("{ARCHIVE}{}", now.strftime(STAMP));
     let more = (2..).map(|number| format!("{name}-{number}"));

@@ -1,7 +1,7 @@
 //! The mirror: a second home with a copy of all checkpoints, in case the first one is deleted.
 //!
-//! It is brought up to date after each turn. Nothing that disappears from the first home disappears
-//! from the mirror; the mirror has the same limits, and enforces them by itself.
+//! It is brought up to date after each turn. A checkpoint that disappears from the first home stays
+//! in the mirror. The mirror has the same limits, but enforces them on its own.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use super::prune::{limit_rows, prune_if_due};
 use crate::Opened;
 use crate::hook::state;
 
-/// The minimum time between two copies of the ledger. Its copy is always a whole one.
+/// The minimum time between two copies of the ledger, which is always copied as a whole.
 const LEDGER_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The state of the mirror.
@@ -118,7 +118,7 @@ fn check_place(opened: &Opened, store: &Store, path: &Path) -> Result<(), Update
     }
 }
 
-/// Copies the ledger, unless its copy is recent.
+/// Copies the ledger, unless the last copy is recent.
 fn copy_ledger(opened: &Opened, path: &Path) -> Result<(), UpdateMirrorError> {
     let copy = path.join("state.db");
     let copied = path.join("checkpoints/.ledger_copied");
@@ -134,7 +134,8 @@ fn copy_ledger(opened: &Opened, path: &Path) -> Result<(), UpdateMirrorError> {
     Ok(())
 }
 
-/// Returns the file with the time at which the mirror was last brought up to date.
+/// Returns the path of the file that holds the time at which the mirror was last brought up to
+/// date.
 fn updated_file(path: &Path) -> PathBuf {
     path.join("checkpoints/.updated")
 }

@@ -27,14 +27,14 @@ pub struct PruneOptions {
     pub retention_days: Option<u64>,
     /// The maximum size of the store.
     pub max_size_mb: Option<u64>,
-    /// True to keep the history of workspaces whose directory no longer exists.
+    /// True if workspaces whose directory no longer exists keep their history.
     pub keep_orphans: bool,
-    /// True to delete the history of workspaces whose directory no longer exists, regardless of
+    /// True if workspaces whose directory no longer exists lose their history, regardless of its
     /// age.
     pub delete_orphans: bool,
-    /// True to free an extra tenth of the size cap, so that the next prune is not due at once.
+    /// True if an extra tenth of the size cap is freed, so that the next prune is not due at once.
     pub headroom: bool,
-    /// True to report what would be deleted, and delete nothing.
+    /// True if the prune deletes nothing and only reports what it would delete.
     pub dry_run: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct PruneOptions {
 pub struct PruneReport {
     pub dry_run: bool,
     pub workspaces: Vec<PrunedWorkspace>,
-    /// The names of the archives of older layouts that were deleted.
+    /// The names of the deleted archives of repositories in older layouts.
     pub legacy: Vec<String>,
     pub bytes_before: u64,
     /// The size of the store afterwards; in a dry run, the size before.
@@ -80,7 +80,7 @@ pub(super) struct PrunableWorkspace {
     path: PathBuf,
     last_seen: Time,
     pub(super) history: History,
-    /// The pins of the states before the calls that are running.
+    /// The pins that hold the states before the calls that are still running.
     pub(super) needed: HashSet<PinName>,
 }
 
@@ -90,7 +90,8 @@ const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
 pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
-    // Two concurrent prunes would each evict enough to meet the size cap, and together too much.
+    // Each of two concurrent prunes would evict enough to meet the size cap, so together they would
+    // evict too much.
     let is_alone = options.dry_run || !opened.has_store();
     let _lock = if is_alone { None } else { Some(lock_pruning(opened)?) };
     prune_locked(opened, options)
@@ -148,7 +149,7 @@ fn lock_pruning(opened: &Opened) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Prunes if a prune is due or the store is over its size cap. This lists all files of the store,
+/// Prunes if a prune is due or the store is over its size cap. This lists all files in the store,
 /// so it must not run while an agent is waiting.
 pub fn prune_if_due(opened: &Opened) -> Result<(), PruneError> {
     let is_due = || is_prune_due(opened) || is_size_cap_exceeded(opened);
@@ -178,7 +179,7 @@ pub fn is_prune_due(opened: &Opened) -> bool {
 }
 
 /// Returns true if the store is over its size cap and automatic pruning may help. This lists all
-/// files of the store, so it must not run while an agent is waiting.
+/// files in the store, so it must not run while an agent is waiting.
 fn is_size_cap_exceeded(opened: &Opened) -> bool {
     is_over_cap(opened, Store::measure_size)
 }
@@ -195,13 +196,14 @@ fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) 
     }
     let Ok(size) = opened.store().and_then(measure) else { return false };
     let limit = opened.settings.max_total_size();
-    // If the last prune could not get below the cap, it is repeated only when the store has grown.
+    // If the last prune could not bring the store below the cap, pruning is repeated only once the
+    // store has grown.
     let left = state::read::<u64>(&opened.last_size()).filter(|left| *left > limit);
     size > limit && left.is_none_or(|left| size > left.saturating_add(limit / 20))
 }
 
-/// Deletes a workspace's checkpoints beyond `max_snapshots`, if pruning is automatic. Frees no
-/// space yet: the next prune does.
+/// Deletes a workspace's checkpoints beyond `max_snapshots`, if pruning is automatic. The space is
+/// freed only by the next prune.
 pub fn limit_rows(opened: &Opened, id: &WorkspaceId) -> Result<(), PruneError> {
     if !opened.settings.auto_prune || !opened.settings.enabled {
         return Ok(());
@@ -279,8 +281,8 @@ pub(super) fn evict(
     Ok(())
 }
 
-/// Deletes pins of a locked workspace, except those that changed or became needed since they were
-/// listed. That happens if a call begins, or if another process renumbers the history.
+/// Deletes pins of a locked workspace, except those that have changed or become needed since they
+/// were listed. That happens if a call begins, or if another process renumbers the history.
 fn unpin_all(
     store: &Store,
     workspace: &PrunableWorkspace,
@@ -338,7 +340,8 @@ pub(super) fn read_workspaces(opened: &Opened) -> Result<Vec<PrunableWorkspace>,
     store.workspaces()?.iter().map(|id| read_workspace(store, id, oldest_call)).collect()
 }
 
-/// Reads a workspace with its history. Calls that began since `oldest_call` may still be running.
+/// Reads a workspace with its history. Calls that have begun since `oldest_call` may still be
+/// running.
 fn read_workspace(
     store: &Store,
     id: &WorkspaceId,
@@ -363,8 +366,8 @@ fn read_workspace(
 }
 
 impl PrunableWorkspace {
-    /// Returns true if a checkpoint is never deleted: it has a name, is pinned, or a running call
-    /// needs it.
+    /// Returns true if a checkpoint is never deleted: it has a name, it is pinned, or a running
+    /// call needs it.
     pub(super) fn is_protected(&self, checkpoint: &Checkpoint) -> bool {
         checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
     }

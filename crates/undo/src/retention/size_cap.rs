@@ -19,8 +19,8 @@ struct Candidate {
     /// True if the checkpoint is a row, a safety checkpoint or part of the newest turn. These are
     /// evicted last.
     is_row: bool,
-    /// The number of older candidates with the same `is_row` in the same workspace. Candidates are
-    /// sorted by this number, so that the workspaces take turns.
+    /// The number of older candidates in the same workspace that have the same value of `is_row`.
+    /// Candidates are sorted by this number, so that the workspaces take turns.
     round: usize,
 }
 
@@ -102,8 +102,8 @@ fn list_candidates_of(
             continue;
         }
         let is_of_newest = newest_turn.is_some() && record.turn() == newest_turn;
-        // A safety checkpoint is kept for as long as rows of its age exist, so that its rollback
-        // can be undone.
+        // A safety checkpoint is kept for as long as rows of the same age exist, so that its
+        // rollback can be undone.
         let is_row = rows.contains(&&pin.name) || record.kind == Kind::Safety || is_of_newest;
         let round = &mut rounds[usize::from(is_row)];
         let (time, name) = (record.moment(), pin.name.clone());
@@ -113,8 +113,8 @@ fn list_candidates_of(
     all
 }
 
-/// Returns how many of the candidates must be evicted to free `bytes`: at least one, if there are
-/// any.
+/// Returns how many of the candidates must be evicted to free `bytes`, given that the pins in
+/// `gone` are deleted as well. Returns the number of all candidates if they do not suffice.
 fn count_needed(
     store: &Store,
     candidates: &[Candidate],

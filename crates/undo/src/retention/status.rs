@@ -35,7 +35,7 @@ pub struct Status {
     pub mirror: Option<MirrorStatus>,
 }
 
-/// An archive of an older layout.
+/// An archive of repositories in an older layout.
 #[derive(Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct LegacyArchive {

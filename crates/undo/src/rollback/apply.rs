@@ -48,7 +48,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         (Some(git), Some(copy)) => restore_index_copy(workspace.store(), git, copy),
         _ => Ok(()),
     };
-    // Other processes leave the parts outside the workspace alone while this one is running.
+    // While this process holds the claim, other processes leave the parts outside the workspace
+    // alone.
     let claim = claim_parts(workspace.store(), workspace.id());
     // If this process is killed before the end of the restore, the next process that locks the
     // workspace does the rest.
@@ -56,7 +57,7 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     let is_moved = match move_conversation(opened, &work, now, &mut view) {
         Ok(is_moved) => is_moved,
         Err(error) => {
-            // The plan was only to move the conversation, so no rollback happened.
+            // The plan was to move only the conversation, and that failed, so no rollback happened.
             unpin_safety(&lock, &safety.pin)?;
             return Err(error);
         }
@@ -70,7 +71,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    // By now, the lock is released: a rollback that starts in another workspace may need it.
+    // The lock has been released by now, because a rollback that starts in another workspace may
+    // need it.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     if let Some(claim) = claim {
@@ -173,7 +175,7 @@ fn try_to_restore(
     let done = Record { rollback: record.rollback, attempt: None, ..safety.record.clone() };
     let outcome = match lock.apply_recorded(&present, &safety.pin, &done.message()) {
         Ok(outcome) => outcome,
-        // Some files could not be put back. The safety checkpoint has them, so keep it.
+        // Some files could not be put back. The safety checkpoint contains them, so it is kept.
         Err(error @ (RestoreError::NotReverted { .. } | RestoreError::Left { .. })) => {
             return Err(error.into());
         }
@@ -238,7 +240,7 @@ fn pin_present(
     Ok(pin_tree(opened, lock, present.tree, record)?)
 }
 
-/// Makes the record of the safety checkpoint, including the rollback that follows.
+/// Builds the record of the safety checkpoint, including the rollback that follows.
 fn make_safety_record(
     opened: &Opened,
     lock: &mut Lock<'_>,
@@ -264,7 +266,8 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // This rollback also leaves alone the paths that the reversed rollback did not touch.
+        // The untouched paths count as skipped, so that a reversal of this rollback leaves them
+        // alone too.
         skipped: goal
             .skipped
             .iter()
@@ -282,7 +285,7 @@ fn make_safety_record(
     })
 }
 
-/// Leaves a notice for each session that worked in the workspace.
+/// Leaves a notice for each session that has worked in the workspace.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,

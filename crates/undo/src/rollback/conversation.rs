@@ -1,4 +1,4 @@
-//! The conversations in the ledger, which a rollback returns to the same moment as the files.
+//! Conversations in the ledger. A rollback returns them to the same moment as the files.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::history::{FoundCheckpoint, History};
 /// The longest time that a rollback waits for the ledger to be complete.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
-/// The conversations that a return to a checkpoint concerns.
+/// The conversations that a return to a checkpoint affects.
 #[derive(Default)]
 pub(super) struct FoundConversations {
     /// True if the ledger has the conversation of the checkpoint's own session.
     pub(super) has_own: bool,
-    /// The conversations to move. That of the checkpoint's own session comes first.
+    /// The conversations to move. The conversation of the checkpoint's own session comes first.
     pub(super) moved: Vec<Chat>,
 }
 
-/// Finds the conversations that a return to a checkpoint moves: that of the checkpoint's own
-/// session and, if files are also restored, those of all sessions that have worked in the workspace
-/// since.
+/// Finds the conversations that a return to a checkpoint moves: the conversation of the
+/// checkpoint's own session and, if files are also restored, those of all sessions that have worked
+/// in the workspace since.
 pub(super) fn find_conversations(
     opened: &Opened,
     history: &History,
@@ -78,7 +78,7 @@ fn before_rewind(safety: &Checkpoint) -> ConversationPoint {
     ConversationPoint::BeforeRewind(safety.record.moment())
 }
 
-/// Opens the ledger and adds all events that hooks reported. Adds a warning if this fails.
+/// Opens the ledger and adds all events that hooks have reported. Adds a warning if this fails.
 fn open_ledger<'o>(
     opened: &'o Opened,
     warnings: &mut Vec<String>,
@@ -99,7 +99,7 @@ fn open_ledger<'o>(
     }
 }
 
-/// A search for the point that each session was at when a checkpoint was taken.
+/// A search for the point that each session had reached when a checkpoint was taken.
 struct Search<'l> {
     ledger: &'l Ledger,
     /// The sessions whose point is known.
@@ -121,14 +121,14 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Takes a point if the ledger knows it.
+    /// Adds a point for a session if the ledger knows the point.
     fn take_if_known(&mut self, session: &str, point: ConversationPoint) {
         if !self.seen.contains(session) && self.count(session, point).is_some() {
             self.take(session, Some(point));
         }
     }
 
-    /// Finds the point that each session was at when a checkpoint was taken. This is the point
+    /// Finds the point that each session had reached when a checkpoint was taken. This is the point
     /// before the session's first event since then. Events are ordered by the numbers of their
     /// checkpoints.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
@@ -153,8 +153,9 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the points of the subagents that made the calls of a checkpoint. A subagent returns to
-    /// the point before its turn, or before the call if the turn began before checkpoint `seq`.
+    /// Finds, for each subagent that made one of a checkpoint's calls, the point that it returns
+    /// to. This is the point before its turn, or before the call if the turn began before
+    /// checkpoint `seq`.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
@@ -237,7 +238,7 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     }
 }
 
-/// Moves the conversations of a plan. If the plan has restored files, a failure is only a warning.
+/// Moves the conversations of a plan. If files have been restored, a failure is only a warning.
 /// Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,
@@ -266,7 +267,8 @@ pub(super) fn move_conversation(
     Ok(is_complete)
 }
 
-/// Moves one conversation. Returns the numbers of messages that were taken back and brought back.
+/// Moves one conversation. Returns how many messages were taken back and how many were brought
+/// back.
 pub(super) fn move_messages(
     opened: &Opened,
     chat: &Chat,
@@ -276,7 +278,7 @@ pub(super) fn move_messages(
         let Some(mut ledger) = opened.ledger()? else { return Ok(ConversationMove::default()) };
         ledger.return_to_point(&chat.session, chat.point(), now)
     };
-    // The next prompt begins another turn, even if the agent gives it the same name.
+    // The next prompt begins another turn, even if the agent gives that turn the same name.
     if let Some(mut state) = opened.session_state(&chat.session) {
         state.over = true;
         let _ = opened.set_session_state(&state);

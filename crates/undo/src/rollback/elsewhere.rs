@@ -1,5 +1,5 @@
-//! Restores files outside the workspace: those that the turns being taken back changed. Each such
-//! path was captured as a workspace of its own.
+//! Restores the files outside the workspace that were changed by the turns being taken back. Each
+//! such path was captured as a workspace of its own.
 
 mod changed_files;
 mod emptied;
@@ -27,14 +27,14 @@ use crate::history::record::{Action, Checkpoint};
 use crate::history::workspace::revive_workspace;
 use crate::history::{History, RevivedDirectories, TakeError};
 
-/// The part of a rollback that is outside the workspace: one directory or file.
+/// A part of a rollback that is outside the workspace: one directory or file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct ElsewhereView {
     pub workspace: AnyPath,
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
-    /// The restored and deleted files that others changed after the agent did.
+    /// The restored and deleted files that others changed after the agent had changed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<RelPath>,
     /// The files that are left unchanged, because others may have changed them.
@@ -48,9 +48,9 @@ pub struct ElsewhereView {
     pub error: Option<String>,
 }
 
-/// Adds plans for the files outside the workspace that the turns being taken back changed. If the
-/// request has paths, adds only the repositories below them. A failure is part of the view, so that
-/// the workspace itself can still be restored.
+/// Adds plans for the files outside the workspace that were changed by the turns being taken back.
+/// If the request has paths, adds plans only for the repositories below them. A failure is recorded
+/// in the view, so that the workspace itself can still be restored.
 pub(super) fn add_elsewhere(
     opened: &Opened,
     store: &Store,
@@ -67,7 +67,8 @@ pub(super) fn add_elsewhere(
         Some(row) => TakenBack::of_row(history, row),
         None => TakenBack::since(history, planned.work.goal.checkpoint),
     };
-    // If the user asks for some paths, only the repositories below them belong to the request.
+    // If the user asks for particular paths, only the repositories below them belong to the
+    // request.
     let root = planned.work.workspace.0.clone();
     let asked: Vec<PathBuf> =
         planned.work.goal.paths.iter().map(|path| root.join(path.as_path())).collect();
@@ -89,7 +90,7 @@ pub(super) fn add_elsewhere(
                 planned.work.elsewhere.push(group);
             }
             Ok(None) => {}
-            // The place itself is gone, or not mounted.
+            // The directory that contained the place is gone or not mounted.
             Err(error) if !has_parent(&info.path.0) => {
                 let (path, error) = (info.path.0.display(), error_chain(&error));
                 planned.view.warnings.push(format!("{path} is left unchanged: {error}"));
@@ -97,7 +98,7 @@ pub(super) fn add_elsewhere(
             Err(error) => failed.push(ElsewhereView::failed(info.path, &error)),
         }
     }
-    // The first views belong to the plans, in the same order.
+    // The failed parts come last, because the views before them match the plans one to one.
     planned.view.elsewhere.extend(failed);
     plan_emptied(planned);
 }
@@ -197,15 +198,15 @@ pub(super) fn apply_group(
     // A failure only slows down the next capture.
     let _ = lock.finish(opened.system_time());
     if workspace.path().ends_with(".git") {
-        // This fails unless the directory is empty. An empty `.git` is not a repository, but would
-        // hide one above it.
+        // This fails unless the directory is empty. An empty `.git` is not a repository, but it
+        // would hide one above it.
         let _ = workspace.remove_root_if_empty();
     }
     Ok(view)
 }
 
-/// Returns true if a part of a rollback has been restored. Finishes or reverts a restore there that
-/// was cut off.
+/// Returns true if a part of a rollback has been restored. If the restore of that part was
+/// interrupted, finishes or reverts it first.
 pub(super) fn is_restored(
     opened: &Opened,
     group: &Planned,
@@ -231,8 +232,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Plans to restore the files that the events being taken back changed. The files return to
-    /// their state before the first of these events.
+    /// Plans to restore the files that were changed by the events being taken back. The files
+    /// return to their state before the first of these events.
     fn plan_return(&self, taken_back: &TakenBack) -> Result<Option<Group>, RollbackError> {
         let events = taken_back.find_events(self.history);
         let Some(target) = find_target(self.history, &events) else { return Ok(None) };
@@ -284,7 +285,7 @@ impl Place<'_> {
         Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
-    /// Plans to reverse the part of a rollback that was made in this place.
+    /// Plans to reverse the part of an earlier rollback that restored files in this place.
     fn plan_reversal(&self, reversed: Oid) -> Result<Option<Group>, RollbackError> {
         let part = self.history.all.iter().find_map(|safety| {
             let done = safety.record.rollback.as_ref()?;

@@ -23,8 +23,8 @@ pub enum Conflicts<'a> {
     Ours,
     /// Take the lines of the other side.
     Theirs,
-    /// Write both sides between markers like git's, with these names. The lines of the base are
-    /// also written if the base has a name. Conflicts in binary files are only counted.
+    /// Write both sides between markers like git's, with these names. If the base has a name, its
+    /// lines are also written. Conflicts in binary files are only counted.
     Markers { ours: &'a str, base: Option<&'a str>, theirs: &'a str },
 }
 
@@ -40,7 +40,7 @@ pub enum Merged {
     Resolved { content: Vec<u8>, count: usize },
 }
 
-/// Merges the changes of `ours` and `theirs` to `base`.
+/// Merges the changes that `ours` and `theirs` made to `base`.
 ///
 /// A file with a NUL byte among its first 8,000 bytes is binary. It counts as one conflict, unless
 /// only one side changed it or both sides are equal.
@@ -94,23 +94,23 @@ fn is_binary(content: &[u8]) -> bool {
     content.iter().take(8000).any(|byte| *byte == 0)
 }
 
-/// A line with its newline; the last line of a file may have none.
+/// A line, including its newline. The last line of a file may lack a newline.
 type Line<'a> = &'a [u8];
 
 fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The maximum total number of lines in two versions that can be compared in less than a second.
+/// Two versions with at most this many lines in total can be compared in less than a second.
 const SMALL: usize = 20_000;
 
-/// The number of occurrences at which a line counts as frequent, in versions that are not small.
+/// In versions that are not small, a line that occurs at least this often counts as frequent.
 const FREQUENT: usize = 64;
 
 /// Finds the changes of one side, in order. There is at least one unchanged line between two
 /// changes.
 ///
-/// If lines are repeated often, comparing takes time quadratic in the number of changes, so
+/// If lines are repeated often, the time for a comparison is quadratic in the number of changes, so
 /// versions that are not small are first cut at lines that occur exactly once in each of them.
 fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     let is_small = base.len() + side.len() <= small;
@@ -131,8 +131,8 @@ fn find_hunks(base: &[Line<'_>], side: &[Line<'_>], small: usize) -> Vec<Hunk> {
     hunks
 }
 
-/// Finds the lines that occur exactly once in each version and in the same order. Returns pairs of
-/// line numbers.
+/// Finds the lines that occur exactly once in each version and are in the same order in both.
+/// Returns pairs of line numbers.
 fn common_unique_lines(base: &[Line<'_>], side: &[Line<'_>]) -> Vec<(usize, usize)> {
     let (in_base, in_side) = (count_lines(base), count_lines(side));
     let unique = |line: &Line<'_>| in_base.get(line) == Some(&1) && in_side.get(line) == Some(&1);
@@ -195,8 +195,8 @@ struct Region {
     theirs: Range<usize>,
 }
 
-/// Finds the regions that either side changed, in order. Changes of different sides that touch each
-/// other are one region.
+/// Finds the regions that either side changed, in order. Changes from different sides that touch
+/// each other are one region.
 fn find_regions(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Region> {
     let mut starts: Vec<(u32, u32)> =
         ours.iter().chain(theirs).map(|hunk| (hunk.before.start, hunk.before.end)).collect();
@@ -279,8 +279,8 @@ impl MergeWriter {
         }
     }
 
-    /// Writes both sides between markers. If the base is not written, lines that both sides have in
-    /// common at either end stay outside the markers.
+    /// Writes both sides between markers. If the base is not written, lines that both sides share
+    /// at the start or at the end stay outside the markers.
     fn write_conflict(&mut self, part: Part<'_>, ours: &str, base: Option<&str>, theirs: &str) {
         let (first, last) =
             if base.is_some() { (0, 0) } else { common_ends(part.ours, part.theirs) };

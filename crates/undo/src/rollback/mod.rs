@@ -37,7 +37,8 @@ pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
 pub use self::turn::{Conflict, UncertainPath};
 
-/// A request to take something back: in which workspace, to which state, and how much.
+/// A request to take something back. It says which workspace it applies to, which state to return
+/// to, and what to restore.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Request {
@@ -46,8 +47,8 @@ pub struct Request {
     pub directory: PathBuf,
     /// The state to return to.
     pub to: Destination,
-    /// The files and directories to restore, as the user gave them; empty for all. If any are
-    /// given, the conversation is not moved.
+    /// The files and directories to restore, as the user gave them. An empty list means all. If any
+    /// are given, the conversation is not moved.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
     /// True if the index of the workspace's own repository is also restored.
@@ -61,7 +62,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Makes a request to restore everything: all files and the conversation.
+    /// Creates a request to restore everything: all files and the conversation.
     pub fn new(directory: impl Into<PathBuf>, to: Destination) -> Request {
         let (directory, paths) = (directory.into(), Vec::new());
         let scope = Scope::Both;
@@ -79,7 +80,7 @@ pub enum Destination {
     BeforeLastRollback,
     /// The state before the latest undo of a rollback.
     BeforeLastUndo,
-    /// The current state without the changes of a turn.
+    /// The current state without the changes that a turn made.
     WithoutTurn(TurnUndo),
 }
 
@@ -97,7 +98,8 @@ pub struct TurnUndo {
     pub taken: Vec<RelPath>,
 }
 
-/// The treatment of a file in which lines that the turn changed were edited since.
+/// The way to resolve a conflict: a file in which lines that the turn changed have been edited
+/// since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
@@ -106,7 +108,7 @@ pub enum Resolution {
     Leave,
     /// Keep the current lines.
     Ours,
-    /// Take the lines from before the turn.
+    /// Restore the lines from before the turn.
     Theirs,
     /// Write both versions of the lines, with markers around them.
     Markers,

@@ -21,17 +21,17 @@ const MAX_NAMED: usize = 200;
 /// The longest time that `take_notices` waits for other processes that are writing to the ledger.
 const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
-/// The maximum size of a file that is read to see whether it changed again.
+/// The maximum size of a file that is read to see whether it has changed again.
 const MAX_READ: u64 = 64 << 20;
 
-/// A message that the agent of a session must get before its next turn.
+/// A message that a session's agent must receive before its next turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
     /// The workspace in which files were restored.
     pub workspace: PathBuf,
     /// The files that the notice names. Files that changed after the rollback are left out.
     pub files: Vec<NoticeFile>,
-    /// The number of further files, which the notice does not name.
+    /// The number of additional files that the notice does not name.
     pub more: usize,
     /// The effects that the rollback did not reverse.
     pub effects: Vec<EffectView>,
@@ -81,7 +81,7 @@ pub(super) fn leave(
     Ok(())
 }
 
-/// Leaves the notices of a rollback that was interrupted and has now been finished.
+/// Leaves the notices for a rollback that was interrupted and has now been finished.
 pub(super) fn leave_after_recovery(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -107,8 +107,8 @@ pub(super) fn leave_after_recovery(
     leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
 
-/// Writes a notice for the ledger. Later, the ids in the notice show whether the files changed
-/// again. A directory is named only if it is empty. Otherwise, its files are named.
+/// Builds the body of a notice for the ledger. Later, the ids in it show whether the files have
+/// changed again. A directory is named only if it is empty. Otherwise, its files are named.
 fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value {
     let store = workspace.store();
     let entry = |path: &RelPath| store.find_entry(&summary.tree, path).ok().flatten();
@@ -156,8 +156,8 @@ struct BodyFile {
     content: Option<String>,
 }
 
-/// Takes the waiting notices of a session, so that each is delivered once. Leaves out files that
-/// have changed again, and drops a notice that has no files left.
+/// Takes the notices that are waiting for a session, so that each is delivered once. Leaves out
+/// files that have changed again, and drops a notice that has no files left.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());
@@ -194,7 +194,7 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
     Ok(notices)
 }
 
-/// Returns true if a file is as the rollback left it, or if that cannot be determined.
+/// Returns true if a file is still as the rollback left it, or if that cannot be determined.
 fn is_unchanged(workspace: &Path, file: &BodyFile) -> bool {
     use std::os::unix::ffi::OsStringExt;
     let path = workspace.join(file.path.as_path());

@@ -1,5 +1,5 @@
-//! The note of the parts of a rollback outside the workspace. It exists until they are restored, so
-//! that the next lock of the workspace restores the parts of a rollback that was killed.
+//! The note about a rollback's parts outside the workspace. It exists until they are restored. If
+//! the rollback is killed, the next process that locks the workspace restores them.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,12 +22,13 @@ struct NotedParts {
     /// The number of the rollback's safety checkpoint.
     safety: u64,
     groups: Vec<Planned>,
-    /// The paths of the workspace that the rollback deletes. Some are directories that are empty
-    /// only after the repositories in them are gone.
+    /// The paths in the workspace that the rollback deletes. Some are directories that become empty
+    /// only once the repositories in them are gone.
     deleted: Vec<RelPath>,
 }
 
-/// The right to restore the noted parts. The kernel releases it when its process ends.
+/// The right to restore the noted parts. The kernel releases it when the process that holds it
+/// ends.
 pub(super) struct PartsClaim {
     path: PathBuf,
     _lock: FileLock,
@@ -59,7 +60,7 @@ pub(super) fn forget_parts(workspace: &Workspace<'_>) {
 }
 
 /// Claims the noted parts of a workspace. Returns `None` if there are none, or if another process
-/// restores them.
+/// is restoring them.
 pub(super) fn claim_parts(store: &Store, workspace: &WorkspaceId) -> Option<PartsClaim> {
     let path = note_path(store, workspace);
     if !path.exists() {
@@ -75,7 +76,7 @@ pub(crate) fn has_unfinished_parts(store: &Store, workspace: &WorkspaceId) -> bo
 }
 
 impl PartsClaim {
-    /// Removes the note, because all parts were tried.
+    /// Removes the note, because the restore of every part has been attempted.
     pub(super) fn end(self) {
         state::remove(&self.path);
     }

@@ -28,7 +28,7 @@ use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_work
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
-    // Taking the lock finishes or reverts an interrupted rollback, before the history is read.
+    // Taking the lock finishes or reverts an interrupted rollback. The history is read after that.
     let mut lock = opened.lock(&workspace)?;
     let history = History::read(workspace.store(), workspace.id())?;
     let mut planner = Planner { opened, workspace: &workspace, history: &history };
@@ -171,7 +171,7 @@ impl Planner<'_> {
             state,
             edits: None,
             reverses: Some((safety.pin.id, done.tree)),
-            // A rollback of single paths is reversed only for these paths.
+            // A rollback of individual paths is reversed only for these paths.
             paths: done.paths.clone(),
             untouched: done.skipped.clone(),
             named: self.history.named_paths(),
@@ -193,7 +193,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans to take back the changes of a turn while keeping later changes by others.
+    /// Plans to take back a turn's changes while keeping later changes by others.
     fn plan_turn_undo(
         &mut self,
         lock: &mut Lock<'_>,
@@ -217,7 +217,7 @@ impl Planner<'_> {
         let CapturedPresent { capture: present, named } = present;
         let tree = lock.edit_tree(present.tree, &turn.edits)?;
         let paths = turn.touched_paths(self.workspace.store(), &present.tree, &tree)?;
-        // These paths were captured before the turn, and are captured now.
+        // These paths were captured before the turn and again just now, so they count as covered.
         let is_touched =
             |uncovered: &Uncovered| paths.iter().any(|path| path.starts_with(&uncovered.path));
         let mut uncovered = present.uncovered;
@@ -260,7 +260,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Assembles the parts that every plan has.
+    /// Assembles a plan from the parts that every plan has.
     fn finish_plan(&self, goal: Goal, files: Option<Plan>, warnings: Vec<String>) -> Planned {
         let mut view = RollbackView::new(&goal, warnings);
         if let Some(files) = &files {
@@ -286,8 +286,9 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the agents that report the ends of calls: those with a reported end in the ledger. If a
-/// checkpoint of the workspace failed, a reported end may be missing, so all agents count.
+/// Finds the agents that report the ends of calls: those for which the ledger has at least one
+/// reported end. If a checkpoint of the workspace failed, a reported end may be missing, so all
+/// agents that worked in the workspace count.
 fn find_reporting_agents(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -302,7 +303,7 @@ fn find_reporting_agents(
     ledger.and_then(|ledger| ledger.agents_that_report_ends().ok()).unwrap_or_default()
 }
 
-/// Finds those of the files to restore or delete that have changed since the state `led_to`.
+/// Finds, among the files to restore or delete, those that have changed since the state `led_to`.
 pub(super) fn find_changed_since(store: &Store, files: &Plan, led_to: &Oid) -> Vec<RelPath> {
     let is_changed = |path: &&RelPath| {
         let (left, present) = (store.find_entry(led_to, path), store.find_entry(&files.from, path));
@@ -343,8 +344,8 @@ pub(super) fn plan_files(
     }
 }
 
-/// Turns the paths that a user gave into paths inside the workspace. The paths are literal: there
-/// are no patterns, and a link at the end of a path is not followed.
+/// Turns the paths that a user gave into paths inside the workspace. The paths are literal:
+/// patterns are not expanded, and a link at the end of a path is not followed.
 pub fn relative_paths(
     workspace: &Workspace<'_>,
     directory: &std::path::Path,

@@ -1,4 +1,4 @@
-//! The plan of a rollback: a value that owns everything it needs.
+//! The plan for a rollback: a value that owns everything it needs.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ pub(super) struct Goal {
     /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
-    /// For the undo of a turn, the edits that turn the current state into the target.
+    /// For the undo of a turn, the edits that lead from the current state to the target.
     pub(super) edits: Option<Vec<TreeEdit>>,
     /// The safety checkpoint of the rollback that this one reverses, and the state that the
     /// reversed rollback led to.
@@ -61,7 +61,8 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
-    /// The conversations to move with the files. That of the checkpoint's own session comes first.
+    /// The conversations to move with the files. The conversation of the checkpoint's own session
+    /// comes first.
     pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are skipped.
     pub(super) skip_blocked: bool,
@@ -69,7 +70,7 @@ pub(super) struct Goal {
     pub(super) part_of: Option<Oid>,
     /// The paths that cannot be restored and are left unchanged.
     pub(super) skipped: Vec<BlockedPath>,
-    /// True if the checkpoint was imported, so that its coverage is known less precisely.
+    /// True if the checkpoint was imported. Its coverage is then known less precisely.
     pub(super) imported: bool,
 }
 
@@ -100,7 +101,8 @@ pub struct RollbackView {
     pub deleted: Vec<RelPath>,
     pub guarded: Vec<RelPath>,
     pub kept: Vec<KeptPath>,
-    /// The new names of old files that another program wrote to during the rollback.
+    /// The names under which old files were saved, because another program wrote to them during the
+    /// rollback.
     pub saved: Vec<RelPath>,
     pub uncovered: Vec<Uncovered>,
     /// The databases that were captured while they were being written to.
@@ -119,9 +121,9 @@ pub struct RollbackView {
     /// The paths that could not be restored and were left unchanged, as the request allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<BlockedPath>,
-    /// The restored and deleted files that others changed after the agent did.
+    /// The restored and deleted files that others changed after the agent had changed them.
     pub others: Vec<RelPath>,
-    /// The files in which lines that the turn changed were edited since.
+    /// The files in which lines that the turn changed have been edited since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
     /// The files that others may have changed during the turn. They are left unchanged.
@@ -138,7 +140,8 @@ pub struct RollbackView {
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
-    /// The conversations that are moved, each with its numbers of messages.
+    /// The conversations that are moved, each with the numbers of messages that are taken back and
+    /// brought back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
@@ -146,9 +149,9 @@ pub struct RollbackView {
     pub redone_messages: usize,
     /// True if the repository's index is restored.
     pub index: bool,
-    /// The move of HEAD since the checkpoint, if it moved.
+    /// The move of HEAD since the checkpoint; `None` if HEAD has not moved.
     pub repository: Option<HeadMoved>,
-    /// The failures that did not prevent the restore of the files.
+    /// The failures that did not prevent the files from being restored.
     pub warnings: Vec<String>,
 }
 
@@ -190,7 +193,7 @@ impl Planned {
         &self.view
     }
 
-    /// Drops the plan and keeps its summary.
+    /// Drops the plan and returns its summary.
     pub fn into_view(self) -> RollbackView {
         self.view
     }
@@ -215,7 +218,7 @@ impl Planned {
     /// changes to the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
-        // The processes that write to a file may differ each time.
+        // The processes that write to a file may differ from one plan to the next.
         view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
         let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
@@ -225,7 +228,7 @@ impl Planned {
 }
 
 impl Goal {
-    /// Adds paths to those that are skipped.
+    /// Adds blocked paths to the skipped ones.
     pub(super) fn skip(&mut self, blocked: Vec<BlockedPath>) {
         for path in blocked {
             if self.skipped.iter().all(|known| known.path != path.path) {

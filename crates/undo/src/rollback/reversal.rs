@@ -29,7 +29,8 @@ pub(super) fn find_reversible(
     stack.last().copied().ok_or(nothing)
 }
 
-/// Lists the rollbacks that can be undone and those that can be redone, latest last.
+/// Lists the rollbacks that can be undone and those that can be redone. In both lists, the latest
+/// comes last.
 fn reversal_stacks(history: &History) -> (Vec<MadeRollback<'_>>, Vec<MadeRollback<'_>>) {
     let (mut undo, mut redo): (Vec<MadeRollback<'_>>, Vec<MadeRollback<'_>>) = Default::default();
     for safety in &history.all {

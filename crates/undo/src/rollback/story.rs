@@ -1,5 +1,5 @@
 //! Facts that the user should know about a rollback: effects that it cannot reverse, changes by
-//! others, the position of HEAD.
+//! others, and the position of HEAD.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn find_moment<'h>(history: &'h History, checkpoint: &'h Checkpoint) -> Moment<'
     Moment::Between(before.iter().rev().find_map(start), after.iter().find_map(start))
 }
 
-/// Finds those of the files to restore or delete whose last change was made neither by the
+/// Finds, among the files to restore or delete, those whose last change was made neither by the
 /// checkpoint's session nor by a rollback.
 pub(super) fn find_others_changes(
     workspace: &Workspace<'_>,
@@ -127,8 +127,8 @@ pub(super) fn warn_of_lost_repositories(
     }
 }
 
-/// Lists the data of the repositories inside a workspace that are known: from the start of its last
-/// session, and because they could not be captured.
+/// Lists the `.git` of each known repository inside a workspace: those found when the workspace's
+/// last session began, and those that could not be captured.
 fn find_inner_repositories(opened: &Opened, workspace: &Workspace<'_>) -> BTreeSet<PathBuf> {
     let known = WorkspaceState::new(workspace.notes()).repositories();
     let known = known.iter().map(|inner| workspace.path().join(inner.as_path()).join(".git"));
@@ -140,8 +140,8 @@ fn find_inner_repositories(opened: &Opened, workspace: &Workspace<'_>) -> BTreeS
     known.chain(missed).filter(is_inner).collect()
 }
 
-/// Determines whether HEAD of the workspace's own repository moved since a checkpoint, and which
-/// git command moves it back.
+/// Determines whether HEAD of the workspace's own repository has moved since a checkpoint, and
+/// which git command moves it back.
 pub(super) fn find_moved_head(
     workspace: &Workspace<'_>,
     checkpoint: &Checkpoint,

@@ -1,5 +1,5 @@
-//! The undo of a turn: takes back an agent's changes and keeps later changes by others, with a
-//! three-way merge of each file.
+//! The undo of a turn: takes back an agent's changes and keeps later changes by others. Each file
+//! goes through a three-way merge.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -15,7 +15,8 @@ use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Tim
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
 
-/// A file that was changed since the turn, so that the turn's change cannot simply be taken back.
+/// A file that has been changed since the turn, so that the turn's change cannot simply be taken
+/// back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Conflict {
@@ -74,10 +75,10 @@ pub(super) struct CapturedPresent {
 }
 
 /// Finds the turn that a request means: the turn of the given row, or else the last turn that
-/// changed files and was not taken back. `capture` captures the current state. If the turn changed
-/// paths in directories that are now ignored, these paths are also captured. `is_elsewhere` returns
-/// true if the turn of a row has changes outside the workspace to take back. `reporting`
-/// has the agents that report the ends of calls.
+/// changed files and has not been taken back. `capture` captures the current state. If the turn
+/// changed paths in directories that are now ignored, these paths are also captured. `is_elsewhere`
+/// returns true if a row's turn made changes outside the workspace that can be taken back.
+/// `reporting` lists the agents that report the ends of calls.
 pub(super) fn find_turn<'h>(
     workspace: &Workspace<'_>,
     history: &'h History,
@@ -116,8 +117,8 @@ pub(super) fn find_turn<'h>(
             present.capture = capture(&present.named)?;
         }
         let turn = find(row, &present)?;
-        // Skip turns without changes to take back. In a turn that was already undone, conflicts and
-        // uncertain changes do not count: the earlier undo had to leave them.
+        // Skip turns without changes that can be taken back. In a turn that has already been
+        // undone, conflicts and uncertain changes do not count: the earlier undo had to leave them.
         let is_done = match undone.contains(&row.number) {
             true => turn.edits.is_empty(),
             false => turn.is_empty(),
@@ -152,7 +153,7 @@ fn find_hidden_paths(
     Ok(files.map(|(path, _)| path).collect())
 }
 
-/// Works out the edits that take back the changes of a row's turn.
+/// Works out the edits that take back the changes that a row's turn made.
 fn undo_row<'h>(
     store: &Store,
     timeline: &Timeline<'_>,
@@ -192,8 +193,8 @@ impl FoundTurn<'_> {
         self.edits.is_empty() && self.conflicts.is_empty() && self.uncertain.is_empty()
     }
 
-    /// Lists the paths that the undo touches. Directories that the turn created are deleted with
-    /// the files it created in them.
+    /// Lists the paths that the undo touches. Directories that the turn created are deleted
+    /// together with the files that it created in them.
     pub(super) fn touched_paths(
         &self,
         store: &Store,
@@ -252,7 +253,8 @@ impl FoundTurn<'_> {
         Ok(())
     }
 
-    /// Turns an edit into a conflict if a directory above its path is no longer a directory.
+    /// Turns an edit into a conflict if one of the directories above its path has been replaced by
+    /// a file or a symlink.
     fn drop_impossible_edits(&mut self, store: &Store, present: &Oid) -> Result<(), ObjectError> {
         let becomes: HashMap<RelPath, bool> = self
             .edits
@@ -386,8 +388,8 @@ fn is_about_directories(segment: &Segment) -> bool {
     [segment.before, segment.after].iter().flatten().all(|(mode, _)| mode.is_directory())
 }
 
-/// Undoes the changes to a directory itself: its creation, removal, or mode. The files in it are
-/// handled separately, and a directory that is not empty is kept.
+/// Undoes the changes to a directory itself: its creation, its removal, a change of its mode. The
+/// files in it are handled separately, and a directory that is not empty is kept.
 fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     let before = segments.first().and_then(|segment| segment.before);
     let after = segments.last().and_then(|segment| segment.after);
@@ -405,7 +407,7 @@ fn undo_directory(now: Option<Node>, segments: &[&Segment]) -> PathUndo {
     }
 }
 
-/// Merges permission bits: a mode that was changed since the turn is kept.
+/// Merges permission bits: a mode that has been changed since the turn is kept.
 fn merge_modes(now: Mode, before: Mode, after: Mode) -> Mode {
     if now == after { before } else { now }
 }

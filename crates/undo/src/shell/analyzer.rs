@@ -91,8 +91,8 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Visits the commands of a list. `is_certain` is true if they certainly run, and in the shell
-    /// itself.
+    /// Visits the commands of a list. `is_certain` is true if they certainly run, and run in the
+    /// shell itself.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
         for entry in list {
             if self.commands >= MAX_COMMANDS {
@@ -256,7 +256,7 @@ impl<'a> Analyzer<'a> {
             }
             "eval" => self.visit_eval(args),
             "trap" => self.visit_trap(args),
-            // The name may be that of a function, which is then no longer defined.
+            // The name may belong to a function, which is then no longer defined.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {
@@ -268,7 +268,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Visits the script that a shell is given on standard input.
+    /// Visits the script that a shell receives on standard input.
     fn visit_stdin(&mut self, base: &str, stdin: Option<&str>) {
         if let Some(script) = stdin
             && matches!(base, "bash" | "sh" | "zsh")

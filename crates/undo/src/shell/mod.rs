@@ -71,12 +71,13 @@ pub struct ScriptAnalysis {
     pub bounded: bool,
 }
 
-/// A command of takeback that deletes its own history or hooks.
+/// A takeback command that deletes takeback's own history or hooks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryCommand {
     /// The command as written, shortened.
     pub command: String,
-    /// The directory that the command names with `--home`, if it does.
+    /// The directory that the command names with `--home`; `None` if it names none, or if the
+    /// directory is unknown.
     #[serde(skip)]
     pub home: Option<PathBuf>,
 }
@@ -107,7 +108,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns the name of the kind in JSON.
+    /// Returns the name that stands for the kind in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectKind::Database => "database",

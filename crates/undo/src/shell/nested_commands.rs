@@ -216,8 +216,8 @@ fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
         let ends = |arg: &Arg| matches!(arg.known(), Some(";" | "+"));
         let length = args[at..].iter().position(ends).unwrap_or(args.len() - at);
         let command = args[at..at + length].iter().map(|arg| match arg.known() {
-            // find puts a path here that begins with a searched directory, so the word cannot be an
-            // option.
+            // find replaces this word with a path that begins with a searched directory, so the
+            // word cannot be an option.
             Some("{}") => Arg::Operand,
             Some(text) if text.contains("{}") => Arg::Unknown,
             _ => arg.clone(),

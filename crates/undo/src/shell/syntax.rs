@@ -53,7 +53,7 @@ pub(super) struct Assignment {
     pub(super) appends: bool,
 }
 
-/// Lists of commands. Which of them run is determined at run time.
+/// Lists of commands. Which of the lists run is known only at run time.
 #[derive(Debug, Default)]
 pub(super) struct CompoundCommand {
     pub(super) kind: CompoundKind,
@@ -72,7 +72,7 @@ pub(super) enum CompoundKind {
     Group,
     /// `( … )`: runs in a separate process.
     Subshell,
-    /// `if` and `case`: lists that run sometimes.
+    /// `if` and `case`: lists that may or may not run.
     Branches,
     /// `for`, `while`, `until` and `select`: lists that run any number of times.
     Loop,

@@ -99,7 +99,7 @@ fn edits_made_while_a_bounded_script_waits_are_uncertain() {
         let reason = || "the call names other files".to_owned();
         assert_eq!(reasons(&view), [("b".into(), reason()), ("new".into(), reason())], "{script}");
         assert!(scratch.exists("a") && scratch.exists("new"), "{script}");
-        // The user says that one of the changes was not theirs after all.
+        // The user decides that the agent made one of the changes after all.
         scratch.carry_out(Destination::BeforeLastRollback);
         let taken = vec![view.uncertain[1].clone()];
         let undo = TurnUndo { taken, ..TurnUndo::default() };
@@ -219,7 +219,8 @@ fn the_end_of_a_turn_bounds_the_calls_of_an_agent_that_reports_no_ends() {
     assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
 }
 
-/// Undoes a turn whose only call has no reported end. Returns the user's file of the same time.
+/// Undoes a turn whose only call has no reported end. Returns the content of a file that the user
+/// wrote during the call.
 fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit");
@@ -373,7 +374,8 @@ fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
     scratch.play_turn_of("s", "delete it", || scratch.remove("b"));
     let view = scratch.roll_back("1");
     assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
-    // A file that the user changed after the agent did still counts as an edit by others.
+    // A file that the user changed after the agent had changed it still counts as an edit by
+    // others.
     scratch.play_turn("again", "a", "1\n");
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);
@@ -434,7 +436,7 @@ fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
     report(ReportedEvent::BeforeTool(call.clone()));
     scratch.write("a", "1\n");
     scratch.write("mine", "the user's\n");
-    // The agent has hooks of its own.
+    // The agent reports its calls through its own hooks.
     scratch.play_turn("make it", "made", "1\n");
     report(ReportedEvent::AfterTool { call, outcome: None });
     report(ReportedEvent::TurnEnd);

@@ -34,7 +34,7 @@ fn exchange_for_directory() {
     fs::rename(base().join("secrets"), base().join("project")).unwrap();
 }
 
-/// Makes a project whose checkpoint has a file with the same name as one among the secrets.
+/// Creates a project whose checkpoint contains a file with the same name as one of the secrets.
 fn scratch() -> Scratch {
     let scratch = Scratch::new();
     *BASE.lock().unwrap() = Some(scratch.base().to_owned());

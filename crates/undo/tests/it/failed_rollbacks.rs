@@ -14,9 +14,9 @@ use crate::support::Scratch;
 
 const EIO: i32 = 5;
 
-/// The variable that tells a child process the scratch directory.
+/// The environment variable that passes the scratch directory to a child process.
 const DIRECTORY: &str = "TAKEBACK_FAILED_DIRECTORY";
-/// The variable that tells a child process the point at which it is killed.
+/// The environment variable that tells a child process at which point it is killed.
 const POINT: &str = "TAKEBACK_FAILED_POINT";
 
 /// Plays a turn that changes, creates and deletes files.
@@ -155,7 +155,7 @@ fn a_rollback_killed_at_any_step_is_finished_outside_the_workspace_as_well() {
         return;
     }
     let (mut made, mut not_made) = (0, 0);
-    // Each third step is enough: there are many, and each takes a process.
+    // Every third step is enough: there are many steps, and each one needs a process.
     for point in (0..).step_by(3) {
         let scratch = scratch_after_a_turn_outside();
         let status = Command::new(std::env::current_exe().unwrap())

@@ -1,10 +1,10 @@
-//! Files, conversations and turns stay consistent, whatever is rolled back and when.
+//! Files, conversations and turns stay consistent, no matter what is rolled back and when.
 
 use takeback_undo::{Destination, history};
 
 use crate::support::{Scratch, shift_clock};
 
-/// Makes a workspace in which a session wrote `a` in four turns.
+/// Creates a workspace in which a session wrote `a` in four turns.
 fn with_four_turns() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");

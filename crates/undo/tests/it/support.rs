@@ -17,7 +17,7 @@ thread_local! {
     static SHIFT: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Sets the clock of this test forward or back by some seconds.
+/// Sets the clock of this test forward or back by a number of seconds.
 pub(crate) fn shift_clock(seconds: i64) {
     SHIFT.set(SHIFT.get() + seconds);
 }
@@ -41,7 +41,7 @@ impl Scratch {
         Scratch { base, opened }
     }
 
-    /// Makes a scratch whose ledger masks secrets.
+    /// Creates a scratch home whose ledger masks secrets.
     pub(crate) fn with_masking() -> Scratch {
         let mut scratch = Scratch::new();
         scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true);
@@ -94,7 +94,7 @@ impl Scratch {
         fs::remove_file(self.project().join(name)).unwrap();
     }
 
-    /// Reports an event of a session.
+    /// Reports an event in a session.
     pub(crate) fn report(&self, session: &str, event: ReportedEvent) -> Handled {
         let report = Report {
             agent: "mine".into(),
@@ -110,7 +110,7 @@ impl Scratch {
         handled
     }
 
-    /// Plays a turn of the session `s` in which the agent writes one file.
+    /// Plays a turn in the session `s` in which the agent writes one file.
     pub(crate) fn play_turn(&self, prompt: &str, name: &str, content: &str) {
         self.play_turn_of("s", prompt, || self.write(name, content));
     }
@@ -131,7 +131,7 @@ impl Scratch {
         report(ReportedEvent::TurnEnd);
     }
 
-    /// Begins a call of a tool that names the files it changes.
+    /// Begins a call to a tool that names the files it changes.
     pub(crate) fn begin_edit(
         &self,
         session: &str,
@@ -186,7 +186,7 @@ impl Scratch {
         self.project().join(name).exists()
     }
 
-    /// Returns to a checkpoint of the list.
+    /// Returns to a checkpoint in the list.
     pub(crate) fn roll_back(&self, to: &str) -> RollbackView {
         self.carry_out(Destination::Checkpoint(to.into()))
     }
@@ -209,7 +209,7 @@ impl Scratch {
         left.map(|turn| ledger.prompt(&session, turn.first_seq).unwrap().unwrap()).collect()
     }
 
-    /// Plans a request, and sends the plan through JSON as a web page or another process would.
+    /// Plans a request. Converts the plan to JSON and back, as a web page or another process would.
     pub(crate) fn plan(&self, to: Destination) -> Planned {
         let planned = rollback::plan(&self.opened, &Request::new(self.project(), to)).unwrap();
         let json = serde_json::to_string(&planned).unwrap();

@@ -1,4 +1,4 @@
-//! The calls of a day: reported, carried out, and judged.
+//! The calls in a day: how they are reported, carried out and judged.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::program::{Answer, list_paths};
 use super::way_back::{mark_of, users_lines};
 use crate::Failure;
 
-/// The sessions of a day, each with its parent if it is a subagent's.
+/// The sessions in a day, each with its parent session if it belongs to a subagent.
 const SESSIONS: [(&str, Option<&str>); 3] = [("one", None), ("two", None), ("sub", Some("one"))];
 
 impl Day<'_> {
@@ -58,7 +58,8 @@ impl Day<'_> {
     }
 
     /// Edits a file as the user while a call waits. A change while a script runs counts as the
-    /// script's, unless the script is known not to make it: nothing else shows who wrote a file.
+    /// script's, unless the script is known not to make it, because nothing else shows who wrote a
+    /// file.
     fn edit_meanwhile(&mut self, call: &AgentCall) -> Result<(), Failure> {
         let path = self.edit_as_user();
         let Work::Script(script) = &call.work else { return Ok(()) };
@@ -87,7 +88,7 @@ impl Day<'_> {
         self.check_protected(captured, &before, answer)
     }
 
-    /// Notes the user's lines that a call brought back, for example from a commit: they count as
+    /// Notes the user's lines that a call brought back, for example from a commit. They count as
     /// the call's work.
     fn note_brought_lines(&mut self, before: &Files) {
         let known = users_lines(before);

@@ -1,4 +1,5 @@
-//! A day: agents work in turns, the user edits files in the meantime, and changes are taken back.
+//! A simulated day: agents work in turns, the user edits files in between, and changes are taken
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +19,7 @@ use crate::random::Random;
 /// The number of steps in a day.
 const STEPS: usize = 40;
 
-/// A turn: its session and its number.
+/// A turn, identified by its session and its number.
 pub(super) type TurnKey = (&'static str, usize);
 
 /// The state at a moment that a rollback can return to.
@@ -35,13 +36,13 @@ pub(super) struct Day<'a> {
     pub(super) program: Program<'a>,
     pub(super) root: PathBuf,
     pub(super) random: Random,
-    /// The moments of all checkpoints, by id.
+    /// The moment of each checkpoint, by the checkpoint's id.
     pub(super) moments: BTreeMap<String, Moment>,
     /// The turns that the conversations contain.
     pub(super) in_force: BTreeSet<TurnKey>,
     /// The turns that have a checkpoint.
     pub(super) worked: BTreeSet<TurnKey>,
-    /// The sessions that had a turn.
+    /// The sessions that have had a turn.
     pub(super) sessions: BTreeSet<&'static str>,
     /// The open turn of each session.
     pub(super) open: BTreeMap<&'static str, usize>,
@@ -49,7 +50,7 @@ pub(super) struct Day<'a> {
     pub(super) edits: usize,
     /// The paths that calls changed although they were named as unprotected.
     pub(super) lost: BTreeSet<String>,
-    /// The marks of edits that may count as an agent's.
+    /// The marks of user edits that may count as an agent's.
     pub(super) mixed_up: BTreeSet<String>,
     pub(super) calls: usize,
     /// The disk that holds takeback's home, or all files of the day. `None` if no disk can be
@@ -130,7 +131,7 @@ impl<'a> Day<'a> {
         std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
     }
 
-    /// Makes up settings with limits that are small enough to matter within a day.
+    /// Invents settings with limits that are small enough to matter within a day.
     fn invent_settings(&mut self) -> String {
         let rows = [4, 10, 50][self.random.below(3)];
         let megabytes = [1, 8, 2048][self.random.below(3)];
@@ -173,12 +174,13 @@ impl<'a> Day<'a> {
         self.check_counts()
     }
 
-    /// Takes a step while the disk is full, then frees the disk again.
+    /// Takes a step while the disk is full, and then frees the disk again.
     fn fill_disk(&mut self) -> Result<(), Failure> {
         if self.disk.is_none() {
             return Ok(());
         }
-        // Turns begin before the disk is full, so that they can be recorded. Only the calls matter.
+        // The turns begin before the disk is full, so that they can be recorded. Only the calls
+        // matter here.
         for session in ["one", "two"] {
             self.ensure_turn(session)?;
         }
@@ -197,7 +199,7 @@ impl<'a> Day<'a> {
         self.check_conversations()
     }
 
-    /// Frees the disk again. The next command catches up on what could not be written.
+    /// Frees the disk again. The next command writes what could not be written before.
     pub(super) fn free_disk(&mut self) -> Result<(), Failure> {
         let Some(disk) = self.disk.as_ref().filter(|_| self.is_full) else { return Ok(()) };
         disk.free();
@@ -301,7 +303,7 @@ impl<'a> Day<'a> {
     }
 
     /// Notes the moment of each new checkpoint. `files` are the files at that moment, and `call` is
-    /// the turn of the call that the checkpoints were taken for, if any.
+    /// the turn of the call for which the checkpoints were taken, if there is one.
     pub(super) fn learn_moments(
         &mut self,
         files: &Files,
@@ -337,7 +339,7 @@ impl<'a> Day<'a> {
         Ok(all)
     }
 
-    /// Takes a checkpoint, prunes, or packs the store.
+    /// Takes a checkpoint, prunes the history, or packs the store.
     fn tend(&mut self) -> Result<(), Failure> {
         let files = self.copy();
         let commands = [

@@ -31,7 +31,7 @@ impl Mount {
         is_success(&mut mount).then(|| Mount(path.to_owned()))
     }
 
-    /// Fills the disk, except for a number of bytes.
+    /// Fills the disk, except for the given number of bytes.
     pub(crate) fn fill(&self, spare: usize) -> Result<(), Failure> {
         let failed = |error| format!("cannot fill {}: {error}", self.0.display());
         let room = self.0.join("room");
@@ -53,7 +53,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Background processes may still use the disk: it disappears when the last one ends.
+        // Processes in the background may still use the disk. It disappears when the last one ends.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

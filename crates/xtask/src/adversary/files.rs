@@ -7,11 +7,11 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-/// All files by their path below the root of the day. The history of a repository is included only
-/// if the repository is inside another one.
+/// All files, by their path below the root of the day. A repository's history is included only if
+/// the repository is inside another one.
 pub(crate) type Files = BTreeMap<String, FileCopy>;
 
-/// The copy of a file or of a symbolic link.
+/// The copy of a file or a symbolic link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FileCopy {
     /// The content of a file, or the target of a link.
@@ -38,7 +38,7 @@ fn copy_directory(directory: &Path, name: &str, files: &mut Files) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let below = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{name}/{below}");
-        // Git itself changes these.
+        // Git itself changes these files.
         let is_of_git = below == ".git" && name == PROJECT;
         if is_of_git || (name.ends_with("/.git") && below == "index") {
             continue;
@@ -60,7 +60,7 @@ fn copy_file(path: &Path) -> Option<FileCopy> {
     Some(FileCopy { content: fs::read(path).ok()?, is_link: false, is_executable })
 }
 
-/// True if a path is in the history of a repository.
+/// True if a path is in a repository's history.
 pub(crate) fn is_history(path: &str) -> bool {
     path.contains("/.git/")
 }
@@ -80,7 +80,7 @@ pub(crate) fn below_project(path: &str) -> &str {
     path.strip_prefix(PROJECT).unwrap_or(path).trim_start_matches('/')
 }
 
-/// Lists the paths whose files differ, or exist on one side only.
+/// Lists the paths whose files differ, or that exist on one side only.
 pub(crate) fn changed_paths(before: &Files, after: &Files) -> BTreeSet<String> {
     let all = before.keys().chain(after.keys());
     all.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()

@@ -18,10 +18,10 @@ pub(super) fn name_prompt(turn: usize) -> String {
 }
 
 impl Day<'_> {
-    /// Checks that everything that a call destroyed is in the store, or was named as unprotected.
+    /// Checks that everything that a call destroyed is in the store or was reported as unprotected.
     ///
-    /// `captured` has the files from the time when the call was reported, and `before` those from
-    /// the time when it began. The user's edits in between cannot be in any checkpoint.
+    /// `captured` holds the files from the time when the call was reported, and `before` those from
+    /// the time when it began. The edits that the user made in between cannot be in any checkpoint.
     pub(super) fn check_protected(
         &mut self,
         captured: &Files,
@@ -62,7 +62,7 @@ impl Day<'_> {
     }
 
     /// Checks that the conversations contain exactly the turns that are in force. Ignores turns
-    /// without a checkpoint: no rollback can return to them.
+    /// without a checkpoint, because no rollback can return to them.
     pub(super) fn check_conversations(&self) -> Result<(), Failure> {
         for session in &self.sessions {
             let mut found = self.read_prompts(session)?;
@@ -109,7 +109,7 @@ impl Day<'_> {
         }
     }
 
-    /// Checks that a command changed exactly the files that it says it changed.
+    /// Checks that a command changed exactly the files that it claims to have changed.
     pub(super) fn check_said(&self, before: &Files, answer: &Answer) -> Result<(), Failure> {
         let after = self.copy();
         let said = self.list_said(&answer.json);
@@ -129,12 +129,12 @@ impl Day<'_> {
         }
     }
 
-    /// Lists all paths that an answer says were changed, in the workspace and elsewhere.
+    /// Lists all paths that an answer claims were changed, in the workspace and elsewhere.
     fn list_said(&self, answer: &Value) -> BTreeSet<String> {
         self.list_answered(answer, &["restored", "deleted", "saved", "merged"])
     }
 
-    /// Lists the paths below some keys of an answer, in the workspace and elsewhere.
+    /// Lists the paths under the given keys of an answer, in the workspace and elsewhere.
     pub(super) fn list_answered(&self, answer: &Value, keys: &[&str]) -> BTreeSet<String> {
         let root = self.root.join(PROJECT);
         let mut groups = vec![(root.as_path(), answer)];
@@ -189,7 +189,7 @@ impl Day<'_> {
         Ok((vec![list as u64, here], vec![all, verified, doctor]))
     }
 
-    /// Checks that the store is intact according to takeback and git.
+    /// Checks that both takeback and git find the store intact.
     pub(super) fn check_store(&self) -> Result<(), Failure> {
         if !self.program.store().exists() {
             return Ok(());

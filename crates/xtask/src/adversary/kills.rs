@@ -29,7 +29,8 @@ impl Day<'_> {
         if !is_untouched {
             let left = changed_paths(&moment.files, &now);
             let named = self.list_answered(&planned.json, &LEFT);
-            // Outside the workspace, only what the plan leaves may be as it was before.
+            // Outside the workspace, only the paths that the plan leaves alone may be as they were
+            // before.
             let is_forgotten = |path: &str| {
                 let is_followed = moment.files.contains_key(path) && !self.lost.contains(path);
                 !is_inside(path)

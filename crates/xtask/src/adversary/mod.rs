@@ -1,12 +1,13 @@
 //! `cargo xtask adversary`: simulates random days of agents and users, and judges the results by
-//! plain copies of their files.
+//! comparing plain copies of the files.
 //!
-//! The program under test is the real one, and the agents' commands are run by a real bash. The
-//! judge knows nothing about checkpoints: it copies all files at each moment, and it knows who
-//! wrote each line, because every line says so. It checks five things:
+//! The program under test is the real one, and a real bash runs the agents' commands. The judge
+//! knows nothing about checkpoints: it copies all files at each moment, and it knows who wrote each
+//! line, because every line says so. It checks five things:
 //!
-//! - Nothing is lost: whatever a call destroys is in the store, or was named as unprotected.
-//! - A rollback leads exactly to its target, and its undo exactly back again.
+//! - Nothing is lost: everything that a call destroys is in the store or was reported as
+//!   unprotected.
+//! - A rollback leads exactly to its target, and its reversal leads exactly back again.
 //! - The undo of a turn keeps every line that the user wrote.
 //! - Files and conversation agree.
 //! - Everything that the program reports is true: plans, changed paths, counts.
@@ -35,20 +36,20 @@ use crate::Failure;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, target_directory};
 
-/// The number of failures after which no further day begins.
+/// The number of failures after which no further day is begun.
 const ENOUGH_FAILURES: usize = 20;
 
-/// The seeds of the days that are part of all tests.
+/// The seeds of the days that are part of `cargo xtask test`.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
 
-/// The time after which no further day of [`USUAL_SEEDS`] begins.
+/// The time after which no further day of [`USUAL_SEEDS`] is begun.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
 #[derive(Debug, PartialEq)]
 struct AdversaryOptions {
     time: Duration,
-    /// The seed of a single day to repeat.
+    /// The seed of a single day that is to be repeated.
     seed: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     lived.into_outcome()
 }
 
-/// Runs the same days each time, as part of all tests. takeback must have been built.
+/// Runs the same days each time, as part of `cargo xtask test`. takeback must have been built.
 pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     eprintln!("\nRandom days of agents and users …");
     let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
@@ -156,7 +157,7 @@ fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDa
     Ok(lived)
 }
 
-/// Keeps the files of a failed day, although its disk is unmounted, and describes the failure.
+/// Describes a failure, and keeps the files of its day even though the day's disk is unmounted.
 fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
     let root = day.root.clone();
@@ -171,7 +172,7 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     Ok(format!("day {seed}, in {}: {failure}\n  {log}\n", root.display()))
 }
 
-/// Makes up the seed of a day.
+/// Invents the seed of a day.
 fn new_seed(day: u64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos() as u64;

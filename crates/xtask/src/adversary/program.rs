@@ -21,7 +21,7 @@ pub(crate) struct Program<'a> {
     takeback: &'a Path,
     clock: &'a ClockShim,
     root: PathBuf,
-    /// The number of seconds by which the clock is shifted.
+    /// The number of seconds by which the clock is shifted for the program.
     pub(crate) shift: i64,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Program<'a> {
         Program { takeback, clock, root: root.to_owned(), shift: 0 }
     }
 
-    /// Prepares a command in the project, without this machine's own settings.
+    /// Prepares a command that runs in the project, without this machine's own settings.
     pub(crate) fn command_in_project(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -73,7 +73,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Reports an event, and kills the hook after a while, unless it has ended.
+    /// Reports an event. Kills the hook after the given time, unless it has ended.
     pub(crate) fn report_and_kill(&self, event: &Value, after: Duration) -> Result<(), Failure> {
         kill_after(self.start_report(event)?, after)
     }
@@ -122,7 +122,7 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Runs a command and kills it after a while, unless it has ended.
+    /// Runs a command. Kills it after the given time, unless it has ended.
     pub(crate) fn run_and_kill(&self, arguments: &[&str], after: Duration) -> Result<(), Failure> {
         kill_after(self.takeback(arguments).spawn().map_err(|error| cannot_run(&error))?, after)
     }
@@ -148,7 +148,7 @@ fn read_answer(output: &Output) -> Answer {
     }
 }
 
-/// Returns the paths in an array of strings, or of objects with a `path`.
+/// Returns the paths in an array of strings, or in an array of objects that have a `path`.
 pub(crate) fn list_paths(value: &Value) -> Vec<String> {
     let entries = value.as_array().into_iter().flatten();
     let path = |entry: &Value| entry.as_str().or(entry["path"].as_str()).map(str::to_owned);

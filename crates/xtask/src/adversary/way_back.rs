@@ -1,4 +1,4 @@
-//! The ways back of a day: rollbacks, undone turns, and their reversals.
+//! The ways back in a day: rollbacks, undone turns, and their reversals.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Repeats a rollback that failed outside the workspace. Now there is space.
+    /// Repeats a rollback that failed outside the workspace. By now, there is space.
     fn repeat_rollback(&mut self, id: &str, moment: &Moment) -> Result<(), Failure> {
         self.log.push(format!("rollback {id} again"));
         let before = self.copy();
@@ -69,7 +69,8 @@ impl Day<'_> {
         self.check_said(&before, &answer)
     }
 
-    /// Rolls back while a file cannot be replaced: at first without success, then by skipping it.
+    /// Rolls back while a file cannot be replaced. The first attempt fails, and the second skips
+    /// the file.
     fn roll_back_around_an_obstacle(
         &mut self,
         id: &str,
@@ -91,7 +92,7 @@ impl Day<'_> {
         self.program.run(&["rollback", id, "--skip-blocked"])
     }
 
-    /// Returns one file or directory to a checkpoint. All other files and the conversation must
+    /// Restores one file or directory from a checkpoint. All other files and the conversation must
     /// stay unchanged.
     pub(super) fn roll_back_path(&mut self) -> Result<(), Failure> {
         let Some((id, moment)) = self.choose_moment()? else { return Ok(()) };
@@ -120,7 +121,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Checks that a failed rollback or undo reports an error and changed nothing.
+    /// Checks that a failed rollback or undo reports an error and has changed nothing.
     fn check_untouched(&self, before: &Files, answer: &Answer) -> Result<(), Failure> {
         if !answer.json["error"].is_object() {
             return Err(format!("failed without an error: {}", answer.text));
@@ -148,8 +149,8 @@ impl Day<'_> {
         Ok(Some((id.clone(), self.moments[&id].clone())))
     }
 
-    /// Checks that each file is as it was then, or was left unchanged and is reported as such. With
-    /// `only`, all other files must be unchanged.
+    /// Checks that each file is as it was at the given moment, or was left unchanged and is
+    /// reported as such. With `only`, all other files must be unchanged.
     fn check_returned(
         &self,
         before: &Files,
@@ -170,9 +171,9 @@ impl Day<'_> {
             if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
             }
-            // The days take place in the temporary directory. A new file that a call creates there,
-            // outside the workspace, is not captured: it has no content to lose. Files there that
-            // could not be protected do not count either.
+            // The days take place in the temporary directory. If a call creates a new file there,
+            // outside the workspace, its path is not captured, because there was no content to
+            // lose. Files there that could not be protected do not count either.
             let is_lost = self.lost.contains(&path);
             let is_followed = then.files.contains_key(&path) && !is_lost;
             if !is_inside(&path) && !is_followed {
@@ -185,7 +186,8 @@ impl Day<'_> {
             if is_elsewhere && is_same && self.is_full && is_said {
                 continue;
             }
-            // The history of a repository is in no checkpoint but that of the call that deletes it.
+            // The only checkpoint that has a repository's history is that of the call that deletes
+            // it.
             if is_history(&path) && is_lost && !now.contains_key(&path) {
                 continue;
             }
@@ -206,8 +208,8 @@ impl Day<'_> {
         }
     }
 
-    /// Returns true if a rollback may leave a path unchanged: it is outside the workspace or in the
-    /// history of a repository, no turn that is taken back wrote it, and it is not missing.
+    /// True if a rollback may leave a path unchanged: the path is outside the workspace or in a
+    /// repository's history, no turn that is taken back wrote to it, and it is not missing.
     pub(super) fn may_stay(&self, path: &str, then: &Moment, now: &Files) -> bool {
         let is_elsewhere = !is_inside(path) || is_history(path);
         let lines = |file: Option<&FileCopy>| -> BTreeSet<String> {
@@ -220,9 +222,9 @@ impl Day<'_> {
         is_elsewhere && !is_missing && lines(now.get(path)).iter().all(is_in_force)
     }
 
-    /// Reverses the last rollback or undo, which must lead exactly to the files `before`. Often
-    /// redoes the rollback or undo, which must lead exactly to the current files. `after` has the
-    /// turns that are then in force, if they are known.
+    /// Reverses the last rollback or undo. This must lead exactly to the files `before`. Often
+    /// redoes it afterwards, which must lead exactly to the current files. `after` holds the turns
+    /// that are then in force, if they are known.
     fn reverse(
         &mut self,
         before: &Files,
@@ -270,7 +272,7 @@ impl Day<'_> {
         self.check_said(&before, &answer)
     }
 
-    /// Undoes the last turn, which must keep every line that the user wrote.
+    /// Undoes the last turn. This must keep every line that the user wrote.
     pub(super) fn undo_turn(&mut self) -> Result<(), Failure> {
         self.end_all_turns()?;
         self.log.push("undo".into());
@@ -289,7 +291,7 @@ impl Day<'_> {
         self.follow_conversations()
     }
 
-    /// Checks that every line that the user wrote still exists, even if its file has its former
+    /// Checks that every line that the user wrote still exists, even if its file has its previous
     /// name again.
     fn check_users_lines(
         &self,

@@ -30,7 +30,7 @@ const AT_ONCE: usize = 2;
 /// The result of testing one agent.
 enum AgentResult {
     Passed,
-    /// The agent could not be fetched, for this reason.
+    /// The agent could not be fetched, for the given reason.
     Skipped(&'static str),
     Failed(Failure),
 }
@@ -47,8 +47,8 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         true => PROGRAMS.iter().collect(),
         false => find_programs(&names)?,
     };
-    // Built together with xtask, takeback's dependencies keep their features and are not built
-    // again.
+    // When takeback is built together with xtask, its dependencies keep their features and are not
+    // built again.
     let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
     run_step(cargo().arg("build").args(packages))?;
     test_each(&programs, is_latest, &mut Tally::default())
@@ -59,7 +59,8 @@ pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
     test_each(&find_programs(&USUAL)?, false, tally)
 }
 
-/// Fetches the usual agents in the background. Problems are reported when the agents are tested.
+/// Fetches the usual agents in the background. Problems are reported later, when the agents are
+/// tested.
 pub(crate) fn fetch_usual_agents() -> JoinHandle<()> {
     thread::spawn(|| {
         if let (Ok(cache), Ok(programs)) = (AgentCache::new(), find_programs(&USUAL)) {
@@ -122,8 +123,8 @@ struct AgentTest {
     duration: Duration,
 }
 
-/// Tests several agents at once, because one alone does not keep the machine busy. The results are
-/// in the order of the agents.
+/// Tests several agents at once, because a single one does not keep the machine busy. Returns the
+/// results in the order of the agents.
 fn test_together(
     programs: &[&'static AgentProgram],
     cache: &AgentCache,

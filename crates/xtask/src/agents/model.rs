@@ -1,4 +1,4 @@
-//! The scripted model: it writes a file, and then removes a directory in a shell.
+//! The scripted model. It writes a file, and then removes a directory in a shell.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -8,11 +8,11 @@ use takeback_script::{Message, Reply, Request, Role};
 
 use super::program::AgentProgram;
 
-/// The prompt before takeback is installed.
+/// The prompt that is sent before takeback is installed.
 pub(crate) const INTRODUCTION: &str = "Please introduce yourself";
 /// The prompt that requests the work.
 pub(crate) const WORK: &str = "Please do job-one now";
-/// The prompt after a rollback.
+/// The prompt that is sent after a rollback.
 pub(crate) const GREETING: &str = "Please say hello to visitor-two";
 
 /// The model's answer when the work is done.
@@ -23,7 +23,7 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// One side of a pause: a channel to the other side, and one from it.
+/// One side of a pause: a channel to the other side, and a channel from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
 /// A model whose answers depend only on the request.
@@ -40,7 +40,7 @@ impl ScriptedModel {
     }
 
     /// Makes the model pause when its work is done. The model then sends a message, and waits for
-    /// one before it continues.
+    /// an answer before it continues.
     pub(crate) fn begin_pause(&self) -> Side {
         let (begins, begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
@@ -48,7 +48,7 @@ impl ScriptedModel {
         (end, begun)
     }
 
-    /// Takes the pause, if there is one. Dropping it wakes the thread that waits for the pause to
+    /// Takes the pause, if there is one. Dropping the pause wakes the thread that waits for it to
     /// begin.
     pub(crate) fn take_pause(&self) -> Option<Side> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -80,7 +80,7 @@ impl ScriptedModel {
     }
 }
 
-/// Counts the tool calls since this prompt. Returns `None` if another prompt followed.
+/// Counts the tool calls since this prompt. Returns `None` if another prompt follows it.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
     // The output of a rollback quotes the prompt that it takes back.
     let is_quoted = |message: &Message| message.text.contains("The prompt was:");

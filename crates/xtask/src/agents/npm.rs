@@ -10,7 +10,7 @@ use super::program::AgentProgram;
 use crate::Failure;
 use crate::run::target_directory;
 
-/// The package of a Node that is new enough for all agents.
+/// The package of a Node version that is new enough for all agents.
 const NODE: (&str, &str) = ("node", "22.23.3");
 const NODE_MAJOR: u32 = 22;
 
@@ -52,7 +52,7 @@ impl AgentCache {
         &self.directory
     }
 
-    /// Returns the PATH for an agent.
+    /// Returns the `PATH` for an agent.
     pub(crate) fn search_path(&self, installed: &Path) -> String {
         let own = std::env::var("PATH").unwrap_or_default();
         let directories = self.node.as_deref().into_iter().chain([installed]);
@@ -75,8 +75,8 @@ impl AgentCache {
         Ok((version, installed))
     }
 
-    /// Looks up the number of a version. If npm cannot reach the registry, an install takes minutes
-    /// to fail, so the version is looked up first.
+    /// Looks up the number of a version. This comes before an installation, which takes minutes to
+    /// fail if npm cannot reach the registry.
     fn look_up(&self, package: &str, version: &str) -> Result<String, FetchError> {
         let mut npm = self.npm_command(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);

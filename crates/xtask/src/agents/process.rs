@@ -1,4 +1,4 @@
-//! Running an agent, for a limited time.
+//! Running an agent for a limited time.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -30,7 +30,7 @@ impl ProgramOutput {
         ProgramOutput { stdout: read("stdout"), stderr: read("stderr") }
     }
 
-    /// Returns both outputs together, as a terminal would show them.
+    /// Returns standard output, followed by standard error.
     pub(crate) fn all_text(&self) -> String {
         format!("{}\n{}", self.stdout.trim_end(), self.stderr.trim_end())
     }

@@ -5,20 +5,21 @@ use std::path::Path;
 use takeback_script::Reply;
 
 pub(crate) struct AgentProgram {
-    /// The name of the program, and takeback's name for the agent.
+    /// The name of the program, which is also takeback's name for the agent.
     pub(crate) name: &'static str,
     /// The package in the npm registry.
     pub(crate) package: &'static str,
     /// The version that is known to work.
     pub(crate) version: &'static str,
-    /// The files in the user's home before takeback is installed. They contain the model's address.
+    /// The files that the user's home contains before takeback is installed. They name the model's
+    /// address.
     pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
-    /// The environment variables that contain the model's address, and keep the agent from using
-    /// the network for anything else.
+    /// The environment variables that name the model's address and keep the agent from using the
+    /// network for anything else.
     pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
     /// The arguments for a turn without a terminal and without permission prompts.
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
-    /// The arguments that end the processes that the agent leaves running.
+    /// The arguments that end the processes which the agent leaves running.
     pub(crate) leave: &'static [&'static str],
     /// The arguments for each step of checking the package that takeback builds for the agent. `{}`
     /// stands for the package's directory.
@@ -44,19 +45,18 @@ pub(crate) enum Turn<'a> {
     Command(&'a str),
 }
 
-/// The way in which a rollback is typed inside an agent, and the place where its result is shown.
+/// The way in which a rollback is typed inside an agent, and where its result is shown.
 pub(crate) enum RollbackCommand {
     /// takeback answers without asking the model, but changes nothing, because the agent reports
     /// that it runs without a user.
     Withheld {
         typed: &'static str,
-        /// True if the answer is shown without a terminal.
+        /// True if the answer is shown when there is no terminal.
         is_shown: bool,
     },
     /// The model is told the result.
     Told(&'static str),
-    /// The model is told the result, but without a terminal the command cannot be typed as a
-    /// prompt.
+    /// The model is told the result. Without a terminal, the command cannot be typed as a prompt.
     Own,
     /// The agent has no such command.
     None,

@@ -25,7 +25,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
         configuration: |_, _| {
-            // A hook of the user.
+            // A hook that belongs to the user.
             let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
             let settings = json!({ "theme": "dark", "hooks": { "Stop": hook } });
             vec![json_file(".claude/settings.json", &settings)]
@@ -80,7 +80,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             let mut all = to_words([
                 "exec",
                 "--dangerously-bypass-approvals-and-sandbox",
-                // Users review hooks in Codex's terminal.
+                // Hooks are normally reviewed by the user in Codex's terminal.
                 "--dangerously-bypass-hook-trust",
             ]);
             match turn {
@@ -170,7 +170,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         environment: |url| {
             vec![
                 // Before its first plugin runs, opencode fetches a plugin library that takeback's
-                // plugin does not need. That may fail, but it must not take a minute.
+                // plugin does not need. This may fail, but it must not take a minute.
                 ("NPM_CONFIG_REGISTRY", url.to_owned()),
                 ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
                 ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
@@ -371,13 +371,13 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// Makes a call to Codex's only tool. Newer models pass it programs that use other tools.
+/// Builds a call to Codex's only tool. Newer models pass it programs that use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }
 
-/// Finds the name of Droid's last conversation. Droid needs the name to continue, but does not
-/// print it.
+/// Finds the name of Droid's last conversation. Droid needs the name to continue the conversation,
+/// but does not print it.
 fn droid_session(home: &Path) -> String {
     let read = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let projects = read(&home.join(".factory/sessions"));

@@ -103,7 +103,7 @@ impl Sandbox {
         Snapshot::take(&self.home(), ".takeback")
     }
 
-    /// Runs a turn of the agent. Returns its output and the requests to the model.
+    /// Runs one turn with the agent. Returns the agent's output and the requests to the model.
     pub(crate) fn run_turn(
         &self,
         turn: Turn<'_>,
@@ -113,7 +113,7 @@ impl Sandbox {
         let words = (self.program.words)(&self.home(), turn);
         let said = self.run_agent(&words, name);
         let asked = self.server.log().split_off(before);
-        // The log helps to find out why a test failed.
+        // The log helps to find out why a test fails.
         let lines = asked.iter().map(|entry| {
             let body = entry.request.as_ref().map(|request| &request.body);
             format!("{}\n", json!({ "method": entry.method, "path": entry.path, "body": body }))

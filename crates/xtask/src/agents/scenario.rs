@@ -15,10 +15,10 @@ use crate::Failure;
 const NOTICE: &str = "What you know about them is out of date";
 /// A text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
-/// A text that takeback prints instead of a rollback in an agent without a user.
+/// A text that takeback prints instead of rolling back when an agent runs without a user.
 const WITHHELD: &str = "Nothing was changed: the agent runs without a user";
 
-/// The project before each step, and the checkpoint that must have this state.
+/// The state of the project before each step, and the checkpoint that must contain it.
 struct Steps {
     before_writing: (Snapshot, String),
     before_removing: (Snapshot, String),
@@ -39,7 +39,7 @@ pub(crate) fn play_scenario(sandbox: &Sandbox) -> Result<(), Failure> {
     sandbox.stop_agent()?;
     played?;
     uninstall_takeback(sandbox)?;
-    // Compares only the paths that the installation changed. The agent itself writes to others.
+    // Only the paths that the installation changed are compared. The agent itself writes to others.
     let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
     let left = touched(sandbox.snapshot_home()?);
     left.must_be(&touched(plain.clone()), "the configuration at the end")?;

@@ -19,7 +19,7 @@ enum FileState {
 }
 
 impl Snapshot {
-    /// Reads everything in a directory, except for one of its entries.
+    /// Reads everything in a directory, except one of its entries.
     pub(crate) fn take(directory: &Path, except: &str) -> Result<Snapshot, Failure> {
         let mut things = BTreeMap::new();
         read_directory(directory, Path::new(""), except, &mut things)
@@ -33,14 +33,14 @@ impl Snapshot {
         self
     }
 
-    /// Copies the state of one path from another snapshot.
+    /// Replaces the state of one path with its state in another snapshot.
     pub(crate) fn with_path_of(mut self, path: &str, other: &Snapshot) -> Snapshot {
         let thing = other.0.get(Path::new(path)).cloned();
         self.0.extend(thing.map(|thing| (PathBuf::from(path), thing)));
         self
     }
 
-    /// Keeps only the paths, except directories, at which these two snapshots differ.
+    /// Keeps only the paths at which these two snapshots differ, without directories.
     pub(crate) fn where_differ(mut self, one: &Snapshot, other: &Snapshot) -> Snapshot {
         self.0.retain(|path, thing| {
             *thing != FileState::Directory && one.0.get(path) != other.0.get(path)
@@ -54,7 +54,7 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless this snapshot equals the wanted one, and lists the differences.
+    /// Fails with a list of the differences unless this snapshot equals the wanted one.
     pub(crate) fn must_be(&self, wanted: &Snapshot, what: &str) -> Result<(), Failure> {
         let mut differences = Vec::new();
         for (path, thing) in &self.0 {
@@ -97,7 +97,7 @@ fn read_directory(
             let mode = metadata.permissions().mode() & 0o777;
             FileState::File { mode, content: fs::read(entry.path())? }
         } else {
-            // Sockets and pipes come and go.
+            // Sockets and pipes appear and disappear.
             continue;
         };
         things.insert(path, thing);

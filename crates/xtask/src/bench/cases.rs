@@ -15,7 +15,8 @@ pub(crate) const GIT4: &str = "git4";
 pub(crate) const PROGRAM: &str = "takeback";
 /// A checkpoint made by the library, in this process.
 pub(crate) const LIBRARY: &str = "library";
-/// A capture by the library without a pin, as before a later call of a turn if nothing has changed.
+/// A capture by the library without a pin, as happens before a turn's later calls if nothing has
+/// changed.
 pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const CP: &str = "cp -a";
 pub(crate) const FLOOR: &str = "floor";
@@ -78,7 +79,7 @@ pub(crate) const CASES: [Case; 10] = [
     },
 ];
 
-/// A tree, and the stores of the contenders.
+/// A tree, and each contender's store.
 pub(crate) struct Subject {
     pub(crate) tree: Tree,
     warm: Option<WarmStores>,
@@ -217,8 +218,8 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
 }
 
 /// Makes each contender in turn capture two edits in a row. Only the second capture is measured,
-/// because it includes files of the first edit that are still too new to be trusted. Then the
-/// others catch up.
+/// because it includes files from the first edit that are still too new to be trusted. Then the
+/// other contenders catch up.
 pub(crate) fn take_turns_editing(
     rounds: usize,
     tree: &mut Tree,

@@ -1,4 +1,4 @@
-//! A lower bound: the minimum work that must be done, and nothing else.
+//! A lower bound: the time for the work that cannot be avoided, and nothing else.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +18,7 @@ const SHARE: usize = 16;
 /// The number of bytes that are written at once.
 const WRITE: usize = 4 << 20;
 
-/// Does the work for all paths, on two threads.
+/// Does the work for all paths on two threads.
 fn for_all(
     paths: &[PathBuf],
     worker: impl Fn(&mut dyn Iterator<Item = &Path>) -> Result<(), Failure> + Sync,

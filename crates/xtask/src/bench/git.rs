@@ -1,4 +1,4 @@
-//! The usual way to make checkpoints: a git shadow repository, with its fastest settings.
+//! The usual way to take checkpoints: a git shadow repository with its fastest settings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Shadow {
         command
     }
 
-    /// Saves the current tree with four commands. Returns its id.
+    /// Saves the current tree with four commands. Returns the tree's id.
     pub(crate) fn save_checkpoint(&self) -> Result<String, Failure> {
         process::run_to_end(&mut self.git_command(&["add", "-A"]))?;
         let tree = process::read_output(&mut self.git_command(&["write-tree"]))?;

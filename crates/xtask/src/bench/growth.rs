@@ -1,4 +1,4 @@
-//! Measuring a long session: the size of a thousand checkpoints, and their effect on the next one.
+//! Measuring a long session: the size of a thousand checkpoints, and how they affect the next one.
 
 use super::cases::{Subject, take_turns_editing};
 use super::measure::{Contender, measure_time, take_turns};

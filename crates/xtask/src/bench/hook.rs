@@ -1,5 +1,5 @@
 //! Measuring how long an agent waits: the whole hook, from the start of its process to its end,
-//! including its entry in the ledger.
+//! including what it writes to the ledger.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::Failure;
 
 pub(crate) const SHAPES: [Shape; 2] = [Shape::Source(1_000), Shape::Source(10_000)];
 
-/// The hook before a tool call that may change files, if nothing has changed.
+/// The hook before a tool call that may change files, when nothing has changed.
 pub(crate) const BEFORE: &str = "before";
 const AFTER: &str = "after";
 /// The hook before a call that only reads.
@@ -28,7 +28,7 @@ const RPC: &str = "before, rpc";
 pub(crate) fn measure_hook(bench: &mut Bench, on: &mut Subject) -> Result<(), Failure> {
     let agent = Agent { bench, home: Home::new(&bench.scratch)?, tree: &on.tree.root };
     agent.send_event(&json!({ "event": "turn_start", "prompt": "make it faster" }))?;
-    // Run twice, because files that are too new are not trusted the first time.
+    // This runs twice, because files that are too new are not trusted the first time.
     for call in ["first", "second"] {
         agent.send_call("before_tool", call, "make")?;
         agent.send_call("after_tool", call, "make")?;

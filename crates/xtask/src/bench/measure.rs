@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// One way to do the work. Returns the time that it took, without preparations.
+/// One way to do the work. Calling it returns the time that the work took, without preparations.
 pub(crate) type Contender<'a> = (&'static str, Box<dyn FnMut() -> Result<Duration, Failure> + 'a>);
 
 /// The times of a contender, one per round.

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures time and space, compared with git and with the best that the
-//! machine can do. Only ratios on the same tree in the same run are meaningful; milliseconds are an
-//! illustration. The benchmark only reports: it never fails because of a figure.
+//! machine can do. Only ratios from the same run and the same tree are meaningful; milliseconds
+//! merely illustrate them. The benchmark only reports: it never fails because of a figure.
 
 mod cases;
 mod floor;

@@ -1,11 +1,11 @@
-//! Running programs in order to measure them: from start to end, in a clean environment.
+//! Running programs in order to measure them, from start to end and in a clean environment.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::Failure;
 
-/// Prepares a command whose environment has only PATH and an empty home.
+/// Prepares a command whose environment has only `PATH` and an empty home.
 pub(crate) fn clean_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -31,7 +31,7 @@ pub(crate) fn read_output(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// Runs a command and returns its peak memory in bytes. The kernel keeps that number only while the
-/// process lives, so the number is polled.
+/// process lives, so it is polled.
 pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     let child = command.stdout(Stdio::null()).spawn();
     let mut child: Child = child.map_err(|error| format!("cannot run {command:?}: {error}"))?;
@@ -59,7 +59,7 @@ pub(crate) fn busy_elsewhere() -> f64 {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         let fields: Vec<f64> =
             text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
-        // The fields for idle time and for waiting for the disk.
+        // These are the fields for idle time and for time spent waiting for the disk.
         Some((fields.get(3)? + fields.get(4)?, fields.iter().sum()))
     };
     let before = ticks();

@@ -17,7 +17,7 @@ use crate::Failure;
 
 pub(crate) const SHAPE: Shape = Shape::Source(10_000);
 
-/// A request before a tool call that may change files, if nothing has changed.
+/// A request before a tool call that may change files, when nothing has changed.
 pub(crate) const TOOL_BEFORE: &str = "tool.before";
 /// The name of the figure for appended messages.
 pub(crate) const APPENDS: &str = "rpc messages.append";
@@ -39,7 +39,7 @@ pub(crate) fn measure_rpc(bench: &mut Bench, on: &mut Subject) -> Result<(), Fai
             json!({ "call": calls.to_string(), "tool": "Bash", "input": { "command": "make" } });
         client.request_report("tool.before", &with_agent(&call, &on.tree.root))
     };
-    // Run twice, because files that are too new are not trusted the first time.
+    // This runs twice, because files that are too new are not trusted the first time.
     call_before()?;
     call_before()?;
     let contenders: Vec<Contender<'_>> = vec![
@@ -121,7 +121,7 @@ impl RpcClient {
         }
     }
 
-    /// Reports an event, which must succeed without failed checkpoints.
+    /// Reports an event. The request must succeed, without any failed checkpoint.
     pub(crate) fn request_report(&mut self, method: &str, params: &Value) -> Result<(), Failure> {
         let result = self.request(method, params)?;
         match result["failures"].as_array().is_some_and(Vec::is_empty) {

@@ -41,7 +41,7 @@ impl Scratch {
         Ok(Scratch { directory, deleted, keep, next: Cell::new(0) })
     }
 
-    /// Returns a path that was not used before.
+    /// Returns a path that has not been used before.
     pub(crate) fn fresh_path(&self, name: &str) -> PathBuf {
         self.next.set(self.next.get() + 1);
         self.directory.join(format!("{:04}-{name}", self.next.get()))

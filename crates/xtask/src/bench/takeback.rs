@@ -32,7 +32,7 @@ impl Program {
         command
     }
 
-    /// Prepares the command that makes a checkpoint of a tree.
+    /// Prepares the command that takes a checkpoint of a tree.
     pub(crate) fn checkpoint_command(&self, home: &Home, tree: &Path) -> Command {
         let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).arg("-C").arg(tree);
@@ -47,8 +47,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Makes a home with an empty store. A store is created once for all workspaces, so creating it
-    /// is not measured.
+    /// Creates a home with an empty store. A store is created once for all workspaces, so creating
+    /// it is not measured.
     pub(crate) fn new(scratch: &Scratch) -> Result<Home, Failure> {
         let home = Home { directory: scratch.fresh_path("home") };
         let store = home.store_directory();
@@ -88,8 +88,8 @@ pub(crate) fn capture_tree(store: &Path, tree: &Path, pin: bool) -> Result<Captu
     Ok(capture)
 }
 
-/// Restores a captured state: journalled, durable and verified. Returns two times: without and with
-/// the preceding capture and pin of the current state.
+/// Restores a captured state with a journal, durably and verified. Returns the time of the restore
+/// alone, and its time together with the preceding capture and pin of the current state.
 pub(crate) fn restore_tree(
     store: &Path,
     tree: &Path,
@@ -117,7 +117,7 @@ pub(crate) fn restore_tree(
     Ok((applied, start.elapsed()))
 }
 
-/// Packs everything together.
+/// Packs all objects together.
 pub(crate) fn collect_garbage(store: &Path) -> Result<(), Failure> {
     Store::open(store).map_err(explain_error)?.gc().map(drop).map_err(explain_error)
 }

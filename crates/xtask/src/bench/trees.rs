@@ -48,7 +48,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Makes the tree. Returns `None` if that is not possible on this machine.
+    /// Creates the tree. Returns `None` if that is not possible on this machine.
     pub(crate) fn create(shape: Shape, scratch: &Scratch) -> Result<Option<Tree>, Failure> {
         let root = scratch.fresh_path(&format!("tree-{}", shape.name()));
         let mut random = Random(0x1234_5678_9abc_def1);
@@ -72,7 +72,7 @@ impl Tree {
         Ok(Some(Tree { shape, root, files, random, edits: 0, next_edit: 0 }))
     }
 
-    /// Changes a line in `count` files, different ones each time.
+    /// Changes a line in each of `count` files. The files differ from call to call.
     pub(crate) fn edit_files(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..count {
             // A prime step visits all files in turn.
@@ -94,8 +94,8 @@ impl Tree {
     }
 }
 
-/// Returns the length of a file in bytes. Half of the files are below 3.5 KB, and a few are far
-/// longer.
+/// Returns the length of a file in bytes. Half of the files are shorter than 3.5 KB, and a few are
+/// far longer.
 fn random_length(random: &mut Random) -> usize {
     random.log_normal(3_500.0, 1.0).clamp(40.0, 200_000.0) as usize
 }
@@ -149,7 +149,7 @@ fn make_directories(
     Ok(directories.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Makes files like those that a package manager installs.
+/// Creates files like those that a package manager installs.
 fn make_ignored(root: &Path, random: &mut Random) -> Result<(), Failure> {
     let ignore = root.join(".gitignore");
     fs::write(&ignore, "node_modules/\n*.tmp\n").map_err(io_failure("write", &ignore))?;
@@ -163,7 +163,8 @@ fn make_ignored(root: &Path, random: &mut Random) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a text that looks and compresses like source code: each file has its own small vocabulary.
+/// Generates a text that looks and compresses like source code. Each file has its own small
+/// vocabulary.
 fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     let names: Vec<String> = (0..12 + random.below(30))
         .map(|_| {
@@ -175,7 +176,8 @@ fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     let mut text = String::with_capacity(length + 200);
     let mut indent = 0usize;
     while text.len() < length {
-        // The smaller of two numbers, so that some names are used far more often than others.
+        // This picks the smaller of two numbers, so that some names are used far more often than
+        // others.
         let mut name = || names[random.below(names.len()).min(random.below(names.len()))].as_str();
         let (a, b, c) = (name(), name(), name());
         let number = random.next_number();

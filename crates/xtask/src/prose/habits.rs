@@ -7,7 +7,7 @@ use super::lexer::{Kind, Piece, split_source};
 pub(crate) enum Habit {
     /// A doc comment that begins with What, Whether, Where, How or Which.
     QuestionDoc,
-    /// A doc comment of at most two words.
+    /// A doc comment with at most two words.
     ShortDoc,
     /// A doc comment that begins with "The same", "Likewise" or "As above".
     LeaningDoc,
@@ -15,9 +15,9 @@ pub(crate) enum Habit {
     NamelessActor,
     /// A function whose name is one word.
     OneWordFunction,
-    /// A function of more than [`LONG_FUNCTION`] lines.
+    /// A function with more than [`LONG_FUNCTION`] lines.
     LongFunction,
-    /// A file of more than [`LONG_FILE`] lines.
+    /// A file with more than [`LONG_FILE`] lines.
     LongFile,
 }
 

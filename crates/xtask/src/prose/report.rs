@@ -1,4 +1,4 @@
-//! The counts as text: one row per crate, and a list of all places.
+//! Rendering the counts as text: one row per crate, and a list of all occurrences.
 
 use std::fmt::Write;
 

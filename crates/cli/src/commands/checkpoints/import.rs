@@ -33,8 +33,8 @@ pub(super) fn run(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds the directories to import: the given one, or else Hermes's own and the archives of older
-/// layouts.
+/// Finds the directories to import: the given one or, without it, Hermes's own directory and the
+/// archives of older layouts.
 fn find_directories(
     opened: &Opened,
     path: Option<&Path>,
@@ -48,7 +48,7 @@ fn find_directories(
                 .hint("name the directory in which Hermes keeps its checkpoints")),
         };
     }
-    // Opening the store sets an older layout aside, as an archive to import.
+    // Opening the store sets an older layout aside as an archive, which can then be imported.
     if opened.checkpoints_directory().exists() {
         opened.store()?;
     }

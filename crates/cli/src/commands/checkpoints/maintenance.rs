@@ -67,7 +67,7 @@ impl VerifyView {
     }
 }
 
-/// Counts the rows of all workspaces, as the status does.
+/// Counts the rows of all workspaces, as `takeback checkpoints status` does.
 fn count_rows(store: &Store) -> usize {
     let workspaces = store.pinned_workspaces().unwrap_or_default();
     let histories = workspaces.iter().filter_map(|id| History::read(store, id).ok());
@@ -149,8 +149,8 @@ pub(super) fn repair_store(store: &Store, context: &Context) -> Result<ExitCode,
     let bar = Progress::counting("repairing", "objects");
     let report = store.repair(&|done, total| bar.step(done, Some(total)))?;
     drop(bar);
-    // The losses are accepted, because the user learns of them now. Otherwise they would keep
-    // prunes from freeing space forever.
+    // Accept the losses, because the user learns of them now. Otherwise they would forever keep
+    // prunes from freeing space.
     let lost = if report.lost.is_empty() { 0 } else { store.accept_losses(&report)? };
     let view = RepairView {
         set_aside: report.set_aside.into_iter().map(PackView::from).collect(),

@@ -1,4 +1,4 @@
-//! `takeback checkpoints`: maintenance of the store of all checkpoints.
+//! `takeback checkpoints`: maintains the store that holds all checkpoints.
 
 mod import;
 mod maintenance;
@@ -198,7 +198,7 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    // The mirror comes first: it keeps what a prune deletes, as long as its own limits allow.
+    // The mirror is updated first: it keeps what a prune deletes, as long as its own limits allow.
     let mirrored = retention::update_mirror(opened);
     retention::prune_if_due(opened)?;
     mirrored?;

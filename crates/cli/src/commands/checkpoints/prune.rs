@@ -185,7 +185,8 @@ pub(super) fn run_clear_legacy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the user to confirm, and fails if that is not possible: a deletion cannot be undone.
+/// Asks the user to confirm, and fails if that is not possible, because a deletion cannot be
+/// undone.
 fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), Failure> {
     if force.force || context.globals.yes {
         return Ok(());

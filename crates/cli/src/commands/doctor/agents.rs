@@ -1,4 +1,4 @@
-//! Checks of the agents: installed, up to date, enabled, reviewed.
+//! Checks of the agents: whether they are installed, up to date, enabled and reviewed.
 
 use serde::Serialize;
 use takeback_agents::{AGENTS, Agent, HookReview, InstallScope, Installer, WiringState};
@@ -15,25 +15,25 @@ use crate::output;
 pub(crate) struct AgentView {
     pub(crate) agent: &'static str,
     pub(crate) title: &'static str,
-    /// True if the hooks were tested with the real program, not just written from its
+    /// True if the hooks were tested with the real program, not just written according to its
     /// documentation.
     pub(crate) proven: bool,
     pub(crate) found: bool,
-    /// The state in the user's configuration: `installed`, `partly`, `outdated`, `absent` or
-    /// `unreadable`.
+    /// The state of takeback in the user's configuration: `installed`, `partly`, `outdated`,
+    /// `absent` or `unreadable`.
     pub(crate) user: &'static str,
-    /// The state in the configuration of the current project.
+    /// The state of takeback in the current project's configuration.
     pub(crate) project: &'static str,
-    /// The time at which a hook of the agent last ran, in RFC 3339.
+    /// The time at which one of the agent's hooks last ran, in RFC 3339.
     pub(crate) last_fired: Option<String>,
-    /// The number of hooks that the user has reviewed, and of all hooks. Only for agents that run no
-    /// hook without a review.
+    /// The number of hooks that the user has reviewed, and the number of all hooks. Set only for
+    /// agents that require a review before they run a hook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reviewed: Option<[usize; 2]>,
     pub(crate) not_covered: &'static [&'static str],
 }
 
-/// Checks the agents with these names or, without names, all that are on this machine.
+/// Checks the named agents or, if no names are given, all agents on this machine.
 pub(crate) fn check_agents(
     names: &[String],
     context: &Context,
@@ -83,7 +83,7 @@ pub(crate) fn check_agents(
     Ok(views)
 }
 
-/// The state of an agent in one configuration.
+/// The state of takeback in one of an agent's configurations.
 struct ScopeState {
     state: &'static str,
     review: Option<HookReview>,

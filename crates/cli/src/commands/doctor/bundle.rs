@@ -1,4 +1,4 @@
-//! `takeback doctor --bundle`: a report to share, without paths, names and secrets.
+//! `takeback doctor --bundle`: a report that can be shared, without paths, names and secrets.
 
 use std::fs::File;
 use std::io::Write;
@@ -52,15 +52,15 @@ pub(super) fn write_bundle(
     Ok(())
 }
 
-/// Reads the settings without their comments, and without patterns, which name files and projects.
-/// `None` if the file cannot be parsed: the report says so elsewhere.
+/// Reads the settings without their comments. Patterns are masked, because they name files and
+/// projects. Returns `None` if the file cannot be parsed: the report says so elsewhere.
 fn read_config(home: &Path) -> Option<Value> {
     let mut settings: Value = toml::from_str(&config::read_text(home).ok()?).ok()?;
     mask_patterns(&mut settings);
     Some(settings)
 }
 
-/// Masks the strings in all lists.
+/// Replaces every element of every list.
 fn mask_patterns(settings: &mut Value) {
     match settings {
         Value::Object(table) => table.values_mut().for_each(mask_patterns),
@@ -89,7 +89,7 @@ fn read_output(command: &mut Command) -> Option<String> {
 }
 
 /// Returns the names and paths to mask, each with its replacement. The longest come first, so that
-/// none is masked only in part.
+/// none is masked only partly.
 fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let opened = &context.open_with(Config::default());
@@ -118,7 +118,7 @@ fn private_names(context: &Context) -> Vec<(String, String)> {
     names
 }
 
-/// Masks names, paths and secrets in all strings of a JSON value.
+/// Masks names, paths and secrets in all strings in a JSON value.
 fn mask_strings(value: &mut Value, names: &[(String, String)]) {
     match value {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! Checks of the store and the ledger, and the time that an agent waits for a hook.
+//! Checks of the store, the ledger, and the time that an agent waits for a hook.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ pub(crate) struct StoreView {
     pub(super) orphans: usize,
     pub(super) checkpoints: usize,
     pub(super) failures: Vec<String>,
-    /// Days that do not count as age, because takeback did not run or the clock jumped.
+    /// The days that do not count as age, because takeback did not run or the clock jumped.
     pub(super) clock_jump: Option<ClockJump>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn verify_store(opened: &Opened, problems: &mut Vec<Problem>) {
 pub(crate) struct LedgerView {
     pub(super) bytes: u64,
     pub(super) sessions: usize,
-    /// The number of events in the spool, which are not in the ledger yet.
+    /// The number of events in the spool. They are not in the ledger yet.
     pub(super) spool: usize,
 }
 
@@ -165,7 +165,7 @@ pub(super) fn verify_ledger(context: &Context, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Counts the events that wait in the spool.
+/// Counts the events that are waiting in the spool.
 fn count_spool(context: &Context) -> usize {
     let entries = fs::read_dir(context.home.join("spool")).into_iter().flatten().flatten();
     entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "json")).count()
@@ -173,9 +173,10 @@ fn count_spool(context: &Context) -> usize {
 
 #[derive(Serialize)]
 pub(super) struct HookSpeed {
-    /// The minimum time that the process of a hook takes.
+    /// The shortest measured time that a hook process takes, in milliseconds.
     pub(super) hook_ms: f64,
-    /// The time to capture this workspace. Null if it has no checkpoints.
+    /// The time that capturing this workspace takes, in milliseconds. Null if it has no
+    /// checkpoints.
     pub(super) capture_ms: Option<f64>,
 }
 
@@ -183,7 +184,7 @@ pub(super) struct HookSpeed {
 /// measurement down.
 const MEASUREMENTS: usize = 5;
 
-/// The waiting time above which a hook counts as a problem.
+/// The time, in milliseconds, above which waiting for a hook counts as a problem.
 const SLOW_MS: f64 = 1000.0;
 
 pub(super) fn measure_hook(
@@ -210,7 +211,7 @@ pub(super) fn measure_hook(
     Some(HookSpeed { hook_ms, capture_ms })
 }
 
-/// Runs some work several times and returns the milliseconds of the fastest run.
+/// Runs the given work several times and returns how long the fastest run took, in milliseconds.
 fn measure_fastest(mut work: impl FnMut() -> std::io::Result<()>) -> std::io::Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..MEASUREMENTS {
@@ -221,7 +222,7 @@ fn measure_fastest(mut work: impl FnMut() -> std::io::Result<()>) -> std::io::Re
     Ok(best)
 }
 
-/// Runs a hook without an event, so that it writes nothing.
+/// Runs a hook without an event and with checkpoints switched off, so that it writes nothing.
 fn run_hook(context: &Context) -> std::io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).args(["hook", "generic"]);
@@ -234,7 +235,7 @@ fn measure_capture(opened: &Opened, context: &Context, problems: &mut Vec<Proble
     let root = opened.find_root(&context.directory).ok()?;
     let root = fs::canonicalize(root).ok()?;
     let status = takeback_undo::retention::read_status(opened).ok()?;
-    // A check must not create a history.
+    // This check must not create a history.
     if !opened.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! `takeback install` and `takeback uninstall`: adds takeback to the configuration of agents, and
-//! removes it.
+//! `takeback install` and `takeback uninstall`: add takeback to the configuration of agents, and
+//! remove it.
 
 mod list;
 mod past_conversations;
@@ -84,8 +84,8 @@ impl ScopeArguments {
         if self.project { project_scope(context) } else { InstallScope::User }
     }
 
-    /// Returns the scope to install into. Fails for a directory that can never be a workspace: its
-    /// hooks would apply to everything below it.
+    /// Returns the scope to install into. Fails for a directory that can never be a workspace,
+    /// because its hooks would apply to everything below it.
     fn to_install_scope(&self, context: &Context) -> Result<InstallScope, Failure> {
         let scope = self.to_scope(context);
         if let InstallScope::Project(project) = &scope
@@ -154,8 +154,8 @@ pub(crate) fn run_uninstall(
     })
 }
 
-/// Applies the plans. On a terminal, shows the changes first and asks for confirmation; a dry run
-/// only shows them.
+/// Applies the plans. On a terminal, shows the changes and asks for confirmation first. A dry run
+/// only shows the changes.
 fn apply_plans(
     mut results: Vec<AgentResult>,
     apply: &dyn Fn(&InstallPlan) -> Result<(), takeback_agents::InstallError>,
@@ -241,7 +241,7 @@ fn is_same_file(path: &Path, other: &Path) -> bool {
     canonical(path).is_some_and(|path| canonical(other) == Some(path))
 }
 
-/// Returns the name of a state in JSON and in text.
+/// Returns the name that stands for a state in JSON and in text.
 pub(super) fn state_name(state: WiringState) -> &'static str {
     match state {
         WiringState::Current => "installed",

@@ -7,9 +7,9 @@ use crate::commands::sessions::import::{ImportView, import_agent_logs};
 use crate::context::Context;
 use crate::output;
 
-/// The past conversations of an agent, and whether they were imported.
+/// An agent's past conversations, and whether they were imported.
 pub(super) enum PastConversations {
-    /// The agent has this many logs, and the user did not ask to import them.
+    /// The agent has this many logs, and the user has not asked to import them.
     Offered(usize),
     Imported(ImportView),
     Failed(String),

@@ -69,7 +69,7 @@ struct AgentResultView<'a> {
     left: Vec<SkippedFileView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     afterwards: Option<&'static str>,
-    /// The counts of the past conversations, if they were imported.
+    /// The counts for the past conversations, if they were imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     imported: Option<&'a ImportView>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ struct SkippedFileView<'a> {
     why: &'a str,
 }
 
-/// Prints the planned changes of all files as diffs.
+/// Prints the planned changes to all files as diffs.
 pub(super) fn print_diffs(results: &[AgentResult], context: &Context) {
     if context.globals.json {
         return;
@@ -229,7 +229,7 @@ impl<'a> AgentResultView<'a> {
     }
 }
 
-/// Returns the name of a change in JSON.
+/// Returns the name that stands for this kind of change in JSON.
 fn action_name(change: &FileChange) -> &'static str {
     match (&change.before, &change.after) {
         (None, _) => "made",

@@ -158,7 +158,7 @@ pub(crate) fn carry_out(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let opened = context.opened_anyway()?;
-    // The agent's own log has the latest messages of the conversation.
+    // The agent's own log contains the latest messages of the conversation.
     logs::catch_up_ledger(context);
     let mut planned = make_plan(opened, &request)?;
     let may_ask = context.asks() && !dry_run;

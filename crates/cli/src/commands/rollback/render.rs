@@ -1,4 +1,4 @@
-//! Prints plans and results of rollbacks and undos.
+//! Prints the plans and results of rollbacks and undos.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     code
 }
 
-/// Reports the parts outside the workspace that are left unchanged because they failed.
+/// Reports the parts outside the workspace that failed and are therefore left unchanged.
 pub(crate) fn report_failed_parts(view: &RollbackView, dry_run: bool, context: &Context) {
     let command = match view.row {
         Some(row) => format!("takeback undo --turn {row}"),
@@ -118,7 +118,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
-        // The files in `.git` are git's own and numerous, so they are only counted.
+        // The files in `.git` belong to git and are numerous, so they are only counted.
         let is_counted = group.workspace.0.ends_with(".git") && !context.globals.verbose;
         let paths = |found: &[RelPath]| match found.len() {
             0 => Vec::new(),
@@ -144,7 +144,7 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     }
 }
 
-/// Prints effects, the repository's state and the conversation.
+/// Prints the effects, the state of the repository, and the conversation.
 pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     let changes = !view.restored.is_empty() || !view.deleted.is_empty();
     if changes && !view.effects.is_empty() {
@@ -186,7 +186,8 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     }
 }
 
-/// Prints how many messages are taken back and restored, for each session if there are several.
+/// Prints how many messages are taken back and how many are restored, per session if there are
+/// several.
 fn print_conversations(view: &RollbackView) {
     let is_one = view.sessions.len() == 1;
     for moved in &view.sessions {

@@ -1,4 +1,4 @@
-//! A server that answers lines without a process around it, for the targets in `fuzz/`.
+//! A server that answers lines without a process of its own, for the targets in `fuzz/`.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use super::protocol::{Error, answer_line};
 use crate::arguments::Arguments;
 use crate::context::{Caller, Context};
 
-/// The methods that are served, besides those of `sessions`. They read and write takeback's home
-/// only; the others capture or restore files, or start processes.
+/// The methods that are served, besides those of `sessions`. These methods read and write only
+/// takeback's home. The others capture or restore files, or start processes.
 const SERVED: [&str; 10] = [
     "initialize",
     "status",
@@ -25,11 +25,12 @@ const SERVED: [&str; 10] = [
     "checkpoint.list",
 ];
 
-/// A server with a home and a directory of its own.
+/// A server that has its own home and directory.
 pub struct RpcServer(Server);
 
 impl RpcServer {
-    /// Opens a new home in `scratch`. The server works in the directory `workspace` beside it.
+    /// Opens a new home in `scratch`. The server works in the directory `workspace` next to that
+    /// home.
     pub fn new(scratch: &Path) -> RpcServer {
         let (home, directory) = (scratch.join("home"), scratch.join("workspace"));
         std::fs::create_dir_all(&directory).expect("the scratch directory is writable");

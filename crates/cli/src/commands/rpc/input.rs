@@ -1,4 +1,4 @@
-//! Waits for the next request, for a signal, or until the server has been idle for a while.
+//! Waits until the next request or a signal arrives, or until the server has been idle for a while.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,15 +15,15 @@ use signal_hook::{flag, low_level};
 /// The maximum length of a line, in bytes.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
-/// The maximum number of bytes that are read at once.
+/// The maximum number of bytes to read at once.
 const CHUNK: usize = 64 << 10;
 
 /// An event that wakes the server.
 pub(super) enum Event {
     Line(Vec<u8>),
-    /// A line was too long, and was skipped.
+    /// A line was too long, so it was skipped.
     TooLongLine,
-    /// No request came for the given time.
+    /// No request arrived within the given time.
     Idle,
     /// The input has ended, or a signal asked the process to end.
     End,
@@ -36,10 +36,10 @@ pub(super) enum Event {
 pub(super) struct Input {
     lines: LineBuffer,
     has_ended: bool,
-    /// True after the first signal. A second one ends the process at once; the next command
+    /// True after the first signal. A second signal ends the process at once; the next command
     /// recovers from that.
     stopped: Arc<AtomicBool>,
-    /// Becomes readable with the first signal.
+    /// Becomes readable when the first signal arrives.
     signals: UnixStream,
 }
 
@@ -55,15 +55,15 @@ impl Input {
         Ok(Input { lines: LineBuffer::default(), has_ended: false, stopped, signals })
     }
 
-    /// Returns the flag that becomes true with the first signal.
+    /// Returns the flag that becomes true when the first signal arrives.
     pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stopped.clone()
     }
 
-    /// Waits for the next event, without limit if `idle_after` is `None`.
+    /// Waits for the next event. If `idle_after` is `None`, there is no time limit.
     pub(super) fn next_event(&mut self, idle_after: Option<Duration>) -> io::Result<Event> {
         loop {
-            // After a signal, pending lines are not served.
+            // After a signal, lines that are still pending are not served.
             if self.stopped.load(Ordering::SeqCst) {
                 return Ok(Event::End);
             }
@@ -79,7 +79,7 @@ impl Input {
         }
     }
 
-    /// Waits for input and reads it, or waits for a signal. Returns false if neither came in time.
+    /// Waits for a signal, or for input, which it reads. Returns false if neither arrived in time.
     fn wait(&mut self, idle_after: Option<Duration>) -> io::Result<bool> {
         let input = io::stdin();
         let timeout = idle_after.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
@@ -97,11 +97,11 @@ impl Input {
     }
 }
 
-/// Input that was read but not taken yet.
+/// Input that has been read but not taken yet.
 #[derive(Default)]
 struct LineBuffer {
     bytes: Vec<u8>,
-    /// The number of leading bytes that are known to contain no line end.
+    /// The number of bytes at the beginning that are known to contain no line ending.
     searched: usize,
     /// True while the rest of a line that is too long is skipped.
     is_skipping: bool,
@@ -123,7 +123,7 @@ impl LineBuffer {
         Ok(count)
     }
 
-    /// Takes the first line, without its line end, if it is complete.
+    /// Takes the first line, without its line ending, if the line is complete.
     fn take_line(&mut self) -> Option<Event> {
         let end = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n');
         let Some(end) = end.map(|end| self.searched + end) else {
@@ -141,7 +141,7 @@ impl LineBuffer {
         Some(self.end_line(line))
     }
 
-    /// Takes the last line if it has no line end.
+    /// Takes the last line, which has no line ending.
     fn take_last_line(&mut self) -> Option<Event> {
         if self.bytes.is_empty() && !self.is_skipping {
             return None;

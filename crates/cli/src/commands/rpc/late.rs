@@ -1,4 +1,4 @@
-//! Reports that take longer than the agent waits, and are finished in separate threads.
+//! Reports that take longer than the agent waits. They are finished in separate threads.
 
 use std::cell::RefCell;
 use std::thread::{self, JoinHandle};
@@ -26,10 +26,10 @@ impl LateReports {
         running.push(thread::spawn(finish));
     }
 
-    /// Waits until all reports are finished: an interrupted capture would count as missed.
+    /// Waits until all reports are finished, because an interrupted capture would count as missed.
     pub(super) fn wait_for_all(self) {
         for work in self.running.into_inner() {
-            // A failure has been noted already.
+            // A failure has already been recorded.
             let _ = work.join();
         }
     }

@@ -1,6 +1,6 @@
 //! `takeback rpc`: serves an agent for as long as it runs.
 //!
-//! Requests come in on standard input, one per line, and are answered in order on standard output,
+//! Requests arrive on standard input, one per line, and are answered in order on standard output,
 //! which carries nothing else.
 
 #[cfg(fuzzing)]
@@ -54,7 +54,7 @@ Examples:
   takeback -C ~/code/shop rpc")]
 pub(crate) struct Arguments {}
 
-/// The time without a request after which the server closes the ledger.
+/// The time after which the server closes the ledger if there is no request.
 const IDLE: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
@@ -64,7 +64,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     let ended = server.serve_all(&mut input);
     server.late.wait_for_all();
     match ended {
-        // The agent has ended, which is a normal way for the server to end.
+        // The agent has ended, so it is normal for the server to end as well.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::new("cannot talk to the agent").because(&error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -84,11 +84,11 @@ struct Server {
     /// The stamp of the files that the home was opened from.
     stamp: Cell<Option<Stamp>>,
     late: LateReports,
-    /// True after a signal that ends the server. A long request then stops early.
+    /// True after a signal that ends the server. Long requests then stop early.
     is_stopped: Arc<AtomicBool>,
 }
 
-/// The identity of the configuration and of the store, which changes if another process replaces
+/// The identity of the configuration file and of the store. It changes if another process replaces
 /// them.
 type Stamp = [Option<(u64, i64, i64, u64)>; 2];
 
@@ -98,7 +98,7 @@ impl Server {
         Server { context, stamp: Cell::new(None), late: LateReports::default(), is_stopped }
     }
 
-    /// Answers requests until the input ends, or a signal comes.
+    /// Answers requests until the input ends or a signal arrives.
     fn serve_all(&self, input: &mut Input) -> io::Result<()> {
         let mut idle_after = Some(IDLE);
         loop {
@@ -139,7 +139,7 @@ impl Server {
             .unwrap_or_else(|_| Err(Error::internal()))
     }
 
-    /// Opens takeback's home, or reopens it if the configuration or the store was replaced.
+    /// Opens takeback's home, or reopens it if the configuration or the store has been replaced.
     fn refresh(&self) {
         let mut context = self.context.borrow_mut();
         let stamp = read_stamp(&context.home);

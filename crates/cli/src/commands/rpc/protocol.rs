@@ -13,7 +13,7 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
-/// Takeback's own code: the operation failed; `data` has the causes and a hint.
+/// Takeback's own code: the operation failed. `data` holds the causes and a hint.
 const FAILED: i64 = -32000;
 /// Takeback's own code: the plan differs from the one that was shown.
 const CHANGED: i64 = -32001;
@@ -23,12 +23,12 @@ const BLOCKED: i64 = -32002;
 /// The result of a method, as JSON, or its error.
 pub(super) type Answer = Result<Box<RawValue>, Error>;
 
-/// Makes the answer of a method from its result.
+/// Builds a method's answer from its result.
 pub(super) fn answer(result: &impl Serialize) -> Answer {
     Ok(to_raw_value(result).expect("plain data becomes JSON"))
 }
 
-/// The error of a request.
+/// The error that a request caused.
 #[derive(Debug, Serialize)]
 pub(super) struct Error {
     code: i64,
@@ -57,7 +57,7 @@ impl Error {
         Error::new(INTERNAL_ERROR, "takeback crashed: please report this as a bug")
     }
 
-    /// Makes the error for an outdated digest. `now` is the new plan.
+    /// Builds the error for an outdated digest. `now` is the new plan.
     pub(super) fn changed(now: &impl Serialize) -> Error {
         let hint = "nothing was changed; check the new plan and repeat with its digest";
         Error {
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Makes the error for a blocked plan. The plan lists the blocked paths.
+    /// Builds the error for a blocked plan. The plan lists the blocked paths.
     pub(super) fn blocked(plan: &impl Serialize) -> Error {
         let hint =
             "move the blocking files out of the way, or set skip_blocked to restore the rest";
@@ -92,11 +92,11 @@ pub(super) struct Request {
     pub(super) params: Option<Box<RawValue>>,
 }
 
-/// The answer to a request, as it is sent.
+/// The answer to a request, in the form in which it is sent.
 #[derive(Serialize)]
 struct Response {
     jsonrpc: &'static str,
-    /// The id of the request; null if the request has no valid one.
+    /// The id of the request; null if the request has no valid id.
     id: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Box<RawValue>>,
@@ -114,8 +114,8 @@ impl Response {
     }
 }
 
-/// Answers a line. Requests of a batch are served one by one. Returns `None` if the line has only
-/// notifications.
+/// Answers a line. The requests in a batch are served one by one. Returns `None` if the line
+/// contains only notifications.
 pub(super) fn answer_line(
     line: &[u8],
     mut serve: impl FnMut(&Request) -> Answer,
@@ -163,7 +163,7 @@ fn parse_line(line: &[u8]) -> Result<Values, Error> {
     }
 }
 
-/// Serves one value of a line. Returns `None` for a notification.
+/// Serves one of the values in a line. Returns `None` for a notification.
 fn respond(value: &RawValue, serve: &mut impl FnMut(&Request) -> Answer) -> Option<Response> {
     match Request::parse(value) {
         Ok(request) => {
@@ -175,7 +175,7 @@ fn respond(value: &RawValue, serve: &mut impl FnMut(&Request) -> Answer) -> Opti
 }
 
 impl Request {
-    /// Parses a request. An error comes with the id, if the request has a valid one.
+    /// Parses a request. An error includes the id if the request has a valid one.
     fn parse(value: &RawValue) -> Result<Request, (Option<Box<RawValue>>, &'static str)> {
         let Ok(mut fields) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(value.get())
         else {

@@ -37,7 +37,7 @@ pub(crate) struct TitleView {
 }
 
 /// Sets the title of a session. A blank title removes the current one. With `next`, a title that is
-/// already taken is replaced by the next one of its series.
+/// already taken is replaced by the next one in its series.
 pub(crate) fn set_title(
     ledger: &mut Ledger,
     session: &str,
@@ -127,7 +127,7 @@ pub(super) fn run_fork(arguments: &ForkArguments, context: &Context) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes an id that no session has.
+/// Creates an id that no session has.
 fn new_id() -> Result<String, Failure> {
     let random = getrandom::u64()
         .map_err(|error| Failure::new("the system provides no random numbers").because(&error))?;

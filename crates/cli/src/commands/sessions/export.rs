@@ -1,4 +1,4 @@
-//! `takeback sessions export`: whole sessions, for other programs or for people.
+//! `takeback sessions export`: writes whole sessions, for other programs or for people.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the ids of the sessions to export, each once.
+/// Returns the ids of the sessions to export, without duplicates.
 fn choose_sessions(ledger: &Ledger, arguments: &Arguments) -> Result<Vec<String>, Failure> {
     if arguments.all {
         return Ok(ledger.session_ids(&arguments.sources)?);
@@ -123,7 +123,7 @@ struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Writes all sessions and returns their number. Only the web page format keeps all sessions in
+    /// Writes all sessions and returns their number. Only the web page format holds all sessions in
     /// memory.
     fn write_to(&self, out: &mut dyn Write) -> Result<usize, ExchangeError> {
         let bar = Progress::counting("exporting", "sessions");
@@ -195,11 +195,12 @@ fn export_to_output(export: &Export<'_>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file as a whole or not at all: an old one is replaced when the new one is complete.
+/// Writes a file as a whole or not at all: an old file is replaced only when the new one is
+/// complete.
 fn export_to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
     let failed =
         |error: &io::Error| Failure::new(format!("cannot write {}", file.display())).because(error);
-    // A link is kept, and its target is replaced. A device or a pipe is written to.
+    // A link is kept, and its target is replaced. A device or a pipe is opened and written to.
     let target = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         let opened = OpenOptions::new().write(true).open(&target);
@@ -214,7 +215,7 @@ fn export_to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
     Ok(written)
 }
 
-/// A temporary file that is deleted unless it is moved to its final place.
+/// A temporary file that is deleted unless it is moved to its final location.
 struct NewFile {
     file: File,
     path: PathBuf,

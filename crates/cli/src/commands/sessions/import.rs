@@ -1,5 +1,5 @@
-//! `takeback sessions import`: sessions from a file, from the database of another program, or from
-//! the logs of an agent.
+//! `takeback sessions import`: imports sessions from a file, from another program's database, or
+//! from an agent's logs.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -47,14 +47,14 @@ fn program_parser() -> PossibleValuesParser {
     PossibleValuesParser::new([HERMES].into_iter().chain(agents))
 }
 
-/// The counts and the errors of an import.
+/// The counts and errors of an import.
 #[derive(Default, Serialize)]
 pub(crate) struct ImportView {
     pub(crate) sessions: usize,
     pub(crate) new_sessions: usize,
     pub(crate) messages: usize,
     bad: Vec<BadEntry>,
-    /// The number of further items that could not be imported.
+    /// The number of additional items that could not be imported.
     #[serde(skip_serializing_if = "is_zero")]
     more_bad: usize,
 }
@@ -64,8 +64,8 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// An item that could not be imported: a line of a file, or a session of a database, counted from
-/// 1. The file is named if there are several.
+/// An item that could not be imported: a line in a file, or a session in a database. Both are
+/// numbered starting at 1. The file is named if there are several.
 #[derive(Serialize)]
 struct BadEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,7 +182,7 @@ fn import_hermes_copy(
     Ok(ImportView::new(report, bad))
 }
 
-/// Imports the logs of an agent: those at `path`, or all that the agent keeps.
+/// Imports an agent's logs: those at `path`, or all logs that the agent keeps.
 pub(crate) fn import_agent_logs(
     agent: &str,
     path: Option<&Path>,
@@ -210,7 +210,7 @@ pub(crate) fn import_agent_logs(
                 taken.add(caught_up.taken_in);
                 bad.extend(describe_bad_lines(log, &caught_up.bad_lines));
             }
-            // No other log could be imported either.
+            // If the ledger fails, no other log can be imported either.
             Err(LogError::Ledger(error)) => return Err(error.into()),
             Err(error) => {
                 let message = match &error {
@@ -232,7 +232,7 @@ pub(crate) fn import_agent_logs(
     })
 }
 
-/// Reports the first of the lines that could not be read, and the number of the others.
+/// Reports the first of the lines that could not be read, and how many others there are.
 fn describe_bad_lines(log: &LogRef, lines: &[u64]) -> Option<BadEntry> {
     let line = usize::try_from(*lines.first()?).ok();
     let message = match lines.len() {

@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the sessions to list, and one more if the limit leaves some out.
+/// Finds the sessions to list, plus one more if the limit leaves some out.
 pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,

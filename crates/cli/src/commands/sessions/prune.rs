@@ -35,7 +35,7 @@ pub(super) struct PruneArguments {
     dry_run: bool,
 }
 
-/// The time of inactivity after which a session counts as ended.
+/// The period of inactivity after which a session counts as ended.
 const OPEN_FOR: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Serialize)]
@@ -212,7 +212,7 @@ fn read_titles(ledger: &Ledger, ids: &[String]) -> Vec<String> {
     ids.iter().take(SHOWN).map(|id| title(id).unwrap_or_default()).collect()
 }
 
-/// Prints ids, with their titles where there are any.
+/// Prints session ids, with titles where there are any.
 fn print_sessions(what: &str, ids: &[String], titles: &[String]) {
     println!("{what} {}:", output::count(ids.len(), "session"));
     let mut table = Table::new([Column::left(), Column::free().shrinks(1, 12)]).indented(2);

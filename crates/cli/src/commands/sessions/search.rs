@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 pub(crate) struct SearchView {
     query: String,
     results: Vec<HitView>,
-    /// The number of matching messages, as far as they were counted.
+    /// The number of matching messages that were counted.
     total: usize,
     /// True if counting stopped before the end.
     more: bool,
@@ -63,7 +63,8 @@ pub(crate) struct SearchView {
     stopped: bool,
 }
 
-/// The maximum time that a search takes. Most take milliseconds; `*x*` reads every message.
+/// The maximum time that a search may take. Most searches take milliseconds, but `*x*` reads every
+/// message.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
@@ -183,7 +184,7 @@ fn print_neighbour(message: &str) {
     }
 }
 
-/// Paints matches on a terminal, and otherwise leaves the marks around them.
+/// Colours the matches on a terminal. Elsewhere, leaves the marks around them.
 fn mark_matches(snippet: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return snippet.to_owned();

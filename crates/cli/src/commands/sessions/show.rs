@@ -1,4 +1,4 @@
-//! `takeback sessions show`: one session, as text or as an API expects it.
+//! `takeback sessions show`: shows one session, as text or in the format of an API.
 
 use std::process::ExitCode;
 
@@ -195,7 +195,7 @@ fn format_call(name: &Value, arguments: &Value) -> String {
     format!("→ {}({})", name.as_str().unwrap_or("?"), shorten_arguments(&arguments))
 }
 
-/// Shortens arguments to one line of reasonable length: they may be whole files.
+/// Shortens arguments to one line of reasonable length, because they may be whole files.
 fn shorten_arguments(text: &str) -> String {
     const WIDTH: usize = 200;
     output::shorten(&text.replace('\n', " "), WIDTH)

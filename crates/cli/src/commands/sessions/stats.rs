@@ -1,4 +1,4 @@
-//! `takeback sessions stats`: totals of sessions, tokens and cost.
+//! `takeback sessions stats`: adds up sessions, tokens and cost.
 
 use std::process::ExitCode;
 
@@ -62,12 +62,12 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds up all sessions of the ledger.
+/// Adds up all sessions in the ledger.
 pub(crate) fn add_up(by: StatsBy, ledger: &Ledger) -> Result<StatsView, Failure> {
     Ok(StatsView { by, totals: ledger.usage_by(by.into(), &local_day)? })
 }
 
-/// Formats the local date of a time.
+/// Formats the local date at the given time.
 fn local_day(time: Time) -> String {
     text::local_time(time).chars().take(10).collect()
 }

@@ -1,11 +1,11 @@
-//! Pieces of text that several of the commands about sessions print.
+//! Pieces of text that several of the `sessions` commands print.
 
 use takeback_ledger::{Ledger, SessionRecord, Time};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell};
 
-/// Formats a time as local date and time.
+/// Formats a time as a local date and time.
 pub(super) fn local_time(time: Time) -> String {
     jiff::Timestamp::from_millisecond(time.0).map_or_else(|_| time.rfc3339(), output::local)
 }
@@ -32,7 +32,7 @@ pub(super) fn group_digits(number: i64) -> String {
     out
 }
 
-/// Formats the cost of a session: the billed one or, if that is unknown, the estimated one.
+/// Formats the cost of a session: the billed cost or, if that is unknown, the estimated cost.
 pub(super) fn session_cost(session: &SessionRecord) -> Option<String> {
     match (session.actual_cost_usd, session.estimated_cost_usd) {
         (Some(actual), _) => Some(format_dollars(actual)),
@@ -41,7 +41,7 @@ pub(super) fn session_cost(session: &SessionRecord) -> Option<String> {
     }
 }
 
-/// Formats an amount with cents, and with more digits below one dollar.
+/// Formats an amount with cents or, if it is below one dollar, with more digits.
 pub(super) fn format_dollars(amount: f64) -> String {
     if amount != 0.0 && amount.abs() < 1.0 {
         format!("${amount:.4}")
@@ -50,14 +50,14 @@ pub(super) fn format_dollars(amount: f64) -> String {
     }
 }
 
-/// All ids of sessions, to find the shortest unambiguous beginning of each.
+/// The ids of all sessions, used to find the shortest unambiguous beginning of each.
 pub(super) struct ShortIds {
-    /// Every id, and every id without the name of its agent, sorted.
+    /// Every id, and every id without its agent's name, sorted.
     known: Vec<String>,
 }
 
 impl ShortIds {
-    /// Shorter beginnings would soon become ambiguous.
+    /// The minimum length. Shorter beginnings would soon become ambiguous.
     const SHORTEST: usize = 8;
 
     pub(super) fn new(ledger: &Ledger) -> Result<ShortIds, Failure> {
@@ -72,7 +72,7 @@ impl ShortIds {
         Ok(ShortIds { known })
     }
 
-    /// Returns the shortest beginning of an id that names only this session, disarmed.
+    /// Returns the shortest beginning of an id that names only this session, in disarmed form.
     pub(super) fn short_id(&self, id: &str) -> String {
         let bare = without_agent(id);
         let ends = bare.char_indices().map(|(at, _)| at).skip(Self::SHORTEST).chain([bare.len()]);
@@ -87,7 +87,7 @@ impl ShortIds {
     }
 }
 
-/// Returns an id without the name of the agent before it.
+/// Returns an id without the agent's name at its beginning.
 fn without_agent(id: &str) -> &str {
     id.split_once(':').map_or(id, |(_, bare)| bare)
 }
@@ -106,7 +106,7 @@ mod tests {
         let ids = ShortIds { known };
         assert_eq!(ids.short_id("a:12345678x"), "12345678x");
         assert_eq!(ids.short_id("20260101_aa"), "20260101");
-        // Two agents gave the same id.
+        // Two agents chose the same id.
         assert_eq!(ids.short_id("b:abc"), "b:abc");
         assert_eq!(ids.short_id("d:"), "d:");
     }

@@ -1,4 +1,4 @@
-//! `takeback sessions tree`: a session with its parents, forks and subagents.
+//! `takeback sessions tree`: shows a session with its parents, forks and subagents.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     session: String,
 }
 
-/// A session and everything below it.
+/// A session and all its descendants.
 #[derive(Serialize)]
 pub(crate) struct SessionNode {
     id: String,
@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the oldest ancestor of a session with all its descendants.
+/// Returns the oldest ancestor of a session, together with all its descendants.
 pub(crate) fn session_tree(ledger: &Ledger, id: &str) -> Result<SessionNode, Failure> {
     let root = match ledger.ancestors(id)?.pop() {
         Some(oldest) => oldest,
@@ -62,8 +62,8 @@ pub(crate) fn session_tree(ledger: &Ledger, id: &str) -> Result<SessionNode, Fai
     Ok(SessionNode { children: take_children(&mut rest, 1, id), ..SessionNode::new(&root, id) })
 }
 
-/// Takes the sessions of one depth, each with its descendants, from the front of a list that is
-/// sorted depth first.
+/// Takes the sessions at one depth, each with its descendants, from the front of a list in
+/// depth-first order.
 fn take_children(rest: &mut &[Descendant], depth: usize, asked: &str) -> Vec<SessionNode> {
     let mut nodes = Vec::new();
     while let Some((first, behind)) = rest.split_first()
@@ -108,7 +108,7 @@ fn print_tree(root: &SessionNode, ids: &ShortIds) {
 }
 
 /// Adds a row for a session and for each of its descendants. `branch` is drawn before the session,
-/// `indent` before its children.
+/// and `indent` before its children.
 fn add_rows(table: &mut Table, node: &SessionNode, branch: &str, indent: &str, ids: &ShortIds) {
     let messages = usize::try_from(node.message_count).unwrap_or_default();
     table.add([

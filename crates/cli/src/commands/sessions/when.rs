@@ -47,7 +47,7 @@ mod tests {
         check("30m", Some("2026-03-31T09:30:00Z"));
         check("12h", Some("2026-03-30T22:00:00Z"));
         check("1d", Some("2026-03-30T10:00:00Z"));
-        // A span across a daylight saving change keeps the time of day.
+        // A span across a daylight saving change leaves the time of day unchanged.
         check("1w", Some("2026-03-24T11:00:00Z"));
         check("1mo", Some("2026-02-28T11:00:00Z"));
         check("1y", Some("2025-03-31T10:00:00Z"));

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of bytes copied between two checks of the original.
 const PIECE: u64 = 8 << 20;
 
-/// The maximum size of the database, and of its journal.
+/// The maximum size of the database, and also of its journal.
 const MAX_SIZE: u64 = 8 << 30;
 
 /// A duration longer than the timestamp granularity of any local file system.
@@ -45,7 +45,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Retry at once: right after a change, the database is least likely to change again soon.
+        // Retry at once: right after a change, the database is least likely to change again.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -73,8 +73,8 @@ fn create_directory(scratch: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Copies the database and its journal. Returns false if they changed in the meantime and the
-/// copies are therefore inconsistent.
+/// Copies the database and its journal. Returns false if they changed in the meantime, which makes
+/// the copies inconsistent.
 fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
     let version = SourceVersion::read_settled(original)?;
     let is_unchanged = || Ok(SourceVersion::read(original)? == version);
@@ -156,20 +156,22 @@ fn copy_if_exists(original: &Path, copy: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file piece by piece while `is_unchanged` returns true. Returns false if it gave up.
+/// Copies a file piece by piece while `is_unchanged` returns true. Returns false if it stopped
+/// early.
 fn copy_while(
     original: &Path,
     copy: &Path,
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
-    // SQLite follows no link from the name of a journal, and the path of the database has none.
+    // SQLite does not follow a link at the name of a journal, and the path of the database contains
+    // no links.
     let from = foreign::open_unlinked(original).map_err(|error| name_file(original, &error))?;
     let from = from.ok_or(io::ErrorKind::NotFound)?;
     if from.metadata()?.len() > MAX_SIZE {
         return Err(too_large(original));
     }
     let mut from = from.take(MAX_SIZE + 1);
-    // Not `fs::copy`, which also copies the mode: the original may be read-only or readable by all
+    // `fs::copy` would also copy the mode, and the original may be read-only or readable by all
     // users.
     let mut to = durable::create_file(copy)?;
     while io::copy(&mut Read::by_ref(&mut from).take(PIECE), &mut to)? > 0 {
@@ -177,7 +179,7 @@ fn copy_while(
             return Ok(false);
         }
     }
-    // It may have grown meanwhile.
+    // The file may have grown meanwhile.
     if from.limit() == 0 { Err(too_large(original)) } else { Ok(true) }
 }
 

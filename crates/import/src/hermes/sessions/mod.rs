@@ -1,9 +1,9 @@
 //! Hermes Agent's sessions database (`state.db`).
 //!
-//! Supports schema versions 1 to 22. Columns are read by name: known columns are mapped, all others
-//! are kept in `extra` under their own names. So a newer version can be read as long as its tables
-//! have the same names, and so can the database of a fork whose version numbers mean something
-//! else.
+//! Supports schema versions 1 to 22. Columns are read by name: known columns are mapped, and all
+//! others are kept in `extra` under their own names. So a newer version can be read as long as its
+//! tables have the same names. The same is true for the database of a fork in which version numbers
+//! have a different meaning.
 //!
 //! In SQLite, values have types, but columns do not. A value of an unexpected type is converted as
 //! far as possible, and the original is kept in `extra` as `hermes:<column>`.
@@ -43,14 +43,14 @@ pub enum HermesError {
     NotSqlite { path: PathBuf },
     #[error("{} is not a Hermes database: it has no {missing}", .path.display())]
     NotHermes { path: PathBuf, missing: &'static str },
-    /// The database, or a session in it, is beyond a limit.
+    /// The database, or a session in it, exceeds a limit.
     #[error("cannot read the Hermes database {}: {reason}", .path.display())]
     Refused { path: PathBuf, reason: String },
     #[error("cannot read the Hermes database {}", .path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },
 }
 
-/// The maximum memory that one session may take, about.
+/// The approximate maximum memory that one session may take.
 const MAX_SESSION: usize = 1 << 30;
 
 /// An open copy of a Hermes database.
@@ -66,11 +66,11 @@ pub struct HermesDatabase {
 }
 
 impl HermesDatabase {
-    /// Opens a copy of the database `path`, or of `path/state.db` if `path` is a directory.
+    /// Opens a copy of the database at `path`, or at `path/state.db` if `path` is a directory.
     ///
     /// The database and its journal are copied into a new directory below `scratch`. Only this user
-    /// can read the directory, and it is removed when the value is dropped. SQLite never opens the
-    /// original: a running Hermes is not disturbed, and no file next to the original changes.
+    /// can read that directory, and it is removed when the value is dropped. SQLite never opens the
+    /// original, so a running Hermes is not disturbed, and no file next to the original changes.
     pub fn open(path: &Path, scratch: &Path) -> Result<HermesDatabase, HermesError> {
         let path = resolve_database(path)?;
         let copy = PrivateCopy::create(&path, scratch)?;
@@ -104,7 +104,7 @@ impl HermesDatabase {
         Ok(Transcripts { database: self, rows_by_id, sessions })
     }
 
-    /// Reads the plain columns of a row. Takes the memory that they need from `budget`.
+    /// Reads the plain columns of a row. Subtracts the memory that they need from `budget`.
     fn read_row(
         &self,
         table: Table,
@@ -239,9 +239,9 @@ fn resolve_database(path: &Path) -> Result<PathBuf, HermesError> {
 }
 
 fn open_connection(copy: &Path) -> rusqlite::Result<ForeignDatabase> {
-    // Opened for writing, so that SQLite can apply the journal.
+    // The copy is opened for writing, so that SQLite can apply the journal.
     let connection = ForeignDatabase::open(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Hermes is known to break the definitions of its search tables. With writable_schema, SQLite
+    // Hermes is known to break the definitions of its search tables. With `writable_schema`, SQLite
     // still reads the other tables.
     connection.execute_batch("PRAGMA writable_schema = ON;")?;
     Ok(connection)

@@ -1,4 +1,4 @@
-//! The rows of each session, found before any session is read.
+//! The rows that belong to each session. They are found before any session is read.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use takeback_ledger::foreign_database::{ForeignDatabase, endless_database};
 use super::row::Cell;
 use super::schema::has_column;
 
-/// The id of the session for messages without a session id.
+/// The id of the session that receives messages without a session id.
 const NO_SESSION: &str = "hermes-no-session";
 
 /// The row ids of one session and of everything that belongs to it.
@@ -23,13 +23,13 @@ pub(super) struct SessionRows {
     pub(super) usage: Vec<i64>,
 }
 
-/// The row ids of all sessions, read from the tables themselves. The indexes are not used, because
-/// a damaged index hides rows.
+/// The row ids of all sessions. They are read from the tables themselves, not from the indexes,
+/// because a damaged index hides rows.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
     sessions: Vec<SessionRows>,
     indexes: HashMap<String, usize>,
-    /// The size of all ids.
+    /// The total size of all ids.
     id_bytes: u64,
 }
 
@@ -44,8 +44,8 @@ impl Outline {
                     _ => NO_SESSION.to_owned(),
                 };
                 visit(outline.rows_of(id.unwrap_or_else(missing)), row, time);
-                // The rows of a damaged database can share their bytes. An id that is made up, or
-                // encoded, takes a few bytes more than its row.
+                // In a damaged database, several rows can share the same bytes, so the ids must be
+                // limited. An id that is made up or encoded takes a few bytes more than its row.
                 outline.id_bytes <= 4 * database.size()
             })
         };
@@ -53,7 +53,7 @@ impl Outline {
             rows.session = Some(row);
             rows.time = time;
         })?;
-        // In insertion order, as in Hermes, because clocks jump.
+        // Messages are read in insertion order, as Hermes does, because clocks jump.
         scan("messages", "session_id", "timestamp", |rows, row, time| {
             rows.messages.push(row);
             rows.time = rows.time.or(time);

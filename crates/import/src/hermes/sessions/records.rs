@@ -11,7 +11,7 @@ const SESSION_NAMES: &[&str] =
 /// Names of Hermes columns that have another meaning in a [`MessageRecord`].
 const MESSAGE_NAMES: &[&str] = &["seq", "undone", "summarizes"];
 
-/// Converts a session, except for `parent_kind`, which also depends on the parent's row.
+/// Converts a session, except for `parent_kind`, which also depends on the row of the parent.
 pub(super) fn session_record(mut row: RowFields) -> SessionRecord {
     SessionRecord {
         id: row.take_id("id").unwrap_or_default(),
@@ -54,7 +54,7 @@ fn default_source() -> String {
     "hermes".to_owned()
 }
 
-/// Determines how a session is related to its parent, as far as the rows show.
+/// Determines the relation of a session to its parent, as far as the rows show it.
 ///
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
 /// compaction copies the mark of delegated work to the next session. So a mark that names exactly

@@ -14,13 +14,13 @@ const STRUCTURED: &str = "\0json:";
 /// The limit, in seconds, beyond which the exchange format cannot represent a time.
 const FARTHEST: f64 = 9e12;
 
-/// The memory that a row takes in addition to its cells, about.
+/// The approximate memory that a row takes in addition to its cells.
 const ROW_COST: usize = 1_024;
 
-/// The memory that a cell takes in addition to its content, about.
+/// The approximate memory that a cell takes in addition to its content.
 const CELL_COST: usize = 64;
 
-/// The memory that a small JSON value takes, about.
+/// The approximate memory that a small JSON value takes.
 const VALUE_COST: usize = 320;
 
 /// A database value.
@@ -49,7 +49,7 @@ impl Cell {
         }
     }
 
-    /// Returns the memory that the cell and the JSON in it may take.
+    /// Returns the approximate memory that the cell and the JSON in it may take.
     fn cost(&self) -> usize {
         match self {
             Cell::Null => 0,
@@ -63,7 +63,7 @@ impl Cell {
         }
     }
 
-    /// Converts the cell to a session id. Different cells have different ids.
+    /// Converts the cell to a session id. Different cells get different ids.
     pub(super) fn to_id(&self) -> Option<String> {
         match self {
             Cell::BadText(bytes) | Cell::Bytes(bytes) => {
@@ -137,7 +137,7 @@ impl Cell {
 #[derive(Debug)]
 pub(super) struct RowFields {
     cells: Vec<(String, Cell)>,
-    /// The original values of cells that were converted lossily, or not at all.
+    /// The original values of cells that could not be converted, or not without loss.
     originals: Map<String, Value>,
 }
 
@@ -150,7 +150,7 @@ impl RowFields {
         Ok(RowFields { cells, originals: Map::new() })
     }
 
-    /// Returns the memory that a record of this row may take, about.
+    /// Returns the approximate memory that a record of this row may take.
     pub(super) fn cost(&self) -> usize {
         ROW_COST + self.cells.iter().map(|(_, cell)| cell.cost()).sum::<usize>()
     }
@@ -195,7 +195,7 @@ impl RowFields {
         self.keep_unconverted(name, &cell, cell.to_flag())
     }
 
-    /// Takes out JSON. Text that is not a JSON object or list stays text.
+    /// Takes out a JSON value. Text that is not a JSON object or list stays text.
     pub(super) fn take_json(&mut self, name: &str) -> Option<Value> {
         match self.take_cell(name) {
             Cell::Text(text) => match self.parse_json(name, &text) {
@@ -219,7 +219,8 @@ impl RowFields {
     }
 
     /// Returns the original values that were kept, and all cells that were not taken out, each
-    /// under its column name. Names in `reserved` are [marked](marked_name).
+    /// under its column name. A column whose name is in `reserved` gets a [marked
+    /// name](marked_name).
     pub(super) fn into_rest(self, reserved: &[&str]) -> Map<String, Value> {
         let mut rest = self.originals;
         for (name, cell) in self.cells {

@@ -4,8 +4,8 @@ use takeback_ledger::foreign_database::ForeignDatabase;
 
 use super::row::Cell;
 
-/// Returns a part that a Hermes database must have and this database lacks, or `None` if nothing is
-/// missing.
+/// Returns a part that every Hermes database must have but this database lacks, or `None` if
+/// nothing is missing.
 ///
 /// One of the tables `sessions` and `schema_version` may be missing, but not both.
 pub(super) fn find_missing_part(
@@ -29,7 +29,7 @@ pub(super) fn has_column(columns: &[String], name: &str) -> bool {
     columns.iter().any(|column| column.eq_ignore_ascii_case(name))
 }
 
-/// Makes a statement that reads the plain columns of one row, or returns `None` if there is no such
+/// Builds a statement that reads the plain columns of one row. Returns `None` if there is no such
 /// table.
 pub(super) fn select_row(
     database: &ForeignDatabase,
@@ -42,7 +42,7 @@ pub(super) fn select_row(
     Ok(Some(sql).filter(|_| !columns.is_empty()))
 }
 
-/// Reads the schema version, or 0 if the database has none.
+/// Reads the schema version. Returns 0 if the database has none.
 pub(super) fn read_version(database: &ForeignDatabase) -> rusqlite::Result<i64> {
     if !has_column(&database.columns("schema_version")?, "version") {
         return Ok(0);

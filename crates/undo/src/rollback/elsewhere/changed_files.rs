@@ -22,7 +22,7 @@ pub(super) struct ChangedFiles {
     /// True if any file may have changed, because a call without a known end names no files. Such a
     /// call may even have deleted the whole place.
     pub(super) is_everything: bool,
-    /// True if the end of a call is unknown.
+    /// True if the end of at least one call is unknown.
     pub(super) is_open: bool,
     /// The state after the last event whose end is known.
     pub(super) last: Option<Oid>,
@@ -79,7 +79,7 @@ impl ChangedFiles {
         self.certain.is_empty() && self.doubtful.is_empty() && !self.is_everything
     }
 
-    /// Returns the paths that a plan is limited to, or no paths if it is not limited.
+    /// Returns the paths that a plan is limited to. The list is empty if the plan is not limited.
     pub(super) fn paths(&self) -> Vec<RelPath> {
         let all = self.certain.union(&self.doubtful);
         all.filter(|_| !self.is_everything).cloned().collect()
@@ -90,8 +90,8 @@ impl ChangedFiles {
         self.is_everything || self.certain.contains(path)
     }
 
-    /// Returns true if any file is still as the events left it, and was different before the
-    /// events.
+    /// Returns true if at least one file is still as the events left it and was different before
+    /// them. If the end of a call is unknown, only a missing file counts.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {
             let is_missing = |path: &Path| path.symlink_metadata().is_err();

@@ -1,4 +1,4 @@
-//! The directories of the workspace that are empty only after the repositories in them are gone.
+//! Directories in the workspace that become empty only once the repositories in them are gone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,8 @@ use takeback_tree::{KeptPath, KeptReason, Workspace};
 
 use crate::rollback::planned::{Planned, RollbackView};
 
-/// Plans to remove the directories that the workspace's own plan keeps only because of repositories
-/// that are removed as well.
+/// Plans to remove the directories that the workspace's own plan keeps only because they contain
+/// repositories, if those repositories are also removed.
 pub(super) fn plan_emptied(planned: &mut Planned) {
     let Planned { work, view } = planned;
     let root = work.workspace.0.as_path();
@@ -36,7 +36,7 @@ pub(super) fn remove_emptied(workspace: &Workspace<'_>, view: &mut RollbackView)
 }
 
 /// Calls `is_removed` for each directory that was kept because it is not empty, innermost first.
-/// Moves the removed ones from the kept to the deleted directories.
+/// Moves the removed ones from the list of kept directories to the list of deleted ones.
 fn remove_kept(view: &mut RollbackView, mut is_removed: impl FnMut(&KeptPath) -> bool) {
     let kept = std::mem::take(&mut view.kept).into_iter().rev();
     let (removed, kept): (Vec<KeptPath>, Vec<KeptPath>) =
@@ -48,7 +48,7 @@ fn remove_kept(view: &mut RollbackView, mut is_removed: impl FnMut(&KeptPath) ->
 }
 
 /// Returns true if everything in a directory will be gone. A directory that cannot be listed may
-/// have content that stays.
+/// contain something that stays.
 fn is_emptied(directory: &Path, gone: &BTreeSet<PathBuf>) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.into_iter().all(|entry| entry.is_ok_and(|entry| gone.contains(&entry.path())))

@@ -19,17 +19,17 @@ fn key_of(call: &CallRef) -> CallKey {
 pub(super) struct TakenBack {
     /// The turns that are taken back as a whole.
     turns: HashSet<(String, TurnId)>,
-    /// The calls that were made in the workspace since the checkpoint.
+    /// The calls that have been made in the workspace since the checkpoint.
     calls: HashSet<CallKey>,
-    /// The calls that were made before the checkpoint. They may be in turns with the same names,
-    /// because agents reuse names.
+    /// The calls that were made before the checkpoint. Their turns may have the same names as turns
+    /// in `turns`, because agents reuse names.
     earlier: HashSet<CallKey>,
-    /// The safety checkpoints of the rollbacks that were made since the checkpoint.
+    /// The safety checkpoints of the rollbacks that have been made since the checkpoint.
     rollbacks: HashSet<Oid>,
 }
 
 impl TakenBack {
-    /// Finds everything that happened since a checkpoint.
+    /// Finds everything that has happened since a checkpoint.
     pub(super) fn since(history: &History, checkpoint: Oid) -> TakenBack {
         let seq = history.all.iter().find(|known| known.pin.id == checkpoint);
         let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
@@ -56,7 +56,7 @@ impl TakenBack {
         taken_back
     }
 
-    /// Finds the calls of one row's turn.
+    /// Finds the calls that one row's turn made.
     pub(super) fn of_row(history: &History, number: usize) -> TakenBack {
         let Ok(row) = history.row(number) else { return TakenBack::default() };
         let seq = row.first().pin.name.seq;
@@ -74,8 +74,8 @@ impl TakenBack {
         self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key))
     }
 
-    /// Lists the checkpoints and states of another place that belong to these calls and rollbacks,
-    /// oldest first.
+    /// Lists, oldest first, the checkpoints and states of another place that belong to these calls
+    /// and rollbacks.
     pub(super) fn find_events<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
         let is_event = |known: &&Checkpoint| {
             let Record { call, rollback, .. } = &known.record;
@@ -92,7 +92,7 @@ fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)
     turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
 }
 
-/// Finds the checkpoint that holds the state of a place before the first of some events.
+/// Finds the checkpoint that holds the state of a place before the first of the given events.
 pub(super) fn find_target<'h>(
     history: &'h History,
     events: &[&'h Checkpoint],

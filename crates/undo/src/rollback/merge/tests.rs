@@ -1,4 +1,4 @@
-//! Merges, compared with git's.
+//! Merges, compared with those that git makes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -168,7 +168,7 @@ impl Text {
     }
 }
 
-/// Joins lines into a file that need not end in a newline.
+/// Joins lines into a file that may lack a newline at its end.
 fn join_lines(random: &mut Random, lines: &[Vec<u8>]) -> Vec<u8> {
     let mut content = lines.concat();
     if random.below(5) == 0 && content.ends_with(b"\n") {
@@ -249,7 +249,7 @@ fn programs_merge_as_git_merges_them() {
     assert!(found.clean == 0 && found.conflict == 0 && found.choice <= 4, "{found:?}");
 }
 
-/// In a file of repeated lines, there is more than one way to match the lines.
+/// If a file repeats its lines, there is more than one way to match them.
 #[test]
 fn monotonous_files_mostly_merge_as_git_merges_them() {
     for (letters, most) in [(2, 6), (4, 3), (12, 1)] {
@@ -282,8 +282,8 @@ fn fates() -> impl Strategy<Value = Vec<(usize, Fate)>> {
 }
 
 proptest! {
-    /// The result has every change of either side and nothing else. The test checks this without a
-    /// diff.
+    /// The result contains every change from both sides and nothing else. The test checks this
+    /// without a diff.
     #[test]
     fn nothing_is_missing_and_nothing_is_made_up(fates in fates()) {
         let mut versions: [Vec<u8>; 5] = Default::default();
@@ -301,8 +301,8 @@ proptest! {
             let mut lines = |new: &[u8], mark: &str| -> Vec<u8> {
                 new.iter().flat_map(|_| next(mark)).collect()
             };
-            // The lines of ours and theirs, and of the merges resolved in favour of ours and of
-            // theirs.
+            // The lines of our side, of their side, of the merge resolved in our favour, and of the
+            // merge resolved in theirs.
             let [ours, theirs, one, other] = match &fate {
                 Fate::Nothing => [&old, &old, &old, &old].map(Clone::clone),
                 Fate::Ours(new) => {
@@ -401,7 +401,7 @@ proptest! {
     }
 }
 
-/// Returns one side of a file with markers.
+/// Extracts one side from a file with conflict markers.
 fn unmark(content: &[u8], is_ours: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut skip = false;

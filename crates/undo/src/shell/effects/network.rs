@@ -25,7 +25,8 @@ fn is_changing_method(method: &str) -> bool {
 }
 
 fn is_curl_sending(command: &Invocation<'_>) -> bool {
-    /// The letters after which the rest of the word, or the next word, is a value.
+    /// The letters of the options that take a value. The value is the rest of the word, or the next
+    /// word.
     const VALUED: &str = "AbcCdDeEFhHKmoPQrtTuUwxXyYz";
     let mut sends = false;
     let mut method = None;

@@ -30,8 +30,8 @@ const HG_VERBS: &[&str] = &[
     "bookmark", "uncommit",
 ];
 
-/// Finds the effect of git, jj and hg. Removing `.git` is not an effect: the files in it are
-/// protected like all files that a command names.
+/// Finds the effect of a git, jj or hg command. Removing `.git` is not an effect, because the files
+/// in it are protected like all files that a command names.
 pub(super) fn find_effect(command: &Invocation<'_>) -> Option<EffectKind> {
     match command.base {
         "git" => find_git_effect(&command.skip_options(&[
@@ -122,7 +122,7 @@ fn is_head_moving(rest: &[&str]) -> bool {
         [] => false,
         // A name that looks like a file most likely is one: `git checkout .`, `… src/a.rs`.
         [one] => **one != "." && !one.starts_with("./") && !looks_like_file(one),
-        // A tree, and files to take from it.
+        // The operands are a tree and the files to take from it.
         _ => false,
     }
 }

@@ -71,8 +71,9 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses arithmetic after its `((`. Only arithmetic on plain numbers certainly runs nothing:
-    /// the value of a variable may contain a subscript, and a subscript may contain a command.
+    /// Parses arithmetic after its `((`. Only arithmetic on plain numbers is certain to run
+    /// nothing: the value of a variable may contain a subscript, and a subscript may contain a
+    /// command.
     pub(super) fn parse_arithmetic(&mut self, word: &mut Word) -> Parsed<()> {
         let mut open = 0usize;
         let mut plain = true;

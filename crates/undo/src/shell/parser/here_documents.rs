@@ -27,7 +27,8 @@ impl Parser<'_> {
             end.push_str(text);
             quoted |= is_quoted;
         }
-        // A backslash before a line break leaves no trace in the word, but it still quotes.
+        // A backslash before a line break leaves no trace in the word, but it still counts as
+        // quoting.
         quoted |= raw.contains(['\'', '"', '\\']);
         let body = Rc::default();
         self.pending.push(PendingHereDocument { end, quoted, strip_tabs, body: Rc::clone(&body) });
@@ -76,7 +77,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Takes the rest of the line, and skips the line break.
+    /// Returns the rest of the line, and skips the line break.
     fn take_line(&mut self) -> &str {
         let rest = &self.text[self.at..];
         let length = rest.find('\n').unwrap_or(rest.len());

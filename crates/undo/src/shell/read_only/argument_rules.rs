@@ -1,5 +1,6 @@
 //! Rules for the arguments with which a program only reads. Only options that a rule names are
-//! allowed: no abbreviation of a long option, and no other letter in a bundle of short ones.
+//! allowed: a long option must not be abbreviated, and a bundle of short options must not contain
+//! other letters.
 
 use crate::shell::syntax::Arg;
 
@@ -27,7 +28,8 @@ pub(in crate::shell) struct AllowedOptions {
     long: &'static str,
     /// The maximum number of operands.
     max_operands: usize,
-    /// The options of which at least one must be given, without dashes. Empty if none is required.
+    /// The names, without dashes, of options of which at least one must be given. Empty if none is
+    /// required.
     required: &'static str,
 }
 
@@ -91,7 +93,7 @@ impl AllowedOptions {
     }
 }
 
-/// A reader that takes options one by one, as a program would.
+/// A reader that goes through the options one by one, as a program would.
 struct OptionReader<'a> {
     options: &'a AllowedOptions,
     args: &'a [Arg],

@@ -1,4 +1,4 @@
-//! Determines when find only reads: never with `-delete` or `-fprint`.
+//! Determines when find only reads. With `-delete` or `-fprint`, for example, it changes files.
 
 use crate::shell::syntax::Arg;
 

@@ -1,4 +1,4 @@
-//! Determines when tar only reads, which is when it lists an archive.
+//! Determines when tar only reads: when it lists an archive.
 
 use super::argument_rules::{ArgumentRule, only};
 use crate::shell::syntax::Arg;

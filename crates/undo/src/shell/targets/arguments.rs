@@ -33,8 +33,8 @@ impl SplitArguments {
     }
 }
 
-/// Splits arguments into options and operands. `valued` lists the options that take a value,
-/// separated by spaces: letters and long names.
+/// Splits arguments into options and operands. `valued` lists the letters and long names of the
+/// options that take a value, separated by spaces.
 pub(super) fn split_operands(args: &[Vec<Value>], valued: &str) -> SplitArguments {
     split(args, valued, false).0
 }
@@ -107,7 +107,7 @@ fn split(args: &[Vec<Value>], valued: &str, stops: bool) -> (SplitArguments, usi
     (split, at.min(args.len()))
 }
 
-/// Converts arguments to the form that the rules for read-only programs take.
+/// Converts arguments to the form that the rules for read-only programs expect.
 pub(super) fn to_args(args: &[Vec<Value>]) -> Vec<Arg> {
     let to_arg = |group: &Vec<Value>| match group.as_slice() {
         [Value::Text(text)] => Arg::Known(text.clone()),

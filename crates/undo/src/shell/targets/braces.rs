@@ -8,7 +8,7 @@ const MAX_WORDS: usize = 1000;
 /// The maximum length of a word whose braces are expanded.
 const MAX_CHARS: usize = 4096;
 
-/// The maximum number of brace expressions that contain or follow each other.
+/// The maximum number of nested or consecutive brace expressions.
 const MAX_LEVELS: usize = 16;
 
 /// A piece of a word after brace expansion.

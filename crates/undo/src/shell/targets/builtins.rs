@@ -191,7 +191,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Sets the variables of `export name=value` and the like.
+    /// Sets the variables in `export name=value` and the like.
     fn declare(&mut self, args: &[Vec<Value>]) {
         for group in args {
             let Some((name, _)) = group.first().and_then(|value| value.start().split_once('='))
@@ -249,7 +249,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the parts of lines that `read` may assign when it is given several variables.
+    /// Adds the parts of lines that `read` may assign if several variables are named.
     fn split_lines(&self, mut values: Vec<Value>) -> Vec<Value> {
         let separators = self.separators();
         let is_end = |c: char| c.is_whitespace() || separators.contains(&c);
@@ -276,8 +276,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Handles `shift`. A loop may run it any number of times, so each argument may become any
-    /// other.
+    /// Handles `shift`. A loop may run it any number of times, so each argument may take the place
+    /// of any other.
     fn shift_arguments(&mut self) {
         if let Some(arguments) = &self.state.arguments {
             let all: Vec<Value> = arguments.iter().flatten().cloned().collect();

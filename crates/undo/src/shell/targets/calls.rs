@@ -29,7 +29,7 @@ const CHANGING: &[(&str, &str, Change)] = &[
     ("unix2dos", "", Change::Overwrites),
 ];
 
-/// Programs that replace a file with its compressed form, or the reverse.
+/// Programs that replace a file with its compressed form, or a compressed file with its content.
 #[rustfmt::skip]
 const COMPRESSING: &[(&str, &str)] = &[
     ("brotli", ".br"), ("bunzip2", ".bz2"), ("bzip2", ".bz2"), ("gunzip", ".gz"), ("gzip", ".gz"),

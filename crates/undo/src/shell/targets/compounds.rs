@@ -9,8 +9,7 @@ use crate::shell::read_only::builtins::is_harmless_test;
 use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{CompoundCommand, CompoundKind, Word};
 
-/// The number of visits to the body of a loop after which values that still change count as
-/// unknown.
+/// After this many visits to the body of a loop, values that still change count as unknown.
 const KNOWN_ROUNDS: usize = 2;
 
 /// The maximum number of repeated visits to the body of a loop. A change in one round may lead to
@@ -109,8 +108,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Joins the state in which `break`, `continue` or `return` may have ended the preceding
-    /// commands early.
+    /// Joins the current state with the one in which `break`, `continue` or `return` may have ended
+    /// the preceding commands early.
     fn join_escaped(&mut self) {
         if let Some(escaped) = self.escaped.take() {
             self.state.join(&escaped);
@@ -132,7 +131,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a call of a function, with each body that the function may have.
+    /// Visits a call to a function, with each body that the function may have.
     pub(super) fn call_function(
         &mut self,
         function: &Function,

@@ -1,4 +1,4 @@
-//! Programs that write to a path that they are given: copies, archives, downloads.
+//! Programs that write to a path that their arguments name: copies, archives, downloads.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a program that copies or moves its operands to the last one.
+    /// Visits a program that copies or moves its other operands to the last one.
     pub(super) fn visit_copy(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
         let valued = match base {
             "install" => "t S m o g target-directory suffix mode owner group",
@@ -92,7 +92,7 @@ impl Finder<'_> {
     }
 
     /// Adds the paths that sources are copied to: the target itself, or, if it is a directory, the
-    /// names of the sources in it.
+    /// paths in it that have the names of the sources.
     fn add_copy_target(
         &mut self,
         target: &Value,
@@ -173,7 +173,7 @@ impl Finder<'_> {
         let is_in_place = split.has(&["-i", "--in-place", "-I"]);
         let change = if is_in_place { Change::Overwrites } else { Change::Touches };
         if !is_in_place && self.state.directories.is_none() {
-            // The script writes files.
+            // The sed script may write files.
             self.note_unknown(text);
         }
         let mut operands = split.operands.as_slice();
@@ -183,7 +183,7 @@ impl Finder<'_> {
         }
         if !has_script && let [script, rest @ ..] = operands {
             for script in script.iter().filter_map(Value::text) {
-                // `w` writes files.
+                // The command `w` in a sed script writes files.
                 literals::visit_words(self, script, false);
             }
             operands = rest;
@@ -215,8 +215,8 @@ impl Finder<'_> {
         self.add_unpacked(&directories.into_iter().cloned().collect::<Vec<_>>(), text);
     }
 
-    /// Visits a program that unpacks an archive, into the current directory unless it is given
-    /// another one.
+    /// Visits a program that unpacks an archive into the current directory, or into a directory
+    /// that its arguments name.
     pub(super) fn visit_unpack(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
         let directories: Vec<Vec<Value>> = match base {
             "unzip" => {
@@ -229,7 +229,7 @@ impl Finder<'_> {
                     |group: &&Vec<Value>| group.iter().any(|value| value.start().ends_with('/'));
                 split_operands(args, "").operands.iter().filter(is_directory).cloned().collect()
             }
-            // 7z takes `-o` and the directory as one word.
+            // 7z expects `-o` and the directory as one word.
             _ => args
                 .iter()
                 .map(|group| group.iter().filter_map(|value| value.strip_start("-o")).collect())

@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, with the numbers of entries and lookups that may still be used.
+/// The file system, with the numbers of entries and lookups that are left.
 pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,
@@ -223,8 +223,8 @@ impl FileSystem {
         Some(listing.iter().filter(is_match).map(|entry| directory.join(&entry.name)).collect())
     }
 
-    /// Finds the paths below `root` for which `is_match` returns true, given the name and the path
-    /// relative to `root`. Skips `node_modules` and git's objects.
+    /// Finds the paths below `root` for which `is_match` returns true. Its arguments are the name
+    /// and the path relative to `root`. Skips `node_modules` and git's objects.
     pub(super) fn search(
         &mut self,
         root: &Path,

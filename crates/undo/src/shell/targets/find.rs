@@ -24,7 +24,7 @@ struct Search {
     names: Vec<String>,
     paths: Vec<String>,
     max_depth: Option<usize>,
-    /// True if the patterns of names and paths alone do not determine the matches.
+    /// True if the patterns for names and paths do not determine the matches by themselves.
     is_complex: bool,
     deletes: bool,
     commands: Vec<FoundCommand>,
@@ -175,7 +175,7 @@ fn read_search(args: &[Vec<Value>]) -> Search {
         } else if group.iter().any(is_expression) {
             break;
         } else {
-            // If an argument expands to no word, no root may be left. find then starts in the
+            // If an argument expands to no word, there may be no root left. find then starts in the
             // current directory.
             let root = |value: &Value| match value.text() {
                 Some("") => Value::Text(".".to_owned()),

@@ -203,10 +203,10 @@ fn unescape(pattern: &str) -> String {
 pub(super) struct GlobOptions {
     /// True if the script makes `*` match all hidden names. Otherwise, `*` still matches hidden
     /// files, because the user's shell may be set up that way, but not hidden directories, which
-    /// are large.
+    /// are often large.
     pub(super) matches_hidden: bool,
     pub(super) ignores_case: bool,
-    /// The maximum number of results. With more, the expansion fails.
+    /// The maximum number of results. If there are more, the expansion fails.
     pub(super) max_results: usize,
 }
 
@@ -303,7 +303,8 @@ impl Expansion<'_> {
         Some(())
     }
 
-    /// Adds a name that is not valid UTF-8, as a prefix: the part before the first invalid byte.
+    /// Adds a name that is not valid UTF-8. It is added as a prefix: the part before the first
+    /// invalid byte.
     fn push_bytes(&mut self, before: &str, name: &[u8]) {
         let valid = match std::str::from_utf8(name) {
             Ok(text) => text,

@@ -7,7 +7,7 @@ use super::{Change, Finder};
 /// The maximum number of words that are checked.
 const MAX_WORDS: usize = 500;
 
-/// The maximum length of a text, in bytes. The rest is ignored.
+/// The maximum length of a text, in bytes. The rest of a longer text is ignored.
 const MAX_LENGTH: usize = 64 * 1024;
 
 /// Names of functions that delete or overwrite files, in several languages.

@@ -136,7 +136,7 @@ impl Stream {
             (None, text) => self.text = text,
             (Some(_), None) => {}
             (Some(text), Some(more)) if text.len() + more.len() <= MAX_SCRIPT => {
-                // The text of `echo` lacks its line break.
+                // The text of an `echo` lacks its final line break.
                 text.push('\n');
                 text.push_str(&more);
             }
@@ -185,7 +185,7 @@ struct Finder<'a> {
     known_paths: HashSet<PathBuf>,
     /// The paths that the script deletes or renames.
     removed: HashSet<PathBuf>,
-    /// True if a limit was reached, so that some paths are missing.
+    /// True if a limit was reached. Some paths are then missing.
     is_cut_off: bool,
     /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,
@@ -378,7 +378,7 @@ impl<'a> Finder<'a> {
 
     fn add_path(&mut self, path: PathBuf) {
         let is_system = ["/dev", "/proc", "/sys"].iter().any(|system| path.starts_with(system));
-        // `/dev/shm` has ordinary files.
+        // `/dev/shm` contains ordinary files.
         if is_system && !path.starts_with("/dev/shm") {
             return;
         }

@@ -84,7 +84,7 @@ impl Finder<'_> {
         Some(output)
     }
 
-    /// Sets the variables of `env name=value`. Returns the values to restore.
+    /// Sets the variables in `env name=value`. Returns the values to restore.
     fn assign_variables(&mut self, args: &[Vec<Value>]) -> Vec<SavedVariable> {
         let mut before = Vec::new();
         for group in args {
@@ -148,7 +148,7 @@ impl Finder<'_> {
         Some(output)
     }
 
-    /// Visits a script that runs in its own shell.
+    /// Visits a script that runs in a shell of its own.
     pub(super) fn visit_inner_script(&mut self, script: &str, arguments: &[Vec<Value>]) -> Stream {
         if !self.spend(script.len()) {
             return Stream::unknown();
@@ -219,8 +219,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits the code that an interpreter is given on the command line or on standard input.
-    /// Returns false if it is given none.
+    /// Visits the code that an interpreter receives on the command line or on standard input.
+    /// Returns false if there is none.
     fn visit_interpreter(
         &mut self,
         args: &[Vec<Value>],
@@ -252,7 +252,7 @@ impl Finder<'_> {
     }
 }
 
-/// Finds the directory of `env -C`.
+/// Finds the directory that `env -C` names.
 fn find_chdir(options: &[Vec<Value>]) -> Option<Vec<Value>> {
     let split = split_operands(options, "C u chdir unset");
     split.option(&["-C", "--chdir"])

@@ -187,12 +187,12 @@ impl Finder<'_> {
     }
 }
 
-/// Returns true for an argument of `tr` that does not affect the characters of names.
+/// Returns true for an argument of `tr` that does not affect the characters in names.
 fn is_line_end(argument: &Value) -> bool {
     matches!(argument.text(), Some("\\n" | "\\0" | "\\r" | " " | "\n" | "-d" | "-s"))
 }
 
-/// Returns the number of operands of a filter that are not files.
+/// Returns how many of a filter's operands are not files.
 fn filter_operands(base: &str) -> usize {
     usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"))
 }

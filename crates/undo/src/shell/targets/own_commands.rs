@@ -21,7 +21,7 @@ const DELETING: &[&[&str]] = &[
 const VALUED: &str = "C home color end-after";
 
 impl Finder<'_> {
-    /// Notes a command of takeback that deletes its history or its hooks.
+    /// Notes a takeback command that deletes the history or the hooks.
     pub(super) fn visit_own_command(&mut self, args: &[Vec<Value>], text: &str) {
         let split = split_operands(args, VALUED);
         if split.has(&["--help", "-h", "--dry-run"]) {

@@ -1,4 +1,4 @@
-//! The known state of the shell at one point of the script: its directory, its variables.
+//! The known state of the shell at one point in the script: its directory and its variables.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::shell::syntax::CompoundCommand;
 /// The maximum number of values that are kept for one word or variable.
 pub(super) const MAX_VALUES: usize = 1000;
 
-/// The maximum number of directories that the shell may be in. Beyond that, the directory is
-/// unknown.
+/// The maximum number of directories that the shell may be in. If there are more, the directory
+/// counts as unknown.
 const MAX_DIRECTORIES: usize = 32;
 
 /// The maximum number of variables, and of functions, that are tracked.
@@ -87,14 +87,14 @@ impl State {
         }
     }
 
-    /// Forgets the scripts of `trap`, which a subshell does not inherit.
+    /// Forgets the scripts that `trap` set, because a subshell does not inherit them.
     pub(super) fn clear_traps(&mut self) {
         self.traps = Rc::default();
         self.trap_directories.clear();
     }
 
-    /// Returns the state in which the scripts of `trap` run. The shell may end in any directory
-    /// that it has been in since the first `trap`.
+    /// Returns the state in which the scripts that `trap` set are run. The shell may end in any
+    /// directory that it has been in since the first `trap`.
     pub(super) fn at_trap(&self) -> State {
         let mut state = self.clone();
         state.clear_traps();

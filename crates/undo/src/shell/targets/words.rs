@@ -116,8 +116,8 @@ impl Finder<'_> {
                     open = self.push_values(&open, &found, quoted, &mut done);
                     let is_many = matches!(part, WordPart::Expansion { many: true, .. });
                     if is_many && pieces.len() > 1 && found.len() > 1 {
-                        // Only the first word joins the text before it, and only the last one the
-                        // text after it.
+                        // Only the first word is attached to the text before it, and only the last
+                        // word to the text after it.
                         let single = self.push_values(&[Field::new()], &found, quoted, &mut done);
                         done.extend(open.iter().chain(&single).cloned());
                         open.extend(single);
@@ -207,7 +207,7 @@ impl Finder<'_> {
                 let mut values = self.visit_in_subshell(list, &Stream::unknown()).values;
                 let texts: Vec<&str> = values.iter().filter_map(Value::text).collect();
                 // The whole output is another possible value. If it is split, only its first word
-                // joins the text before it.
+                // is attached to the text before it.
                 if texts.len() > 1 {
                     let all = texts.join("\n");
                     if all.len() < 4096 {
@@ -377,7 +377,7 @@ fn is_filled(value: &Value) -> bool {
     !value.start().is_empty() || *value == Value::Fresh
 }
 
-/// Removes the part of a value that matches, at its start or its end.
+/// Removes the part of a value that the pattern matches, at its start or at its end.
 fn remove_match(value: &Value, pattern: &Pattern, operator: &str) -> Value {
     let Value::Text(text) = value else {
         return match value {

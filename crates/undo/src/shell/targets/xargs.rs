@@ -45,7 +45,7 @@ impl Finder<'_> {
         output.unwrap_or_else(Stream::unknown)
     }
 
-    /// Adds the words that xargs makes of lines: it splits lines and removes quotes.
+    /// Adds the words that xargs forms from lines: it splits lines and removes quotes.
     fn split_words(&mut self, split: &SplitArguments, words: &mut Vec<Value>) {
         let delimiter = split.option(&["-d", "--delimiter"]);
         let is_split = !split.has(&["-0", "--null"]);

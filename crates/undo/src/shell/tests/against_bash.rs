@@ -49,7 +49,7 @@ fn read_files(dir: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
                 open.push(path);
                 found.insert(name, None);
             } else if !name.ends_with(".git/index") {
-                // git refreshes its index even when it only reads.
+                // The index is left out: git refreshes it even when it only reads.
                 found.insert(name, fs::read(&path).ok());
             }
         }

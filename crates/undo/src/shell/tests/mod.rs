@@ -19,7 +19,7 @@ use proptest::test_runner::RngSeed;
 
 use super::{EffectKind, ScriptAnalysis, ScriptContext, analyze_script};
 
-/// Returns the configuration of a random test. Without `TAKEBACK_SHELL_CASES`, its cases are the
+/// Returns the configuration for a random test. Without `TAKEBACK_SHELL_CASES`, its cases are the
 /// same in every run.
 fn random_config(cases: u32) -> ProptestConfig {
     let wanted = std::env::var("TAKEBACK_SHELL_CASES").ok().and_then(|text| text.parse().ok());

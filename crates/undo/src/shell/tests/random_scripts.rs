@@ -99,7 +99,7 @@ pub(super) fn random_scripts() -> impl Strategy<Value = String> {
     (commands, words).prop_map(|(commands, words)| {
         let mut script = "%".to_owned();
         for command in commands {
-            // A `%` in a format of printf is not a placeholder.
+            // A `%` in a printf format is not a placeholder.
             let Some(at) = find_place(&script) else { break };
             script.replace_range(at..=at, command);
         }

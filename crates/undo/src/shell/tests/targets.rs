@@ -11,7 +11,7 @@ use super::analyze;
 type Row =
     (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-/// A workspace with some files, a home directory, and a directory next to them.
+/// A home directory, a workspace with some files, and a directory beside the two.
 struct Scene {
     scratch: tempfile::TempDir,
 }

@@ -1,5 +1,5 @@
 //! Generating messages that resemble those of coding agents: English with realistic word
-//! frequencies, Chinese, Japanese and Korean, source code, logs, tool calls.
+//! frequencies, Chinese, Japanese and Korean, source code, logs and tool calls.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ const IN_SESSION: usize = 200;
 /// code and logs.
 const FOREIGN: usize = 33;
 
-/// An endless stream of messages, the same in every run.
+/// An endless stream of messages that are the same in every run.
 pub(crate) struct Corpus {
     random: Random,
     vocabulary: Vocabulary,
@@ -143,7 +143,8 @@ impl Corpus {
         }
     }
 
-    /// Returns a length in bytes. One length in five hundred is that of a whole file or a long log.
+    /// Returns a length in bytes. One length in five hundred is as long as a whole file or a long
+    /// log.
     fn random_length(&mut self, median: f64, sigma: f64) -> usize {
         if self.random.below(500) == 0 {
             return 20_000 + self.random.below(80_000);

@@ -24,7 +24,7 @@ pub(crate) struct Figures {
     notes: Vec<String>,
 }
 
-/// The durations of many operations in milliseconds, sorted.
+/// The sorted durations of many operations, in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<f64>);
 
@@ -34,7 +34,7 @@ impl Latencies {
         Latencies(milliseconds)
     }
 
-    /// Returns the time within which `part` of a thousand operations finished.
+    /// Returns the time within which `part` out of every thousand operations finished.
     pub(crate) fn per_mille(&self, part: usize) -> f64 {
         let place = (self.0.len() * part).div_ceil(1_000).max(1) - 1;
         self.0.get(place).copied().unwrap_or(f64::NAN)
@@ -204,7 +204,8 @@ impl Figures {
     }
 }
 
-/// Formats a number with three digits, or with all digits before the decimal point.
+/// Formats a number with three significant digits, or with all digits before the decimal point if
+/// there are more.
 fn format_number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -91,7 +91,7 @@ impl Vocabulary {
             if random.below(4) == 0 {
                 text.push_str(pick_frequent(random, &PARTICLES));
             }
-            // Technical terms stay English.
+            // Technical terms stay in English.
             match random.below(16) {
                 0 => text.push_str(self.pick_noun(random)),
                 _ => text.push_str(pick_frequent(random, &self.chinese)),
@@ -135,8 +135,8 @@ fn pick_frequent<'w, W: AsRef<str>>(random: &mut Random, words: &'w [W]) -> &'w 
     words[random_rank(random, words.len())].as_ref()
 }
 
-/// Returns a rank whose logarithm is uniform, so that rank n has a probability proportional to
-/// about 1/n.
+/// Returns a rank. Its logarithm is distributed uniformly, so the probability of rank n is roughly
+/// proportional to 1/n.
 fn random_rank(random: &mut Random, count: usize) -> usize {
     let uniform = random.below(1 << 30) as f64 / f64::from(1 << 30);
     (((count + 1) as f64).powf(uniform) as usize).clamp(1, count) - 1
@@ -164,11 +164,11 @@ fn make_english_words(random: &mut Random) -> Vec<String> {
     })
 }
 
-/// Makes a word of one to three characters, chosen from 3,000. Most words have two.
+/// Generates a word of one to three characters, chosen from 3,000. Most words have two characters.
 fn make_han_word(random: &mut Random, _: usize) -> String {
     let length = [1, 2, 2, 2, 2, 2, 2, 3][random.below(8)];
     let character = |random: &mut Random| {
-        // A prime step spreads the frequent characters over the whole block.
+        // A prime step spreads the frequent characters over the whole Unicode block.
         let place = (random_rank(random, 3_000) * 7_919) % 20_000;
         char::from_u32(0x4e00 + place as u32).unwrap_or('一')
     };
@@ -183,7 +183,7 @@ fn make_katakana_word(random: &mut Random, _: usize) -> String {
     (0..3 + random.below(4)).map(|_| kana[random.below(kana.len())]).collect()
 }
 
-/// Makes a word of two or three syllables, chosen from 1,200.
+/// Generates a word of two or three syllables, chosen from 1,200.
 fn make_korean_word(random: &mut Random, _: usize) -> String {
     let syllable = |random: &mut Random| {
         let place = (random_rank(random, 1_200) * 7_919) % 11_172;
@@ -192,7 +192,7 @@ fn make_korean_word(random: &mut Random, _: usize) -> String {
     (0..2 + random.below(2)).map(|_| syllable(random)).collect()
 }
 
-/// Adds distinct words until there are `count`. `make` gets the number of words so far.
+/// Adds distinct words until there are `count`. `make` is given the number of words so far.
 fn make_distinct_words(
     random: &mut Random,
     count: usize,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench ledger`: compares the ledger with Hermes's state database, on the same
+//! `cargo xtask bench ledger`: compares the ledger with Hermes's state database, using the same
 //! messages in the same run. All contenders use `synchronous = NORMAL`.
 
 pub(crate) mod corpus;
@@ -31,9 +31,9 @@ pub(crate) use writers::{WRITER, run_writer};
 struct Amounts {
     fill: usize,
     append: usize,
-    /// The number of appends for Hermes. It is smaller, because Hermes is slow. Hermes merges its
-    /// indexes after every thousandth append, so a thousand appends include one merge, as in real
-    /// use.
+    /// The number of appends for Hermes. It is smaller because Hermes is slow. Hermes merges its
+    /// indexes after every thousandth append, so a thousand appends include one merge, as they do
+    /// in real use.
     append_hermes: usize,
     seconds: u64,
     /// The number of messages to which the ledger grows for the last searches.
@@ -141,7 +141,7 @@ impl Bench<'_> {
         Ok(path)
     }
 
-    /// Creates a directory for a database and its other files.
+    /// Creates a directory for a database and the files beside it.
     fn create_directory(&self, name: &str) -> Result<PathBuf, Failure> {
         let directory = self.scratch.fresh_path(name);
         fs::create_dir(&directory).map_err(io_failure("create", &directory))?;

@@ -39,7 +39,7 @@ pub(crate) fn now() -> Time {
 }
 
 /// Appends messages one by one, and measures each append, including all other work that the library
-/// does.
+/// does at the same time.
 pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<Latencies, Failure> {
     let mut sessions: Vec<&str> = messages.iter().map(|message| &*message.session).collect();
     sessions.sort_unstable();

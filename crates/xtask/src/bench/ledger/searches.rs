@@ -19,7 +19,7 @@ const QUERIES: usize = 200;
 /// The number of queries in a class that reads every message.
 const SCANS: usize = 10;
 
-/// Queries of one kind, with their names for small and for large ledgers.
+/// Queries of one kind, with the kind's names for small and for large ledgers.
 pub(crate) struct QueryClass {
     few: &'static str,
     many: &'static str,
@@ -27,12 +27,12 @@ pub(crate) struct QueryClass {
     has_matches: bool,
 }
 
-/// The words of all messages, and their frequencies.
+/// The words in all messages, and their frequencies.
 struct Words<'m> {
     texts: Vec<&'m str>,
     /// The number of messages that contain a word.
     frequencies: HashMap<String, usize>,
-    /// All words, the most frequent first.
+    /// All words, with the most frequent first.
     ranked: Vec<String>,
     random: Random,
 }
@@ -72,14 +72,14 @@ impl<'m> Words<'m> {
         Words { texts, frequencies, ranked, random: Random(0x5ea4_c4e5_0b1e_c7ed) }
     }
 
-    /// Makes `count` queries of one kind. If `make` returns `None`, it is called again.
+    /// Generates `count` queries of one kind. If `make` returns `None`, it is called again.
     fn make_queries(
         &mut self,
         count: usize,
         make: fn(&mut Words<'m>) -> Option<String>,
     ) -> Vec<String> {
         let mut queries = Vec::with_capacity(count);
-        // Limited, because some data yields no query at all.
+        // The attempts are limited, because some data yields no query at all.
         for _ in 0..count * 1_000 {
             queries.extend(make(self));
             if queries.len() == count {
@@ -121,7 +121,7 @@ impl<'m> Words<'m> {
         }
     }
 
-    /// Picks two adjacent characters of a script without spaces.
+    /// Picks two adjacent characters in a script without spaces.
     fn pick_pair(&mut self) -> Option<String> {
         let is_one = |c: &char| matches!(c, '\u{3041}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}');
         let characters: Vec<char> = self.pick_text().chars().collect();
@@ -130,7 +130,7 @@ impl<'m> Words<'m> {
         pair.iter().all(is_one).then(|| pair.iter().collect())
     }
 
-    /// Makes a word that looks like the others but is in no message.
+    /// Generates a word that looks like the others but is in no message.
     fn make_unknown_word(&mut self) -> Option<String> {
         let (a, b) = (self.pick_telling_word()?.0, self.pick_telling_word()?.0);
         let word = format!("{a}{b}x").to_ascii_lowercase();
@@ -167,7 +167,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// Splits a text into English words and words of code.
+/// Splits a text into English words and words from code.
 fn ascii_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }
@@ -203,7 +203,8 @@ pub(crate) fn measure_searches(
     Ok(())
 }
 
-/// Measures the additional time in a new process: opening the ledger, and the first search.
+/// Measures the additional time that a new process needs to open the ledger and to run the first
+/// search.
 pub(crate) fn measure_opening(
     database: &Path,
     classes: &[QueryClass],

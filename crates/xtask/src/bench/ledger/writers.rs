@@ -30,8 +30,8 @@ pub(crate) struct WriterReports {
 }
 
 impl WriterReports {
-    /// Adds the reports to the figures. `counts` has the number of each writer's messages that
-    /// actually arrived in the database.
+    /// Adds the reports to the figures. `counts` holds, for each writer, the number of its messages
+    /// that actually arrived in the database.
     pub(crate) fn add_to(&self, figures: &mut Figures, who: &'static str, counts: &[u64]) {
         let lost =
             self.stored.iter().zip(counts).map(|(stored, count)| stored.saturating_sub(*count));
@@ -84,7 +84,7 @@ pub(crate) fn run_their_writers(
     Ok((written, counts.collect()))
 }
 
-/// Starts all writers, lets them begin once all are ready, and collects their reports.
+/// Starts all writers, lets them begin together once all are ready, and collects their reports.
 fn run_together(commands: Vec<Command>, seconds: u64) -> Result<WriterReports, Failure> {
     let mut writers = Vec::new();
     for mut command in commands {

@@ -11,7 +11,8 @@ use crate::commands::{config, explain as explaining};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The version of the protocol. It changes when an old client would not understand the answers.
+/// The version of the protocol. It changes when an old client would no longer understand the
+/// answers.
 const PROTOCOL: u32 = 1;
 
 pub(super) fn initialize(_: &Server, context: &Context, params: Params) -> Answer {

@@ -1,4 +1,4 @@
-//! Methods for the session of the agent: notices, messages, usage.
+//! Methods for the agent's session: notices, messages, usage.
 
 use serde::Serialize;
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 struct NoticeView {
     workspace: AnyPath,
     files: Vec<FileView>,
-    /// The number of further files that are not named.
+    /// The number of additional files that are not listed.
     more: usize,
     effects: Vec<EffectView>,
 }
@@ -62,7 +62,7 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
     for (number, message) in messages.iter().enumerate() {
         let wrong = match message.role.as_str() {
             "" => "role is missing",
-            // The prompt would be recorded twice, and begin a turn without checkpoints.
+            // The prompt would be recorded twice, and would begin a turn without checkpoints.
             "user" => "report messages of the user as the prompt of turn.start",
             _ => continue,
         };
@@ -74,7 +74,7 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
-/// Appends messages, and returns their numbers. A message that summarizes earlier ones compacts
+/// Appends messages, and returns their numbers. A message that summarizes earlier messages compacts
 /// them.
 fn append_messages(
     ledger: &mut Ledger,
@@ -110,7 +110,7 @@ pub(super) fn set_session(_: &Server, context: &Context, mut params: Params) -> 
     answer(&json!({ "session": session }))
 }
 
-/// Continues a session under another name, after its conversation was summarized.
+/// Continues a session under another name after its conversation has been summarized.
 pub(super) fn compress(_: &Server, context: &Context, mut params: Params) -> Answer {
     let (agent, parent) = take_session(&mut params)?;
     let Name(to) = params.required("to")?;
@@ -166,7 +166,7 @@ fn take_session(params: &mut Params) -> Result<(String, String), Error> {
     Ok((agent, id))
 }
 
-/// Writes into the ledger after all earlier reports, and creates the session if it is new.
+/// Writes to the ledger after all earlier reports, and creates the session if it is new.
 fn write_in_session<T>(
     agent: &str,
     session: &str,

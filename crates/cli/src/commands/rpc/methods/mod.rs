@@ -1,4 +1,4 @@
-//! The methods, by subject.
+//! The methods, grouped by subject.
 
 mod about;
 mod checkpoints;

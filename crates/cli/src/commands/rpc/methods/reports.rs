@@ -13,15 +13,15 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
 
-/// The parameters of a tool call that begins.
+/// The parameters for the beginning of a tool call.
 pub(super) const CALL: [&str; 3] = ["call", "tool", "input"];
-/// The parameters of a tool call that has ended.
+/// The parameters for the end of a tool call.
 pub(super) const ENDED_CALL: [&str; 4] = ["call", "tool", "input", "outcome"];
-/// The parameters of every report.
+/// The parameters that all reports share.
 const COMMON: [&str; 5] = ["agent", "session", "parent", "turn", "model"];
 
-/// Handles a report as `takeback hook generic` does. `fields` are the parameters besides the common
-/// ones.
+/// Handles a report as `takeback hook generic` does. `fields` are the parameters that the report
+/// has besides the common ones.
 pub(super) fn report(
     event: &str,
     fields: &[&'static str],
@@ -58,7 +58,8 @@ pub(super) fn report(
     answer(&view)
 }
 
-/// Parses the parameters as `takeback hook generic` does, except that a malformed one is an error.
+/// Parses the parameters as `takeback hook generic` does, except that a malformed parameter is an
+/// error.
 fn parse_report(
     event: &str,
     fields: &[&'static str],

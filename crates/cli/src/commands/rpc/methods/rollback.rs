@@ -57,7 +57,7 @@ fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
 
 fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
     let opened = context.opened_anyway()?;
-    // New entries in the log of the agent belong to the conversation that is taken back.
+    // New entries in the agent's log belong to the conversation that is taken back.
     logs::catch_up_ledger(context);
     Ok(rollback::plan(opened, request)?)
 }

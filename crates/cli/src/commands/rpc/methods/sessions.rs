@@ -159,7 +159,7 @@ fn take_limit(params: &mut Params) -> Result<Option<u32>, Error> {
     }
 }
 
-/// Takes a point in time as users write it: a span before now, or a date.
+/// Takes a point in time, in the form in which users write it: a span before now, or a date.
 fn take_since(params: &mut Params) -> Result<Option<Time>, Error> {
     let typed: Option<String> = params.optional("since")?;
     let wrong = |message| Error::invalid_params(format!("since: {message}"));
