@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::sessions::{SessionHead, head};
 use crate::{ConversationPoint, Ledger, LedgerError, Time};
 
-/// One message of the user and all the work that it caused.
+/// One message from the user and all the work that it caused.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Turn {

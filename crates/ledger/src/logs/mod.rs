@@ -62,7 +62,7 @@ pub struct LogEntry {
     pub fact: LogFact,
 }
 
-/// The fact that an entry of a log states.
+/// The fact that an entry in a log states.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogFact {

@@ -88,7 +88,7 @@ impl Writer {
     }
 
     /// Adds images and documents. The API allows them only in user messages, so those from other
-    /// roles get a user message of their own.
+    /// roles get a separate user message.
     fn add_media(&mut self, note: &str, media: Vec<Part>) {
         if !media.is_empty() {
             self.add_user(std::iter::once(Part::Text(note.to_owned())).chain(media).collect());

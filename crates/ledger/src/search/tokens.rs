@@ -72,7 +72,7 @@ fn is_spaceless(c: char) -> bool {
         | '\u{a9e0}'..='\u{a9ff}' | '\u{aa60}'..='\u{aadf}' // Burmese, Tai Viet
         | '\u{ac00}'..='\u{d7ff}'     // Hangul
         | '\u{f900}'..='\u{faff}'     // Han
-        | '\u{ff66}'..='\u{ffdc}'     // Kana and Hangul of half width
+        | '\u{ff66}'..='\u{ffdc}'     // Half-width Kana and Hangul
         | '\u{1aff0}'..='\u{1b16f}'   // Kana
         | '\u{20000}'..='\u{3fffd}'   // Han
     )

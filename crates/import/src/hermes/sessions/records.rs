@@ -45,7 +45,7 @@ pub(super) fn session_record(mut row: RowFields) -> SessionRecord {
     }
 }
 
-/// Makes up a session for messages whose session is missing.
+/// Creates a placeholder session for messages whose session is missing.
 pub(super) fn missing_session(started_at: Option<Time>) -> SessionRecord {
     SessionRecord { source: default_source(), started_at, ..SessionRecord::default() }
 }

@@ -219,8 +219,7 @@ impl RowFields {
     }
 
     /// Returns the original values that were kept, and all cells that were not taken out, each
-    /// under its column name. A column whose name is in `reserved` gets a [marked
-    /// name](marked_name).
+    /// under its column name. If that name is in `reserved`, it is [marked](marked_name).
     pub(super) fn into_rest(self, reserved: &[&str]) -> Map<String, Value> {
         let mut rest = self.originals;
         for (name, cell) in self.cells {
