@@ -92,7 +92,7 @@ Examples:
     Gc,
     /// Bring the mirror up to date: a second copy of all checkpoints
     ///
-    /// The setting `mirror` under [protection] in config.toml names its directory. This also happens
+    /// The setting `protection.mirror` in config.toml names its directory. This also happens
     /// at the end of every turn. `takeback --home DIR` reads the mirror, if the first copy is lost.
     #[command(after_help = "\
 Examples:
