@@ -91,6 +91,7 @@ pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
 /// A report that is being handled in a separate thread.
 pub(crate) struct PendingReport {
     opened: Arc<Opened>,
+    report: Report,
     session: String,
     /// The directory that the agent works in.
     directory: PathBuf,
@@ -145,7 +146,8 @@ impl PendingReport {
             run_once(&work);
         }
         let (session, directory) = (report.session_id(), report.directory.clone());
-        PendingReport { opened: opened.clone(), session, directory, limit, deadline, handled }
+        let (opened, report) = (opened.clone(), report.clone());
+        PendingReport { opened, report, session, directory, limit, deadline, handled }
     }
 
     /// Waits for as long as the agent does. A capture that takes longer counts as missed until it
@@ -161,6 +163,8 @@ impl PendingReport {
                 Waited::Done(handled)
             }
             Err(RecvTimeoutError::Timeout) => {
+                // The late capture must still find the files that the call deletes from now on.
+                hook::hold_files(&self.opened, &self.report);
                 self.deadline.pass();
                 self.opened.note_missed(&self.workspace(), LATE);
                 let limit = self.limit.unwrap_or_default().as_millis();

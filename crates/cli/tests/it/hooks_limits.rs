@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
-use crate::agent::{Agent, hook, rows};
+use crate::agent::{Agent, configure, eventually, hook, rows};
 use crate::session::{Session, tell_skipped};
 
 fn to_text(bytes: &[u8]) -> String {
@@ -126,4 +126,38 @@ fn the_generic_hook_answers_in_json() {
     assert_eq!(answer["failures"], json!([failure]));
     assert_eq!(to_text(&output.stderr), format!("takeback: {failure}\n"));
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn files_that_are_deleted_before_their_late_capture_come_back() {
+    let session = Session::new();
+    session.write(".gitignore", "*.bin\n");
+    session.write("model.bin", "mine");
+    session.write("data/deep/x", "1");
+    fs::set_permissions(session.project().join("data/deep/x"), fs::Permissions::from_mode(0o750))
+        .unwrap();
+    session.write("kept", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("begin", "a", "1");
+    configure(&session, "[checkpoints]\ntimeout_ms = 200\n");
+    agent.hears("tidy up");
+    let call = agent.call("Bash", json!({ "command": "rm -rf model.bin data; mv kept moved" }));
+    // As long as another process holds the lock, nothing is captured.
+    let lock = session.lock_workspace();
+    let said = agent.report(call.event("before_tool"));
+    assert!(said.contains("not done within 200 ms"), "{said}");
+    fs::remove_file(session.project().join("model.bin")).unwrap();
+    fs::remove_dir_all(session.project().join("data")).unwrap();
+    fs::rename(session.project().join("kept"), session.project().join("moved")).unwrap();
+    drop(lock);
+    eventually("the late capture is complete", || {
+        rows(&session).first().is_some_and(|row| row["late"] == true)
+    });
+    let held = session.base().join(".takeback/checkpoints/held");
+    eventually("nothing is held any more", || fs::read_dir(&held).unwrap().next().is_none());
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("model.bin"), "mine");
+    assert_eq!((session.read("data/deep/x"), session.read("kept")), ("1".into(), "1".into()));
+    let mode = fs::metadata(session.project().join("data/deep/x")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o750);
 }

@@ -54,13 +54,7 @@ impl<'a> CallContext<'a> {
         let analysis = analyze_call(opened, call, &report.directory, within);
         let mutates = may_mutate(call, analysis.as_ref());
         let time = opened.now();
-        let key = match &call.id {
-            Some(id) => CallKey { text: id.clone(), is_name: true },
-            None => {
-                let text = file_name(&[&call.tool, &call.input.to_string()]);
-                CallKey { text, is_name: false }
-            }
-        };
+        let key = call_key(call);
         let id = match (&call.id, mutates) {
             (Some(id), _) => id.clone(),
             // The same command may be run many times in a turn.
@@ -148,6 +142,17 @@ pub(super) fn analyze_call(
     let home = opened.forbidden.home();
     let workspace = workspace.unwrap_or(Path::new("/dev/null"));
     Some(shell::analyze_script(call.script()?, &ScriptContext { directory, workspace, home }))
+}
+
+/// Returns the key by which the start and the end of a call are matched.
+pub(super) fn call_key(call: &ToolCall) -> CallKey {
+    match &call.id {
+        Some(id) => CallKey { text: id.clone(), is_name: true },
+        None => {
+            let text = file_name(&[&call.tool, &call.input.to_string()]);
+            CallKey { text, is_name: false }
+        }
+    }
 }
 
 /// Returns true unless a call is known to change no file.

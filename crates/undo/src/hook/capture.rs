@@ -1,8 +1,10 @@
 //! The captures before and after a call, for each path that the call may change.
 
+use takeback_base::errors::error_chain;
 use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace};
 
 use super::call::{CallContext, ScriptWrites};
+use super::held::add_held_files;
 use super::protected::{PathKind, ProtectedPath};
 use super::state::{self, OpenCall, StepState, WorkspaceState};
 use super::unprotected::{Unprotected, find_unprotected};
@@ -29,9 +31,12 @@ pub(super) fn capture_before(
     let workspace = path.open(opened)?;
     let mut lock = opened.lock(&workspace)?;
     let hook_state = WorkspaceState::new(workspace.notes());
-    let capture = capture_path(opened, path, &workspace, &mut lock)?;
-    let unprotected = find_unprotected(path, &capture.uncovered);
+    let mut capture = capture_path(opened, path, &workspace, &mut lock)?;
     let late = call.deadline.has_passed();
+    if late && let Err(error) = add_held_files(opened, call, path, &mut lock, &mut capture) {
+        opened.note_failure(workspace.path(), &error_chain(&error));
+    }
+    let unprotected = find_unprotected(path, &capture.uncovered);
     let last = hook_state
         .step(&call.session)
         .filter(|step| step.turn == call.turn.number && has_pin(&workspace, step.seq));

@@ -9,6 +9,7 @@ mod capture;
 mod deadline;
 mod early;
 mod follow_up;
+pub(crate) mod held;
 mod protected;
 mod report;
 mod repositories;
@@ -38,6 +39,7 @@ use crate::rollback::finish_before_turn;
 
 pub use self::deadline::Deadline;
 pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
+pub use self::held::hold_files;
 pub use self::report::{
     Report, ReportedEvent, ToolCall, ToolWork, find_paths, find_script, quote_word,
 };
@@ -144,6 +146,9 @@ fn protect_before(
     };
     if call.mutates {
         let protected = capture_all_before(opened, call, &mut entry, handled);
+        if call.deadline.has_passed() {
+            held::discard_held_files(opened, call);
+        }
         // Without this file, the paths are determined again after the call.
         let _ = state::write(&call.paths_file(opened), &protected);
         conclude_unprotected(opened, call, handled);

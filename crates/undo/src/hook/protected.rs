@@ -279,6 +279,16 @@ impl ProtectedPath {
         }
     }
 
+    /// Converts an absolute path into one relative to this one. Returns `None` if it is elsewhere.
+    pub(super) fn relative(&self, path: &Path) -> Option<RelPath> {
+        let inner = match &self.kind {
+            PathKind::Directory(directory) => path.strip_prefix(&directory.0).ok()?,
+            PathKind::File(file) if file.0 == path => Path::new(path.file_name()?),
+            PathKind::File(_) => return None,
+        };
+        RelPath::from_path(inner).ok().filter(|inner| !inner.is_root())
+    }
+
     /// Returns true for a single file or a repository's data, because the call may change all of
     /// it.
     pub(super) fn is_endangered_as_a_whole(&self) -> bool {

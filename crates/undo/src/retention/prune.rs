@@ -18,6 +18,7 @@ use super::size_cap::enforce_size_cap;
 use crate::Opened;
 use crate::history::History;
 use crate::history::record::{Checkpoint, Kind};
+use crate::hook::held::discard_old_held_files;
 use crate::hook::state::{self, OpenCall, WorkspaceState};
 
 /// The limits to prune by. A limit that is not given defaults to the configured one.
@@ -316,6 +317,7 @@ fn forget_old_state(
     for directory in ["sessions", "calls", "told"] {
         state::remove_older(&opened.checkpoints_directory().join(directory), oldest);
     }
+    discard_old_held_files(opened, oldest_call);
     for workspace in workspaces {
         let hook_state = WorkspaceState::new(store.notes(&workspace.id));
         hook_state.forget_before(oldest);
