@@ -218,7 +218,7 @@ impl RewindLog {
         end.min(row.last_seq)
     }
 
-    /// Returns the end of the conversation before a move.
+    /// Returns where the conversation ended before a move.
     fn end_before(&self, row: &RewindRow) -> i64 {
         row.was_seq.unwrap_or_else(|| match self.last_at(row.last_seq, row.number) {
             Some(earlier) => self.end_after(earlier),

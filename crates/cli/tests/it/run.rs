@@ -200,6 +200,7 @@ fn explain_has_the_documented_shape() {
             "outside": [session.base().join("out")],
             "sweeps": [],
             "unknown": [],
+            "history": [],
             "bounded": false,
         })
     );
@@ -295,7 +296,7 @@ $ takeback config
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
-! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected `checkpoints` or `ledger`
+! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected one of `checkpoints`, `ledger`, `protection`
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config

@@ -152,7 +152,7 @@ impl<'s> AdoptLock<'s> {
     }
 }
 
-/// The numbers of the existing and inserted pins after an insertion.
+/// The number that each pin has after an insertion.
 pub(super) struct PinNumbers {
     /// The numbers of the inserted pins, in order.
     pub(super) older: Vec<u64>,

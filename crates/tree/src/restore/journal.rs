@@ -97,14 +97,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Enters the phase in which the next lock finishes a restore that is cut off.
+    /// Enters the phase in which, if the restore is cut off, the next lock finishes it.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which the next lock reverts a restore that is cut off.
+    /// Enters the phase in which, if the restore is cut off, the next lock reverts it.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));

@@ -255,7 +255,7 @@ impl Scratch {
         Ok((plan, outcome))
     }
 
-    /// Returns to a capture, but leaves paths that cannot be restored unchanged. Returns those
+    /// Returns to a capture, but does not touch paths that cannot be restored. Returns those
     /// paths.
     pub fn restore_what_is_possible(&self, target: &Capture) -> Vec<RelPath> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();

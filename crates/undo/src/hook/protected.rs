@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use takeback_base::paths::{canonicalize, canonicalize_parent};
+use takeback_base::paths::{canonicalize, canonicalize_or_keep, canonicalize_parent};
 use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, WorkspaceError};
 
 use super::call::CallContext;
@@ -82,6 +82,7 @@ pub(super) fn find_protected_paths(
     let mut repositories = Repositories::default();
     let sweeps_repositories = may_sweep_repositories(call.call.script());
     let mut elsewhere = Vec::new();
+    let own = canonicalize_or_keep(opened.home());
     let directory = &call.workplace.directory;
     for (path, mention) in find_mentions(call.call, directory, call.analysis.as_ref()) {
         if mention == Mention::Swept && sweeps_repositories {
@@ -92,6 +93,8 @@ pub(super) fn find_protected_paths(
         }
         match path.strip_prefix(root) {
             _ if is_in_repository_data(&path) => {}
+            // Takeback's own files are never captured: see `tampering`.
+            _ if path.starts_with(&own) => {}
             Ok(inner) if is_workspace => main.mention(inner, mention),
             _ => {
                 if is_workspace && mention != Mention::Named && root.starts_with(&path) {

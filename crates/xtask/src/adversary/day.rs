@@ -50,7 +50,7 @@ pub(super) struct Day<'a> {
     pub(super) edits: usize,
     /// The paths that calls changed although they were named as unprotected.
     pub(super) lost: BTreeSet<String>,
-    /// The marks of user edits that may count as an agent's.
+    /// The marks in edits by the user that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
     pub(super) calls: usize,
     /// The disk that holds takeback's home, or all files of the day. `None` if no disk can be

@@ -12,8 +12,8 @@
 //!   `simple` and `builtins`.
 //! - `words` expands words, with the help of `braces` and `glob`. `file_system` is a bounded view
 //!   of the file system.
-//! - `calls` determines which of its operands a program changes, with the help of `copies`,
-//!   `containers`, `git`, `find`, `xargs` and `nested`.
+//! - `calls` determines which operands a program changes. It uses `copies`, `containers`, `git`,
+//!   `find`, `xargs` and `nested`.
 //! - `own_commands` recognizes takeback's own commands that delete its history.
 //! - `outputs` predicts the output of programs, for `$(…)` and pipes.
 //! - `literals` finds paths in code in other languages, and in shell scripts that cannot be parsed.
