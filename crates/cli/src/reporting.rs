@@ -165,6 +165,10 @@ impl PendingReport {
             Err(RecvTimeoutError::Timeout) => {
                 // The late capture must still find the files that the call deletes from now on.
                 hook::hold_files(&self.opened, &self.report);
+                if let Ok(handled) = self.handled.try_recv() {
+                    self.withdraw_missed(&handled);
+                    return Waited::Done(handled);
+                }
                 self.deadline.pass();
                 self.opened.note_missed(&self.workspace(), LATE);
                 let limit = self.limit.unwrap_or_default().as_millis();

@@ -132,7 +132,7 @@ fn read_foreign(scratch: &Path, kind: ObjectKind, bytes: &[u8]) {
     let path = write(&directory, name, &loose);
     let repository = ForeignRepository::open(&git).expect("it was just created");
     match kind {
-        ObjectKind::Tree => drop(repository.tree(&oid)),
+        ObjectKind::Tree => drop(repository.tree(&oid, pack::MAX_OBJECT)),
         _ => drop(repository.commit(&oid)),
     }
     fs::remove_file(path).expect("it was just written");

@@ -43,7 +43,8 @@ struct HeldFile {
 /// Holds the files that a call names. A file that cannot be held is left out.
 pub fn hold_files(opened: &Opened, report: &Report) {
     let ReportedEvent::BeforeTool(call) = &report.event else { return };
-    let analysis = analyze_call(opened, call, &report.directory, None);
+    let root = opened.find_root(&report.directory).ok();
+    let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
     // Files that the user does not want captured must not be kept in another way.
     if !may_mutate(call, analysis.as_ref()) || opened.rules.skip_private {
         return;

@@ -34,7 +34,8 @@ pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
     if opened.protection.history == HistoryProtection::Off {
         return Vec::new();
     }
-    let analysis = analyze_call(opened, call, &report.directory, None);
+    let root = opened.find_root(&report.directory).ok();
+    let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
     if !may_mutate(call, analysis.as_ref()) {
         return Vec::new();
     }
@@ -55,7 +56,9 @@ pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
     }
     let hook_files = (opened.find_hook_files)(opened.home());
     for (path, mention) in &mentions {
-        let is_around = |own: &PathBuf| *mention != Mention::Named && own.starts_with(path);
+        // An unknown tool that names the home directory most likely only lists it.
+        let is_deleted = call.script().is_some() && *mention != Mention::Named;
+        let is_around = |own: &PathBuf| is_deleted && own.starts_with(path);
         let name = path.display();
         if homes.iter().any(|home| path.starts_with(home)) {
             found.push(format!("change {name}, which is part of takeback's history"));
