@@ -128,6 +128,7 @@ fn with_pruned_turns() -> Session {
     first.hears("1");
     first.writes("a", "1");
     first.writes("../note", "1");
+    first.writes("dist/app.js", "1");
     first.is_done();
     let mut second = Agent::new(&session, "s2");
     for number in ["2", "3", "4"] {
@@ -148,6 +149,17 @@ fn turns_that_were_pruned_go_back_with_their_files() {
     assert_eq!(note, "0", "also outside the workspace: {done:#}");
     session.json(&["rollback", "undo"]);
     assert_eq!((session.read("a"), conversation(&session).len()), ("4".into(), 4));
+}
+
+#[test]
+fn an_ignored_file_that_a_pruned_turn_created_goes_with_it() {
+    let session = with_pruned_turns();
+    let planned = session.json(&["rollback", "start", "--dry-run"]);
+    assert_eq!(planned["deleted"], json!(["dist", "dist/app.js"]), "{planned:#}");
+    session.json(&["rollback", "start"]);
+    assert!(!session.exists("dist"));
+    session.json(&["rollback", "undo"]);
+    assert_eq!(session.read("dist/app.js"), "1");
 }
 
 #[test]

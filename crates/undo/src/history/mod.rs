@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
-use self::record::{Action, CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
+use self::record::{CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
 use self::traces::{PrunedCheckpoints, read_pruned};
 use crate::hook::state::{OpenCall, WorkspaceState};
 
@@ -178,19 +178,11 @@ impl History {
         self.all.iter().find(is_next).map(|known| known.pin.name.seq)
     }
 
-    /// Returns the paths that are captured regardless of the rules: those that calls named, and the
-    /// uncovered ones that the undo of a turn changed.
+    /// Returns the paths that are captured regardless of the rules, because of any checkpoint or
+    /// trace.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
-        let calls = self.all.iter().flat_map(|known| known.record.calls());
-        let mut named: BTreeSet<&RelPath> = calls.flat_map(|call| &call.named).collect();
-        for Checkpoint { record, .. } in &self.all {
-            let Some(done) = &record.rollback else { continue };
-            if done.action == Action::UndoTurn {
-                named.extend(done.paths.iter().filter(|path| {
-                    record.uncovered.iter().any(|uncovered| path.starts_with(&uncovered.path))
-                }));
-            }
-        }
+        let named: BTreeSet<&RelPath> =
+            self.events().flat_map(|known| known.record.named_paths()).collect();
         named.into_iter().cloned().collect()
     }
 

@@ -344,6 +344,16 @@ impl Record {
         self.unended.iter().chain(&self.call)
     }
 
+    /// Returns the paths that are captured from now on, regardless of the rules: those that the
+    /// calls name, and the uncovered ones that the undo of a turn changed.
+    pub(crate) fn named_paths(&self) -> impl Iterator<Item = &RelPath> {
+        let undone = self.rollback.iter().filter(|done| done.action == Action::UndoTurn);
+        let uncovered = undone.flat_map(|done| &done.paths).filter(|path| {
+            self.uncovered.iter().any(|uncovered| path.starts_with(&uncovered.path))
+        });
+        self.calls().flat_map(|call| &call.named).chain(uncovered)
+    }
+
     /// Returns the identity of the call in the ledger.
     pub(crate) fn call_id(&self) -> Option<CallId<'_>> {
         let call = self.call.as_ref()?;

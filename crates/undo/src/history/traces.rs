@@ -1,5 +1,6 @@
 //! Traces of pruned checkpoints. They show which turns and rollbacks came after a checkpoint that
-//! is kept, so that a return to it also takes back turns that are no longer in the list.
+//! is kept, and which paths they named, so that a return to it also takes back turns that are no
+//! longer in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use takeback_tree::{Filter, Oid, Pin, PinName, Store, WorkspaceId};
 
 use super::History;
-use super::record::{CallRef, Checkpoint, Record};
+use super::record::{Action, CallRef, Checkpoint, Record};
 use crate::hook::state;
 
 /// The trace of a pruned checkpoint: its place in the order of events, and its call or rollback.
@@ -81,25 +82,29 @@ impl History {
     }
 
     /// Finds the traces that are needed once the doomed checkpoints are gone: between two kept
-    /// checkpoints, the first event of each turn and all rollbacks with their targets. No rollback
-    /// returns to a point before the oldest kept checkpoint.
+    /// checkpoints, the first event of each turn, the first event that names each path, and all
+    /// rollbacks with their targets. No rollback returns to a point before the oldest kept
+    /// checkpoint.
     fn find_traces(&self, doomed: &[PinName]) -> Vec<Trace> {
         let doomed: HashSet<&PinName> = doomed.iter().collect();
         let kept = self.all.iter().filter(|known| !doomed.contains(&known.pin.name));
         let kept: HashSet<Oid> = kept.map(|known| known.pin.id).collect();
         let rollbacks = self.events().filter_map(|known| known.record.rollback.as_ref());
         let targets: HashSet<Oid> = rollbacks.map(|done| done.to).collect();
-        let (mut after, mut turns, mut traces) = (None, HashSet::new(), Vec::new());
+        let (mut after, mut traces) = (None, Vec::new());
+        let (mut turns, mut named) = (HashSet::new(), HashSet::new());
         for Checkpoint { pin, record } in self.events() {
             if kept.contains(&pin.id) {
                 after = Some(pin.id);
                 turns.clear();
+                named.clear();
                 continue;
             }
             let Some(after) = after else { continue };
-            let turns_before = turns.len();
+            let known_before = turns.len() + named.len();
             turns.extend(record.calls().map(|call| (call.reporter(), &call.turn)));
-            let is_first = turns.len() > turns_before;
+            named.extend(record.named_paths());
+            let is_first = turns.len() + named.len() > known_before;
             if is_first || record.rollback.is_some() || targets.contains(&pin.id) {
                 let record = reduce(record.clone());
                 traces.push(Trace { after, id: pin.id, seq: pin.name.seq, record });
@@ -111,14 +116,16 @@ impl History {
 
 /// Drops from a record everything that matters only together with its tree.
 fn reduce(record: Record) -> Record {
-    let reduce_call = |call: CallRef| CallRef { named: Vec::new(), writes: Vec::new(), ..call };
+    let reduce_call = |call: CallRef| CallRef { writes: Vec::new(), ..call };
+    // The uncovered paths that the undo of a turn changed count as named.
+    let is_undo = record.rollback.as_ref().is_some_and(|done| done.action == Action::UndoTurn);
     Record {
         reason: String::new(),
         repository: None,
         call: record.call.map(reduce_call),
         unended: record.unended.into_iter().map(reduce_call).collect(),
         filter: Filter::default(),
-        uncovered: Vec::new(),
+        uncovered: if is_undo { record.uncovered } else { Vec::new() },
         unsettled: Vec::new(),
         unprivileged: Vec::new(),
         ..record
