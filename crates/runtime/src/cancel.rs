@@ -1,0 +1,105 @@
+//! Cancelling a turn from another thread.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+type Action = Arc<dyn Fn() + Send + Sync>;
+
+/// A switch that stops a running turn. Its clones share one state.
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<Mutex<Shared>>);
+
+#[derive(Default)]
+struct Shared {
+    is_cancelled: bool,
+    next: u64,
+    actions: BTreeMap<u64, Action>,
+}
+
+/// Removes an action when it is dropped.
+pub struct CancelGuard {
+    cancel: Cancel,
+    number: u64,
+}
+
+impl Cancel {
+    /// Stops the turn: runs the actions of everything that is waiting.
+    pub fn cancel(&self) {
+        let actions: Vec<Action> = {
+            let mut shared = self.lock();
+            shared.is_cancelled = true;
+            shared.actions.values().cloned().collect()
+        };
+        actions.iter().for_each(|action| action());
+    }
+
+    /// Allows the next turn to run.
+    pub fn reset(&self) {
+        self.lock().is_cancelled = false;
+    }
+
+    /// Returns true if the turn is to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.lock().is_cancelled
+    }
+
+    /// Runs `action` when the turn is cancelled, or at once if it already is. The action must end
+    /// whatever the calling thread is waiting for.
+    pub fn on_cancel(&self, action: impl Fn() + Send + Sync + 'static) -> CancelGuard {
+        let action: Action = Arc::new(action);
+        let mut shared = self.lock();
+        let number = shared.next;
+        shared.next += 1;
+        shared.actions.insert(number, action.clone());
+        let is_cancelled = shared.is_cancelled;
+        drop(shared);
+        if is_cancelled {
+            action();
+        }
+        CancelGuard { cancel: self.clone(), number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        self.cancel.lock().actions.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn an_action_runs_once_for_each_cancellation_until_its_guard_is_dropped() {
+        let (cancel, count) = (Cancel::default(), Arc::new(AtomicUsize::new(0)));
+        let counter = count.clone();
+        let guard = cancel.on_cancel(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
+        cancel.cancel();
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        drop(guard);
+        cancel.cancel();
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn an_action_runs_at_once_if_the_turn_is_already_cancelled() {
+        let (cancel, count) = (Cancel::default(), Arc::new(AtomicUsize::new(0)));
+        cancel.cancel();
+        let counter = count.clone();
+        let _guard = cancel.on_cancel(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        cancel.reset();
+        assert!(!cancel.is_cancelled());
+    }
+}
