@@ -232,7 +232,7 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Renames a file or directory, or fails with [`io::ErrorKind::AlreadyExists`].
+/// Renames a file or directory. Fails with [`io::ErrorKind::AlreadyExists`] if `to` exists.
 ///
 /// Some file systems cannot do this atomically. There, the function first checks that `to` is free,
 /// and then renames, so the caller must be the only writer.

@@ -40,7 +40,8 @@ fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
     }
 }
 
-/// The maximum size of another program's text file, such as a configuration, to be read as a whole.
+/// The maximum size of a text file of another program, such as its configuration, that is read as a
+/// whole.
 pub const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a regular file of at most `max_size` bytes. Fails if it is larger.
@@ -66,7 +67,7 @@ pub fn read_beginning(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The maximum number of values in a JSON text to be parsed. A parsed value can take up to a
+/// The maximum number of values in a JSON text that is parsed. A parsed value can take up to a
 /// hundred times as much memory as its text.
 pub const MAX_JSON_VALUES: usize = 2_000_000;
 
@@ -87,7 +88,7 @@ pub fn count_json_values(json: &[u8]) -> usize {
 
 /// True if a JSON text has so many values that parsing it could exhaust memory.
 pub fn has_too_many_values(json: &[u8]) -> bool {
-    // Each value takes at least one byte.
+    // Each value takes at least one byte, so a short text cannot have too many.
     json.len() > MAX_JSON_VALUES && count_json_values(json) > MAX_JSON_VALUES
 }
 

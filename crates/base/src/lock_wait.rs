@@ -24,7 +24,7 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Returns the settings for a wait of at most `limit` about which the user is not told.
+    /// Returns settings that wait for at most `limit` and report nothing.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
@@ -126,8 +126,8 @@ mod tests {
         release.join().unwrap();
     }
 
-    /// Locks exclude each other even within one process if it opens the file twice, so this process
-    /// can be the holder.
+    /// If a process opens a file twice, its two locks exclude each other, so this process can be
+    /// the holder.
     #[test]
     fn the_callback_gets_the_holder_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);

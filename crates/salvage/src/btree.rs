@@ -11,8 +11,8 @@ pub(crate) const LEAF_TABLE: u8 = 0x0d;
 pub(crate) const INTERIOR_INDEX: u8 = 0x02;
 pub(crate) const LEAF_INDEX: u8 = 0x0a;
 
-/// The minimum size of a cell. When the cell is deleted, a freeblock of at least four bytes takes
-/// its place.
+/// The minimum size of a cell: when a cell is deleted, a freeblock takes its place, and a freeblock
+/// needs four bytes.
 const SMALLEST_CELL: usize = 4;
 
 /// A cell: a row in a leaf, or a child in an interior page.
@@ -20,7 +20,7 @@ const SMALLEST_CELL: usize = 4;
 pub(crate) struct Cell {
     /// The range of bytes that the cell occupies in the page.
     extent: Range<usize>,
-    /// The rowid. In an interior page, the largest rowid of the child.
+    /// The rowid. In an interior page, the largest rowid in the child.
     pub(crate) key: i64,
     /// The left child. In a leaf, the first overflow page, or 0 if there is none.
     pub(crate) link: u32,

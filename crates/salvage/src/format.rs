@@ -61,8 +61,8 @@ impl DatabaseHeader {
 }
 
 /// Finds the format in which the pages of the file make sense. This is the format in the header,
-/// unless no page fits it and some pages fit another format. If there is a log, only its page size
-/// is tried, because a checksum protects it.
+/// unless no page fits it and some pages fit another format. If there is a log, only the page size
+/// in its header is tried, because a checksum protects that header.
 pub(crate) fn find_format(
     file: &File,
     size: u64,

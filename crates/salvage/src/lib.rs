@@ -45,8 +45,8 @@ pub struct SchemaTable {
     pub root: u32,
 }
 
-/// One row as stored: a column that is the rowid is NULL in `values`, columns that were added later
-/// may be missing at the end, and whole numbers in REAL columns are integers.
+/// One row as stored. A column that is an alias of the rowid is NULL in `values`, columns that were
+/// added later may be missing at the end, and whole numbers in REAL columns are integers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SalvagedRow {
     /// The name of the table; `None` if the row's page is not reachable from any root.

@@ -11,7 +11,7 @@ use crate::format::{self, DatabaseHeader, PageFormat};
 use crate::record::read_u32;
 use crate::wal::Wal;
 
-/// The offset of the byte that processes lock. The page that contains it is never used.
+/// The offset of the bytes that SQLite uses for locks. The page that contains them holds no data.
 const LOCK_BYTE: u64 = 0x4000_0000;
 
 /// A page and its bytes.

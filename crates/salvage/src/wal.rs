@@ -10,7 +10,7 @@ use crate::record::read_u32;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The magic number without its lowest bit, which is set if the checksums use big-endian words.
+/// The magic number without its lowest bit. That bit is set if the checksums use big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
 
@@ -18,7 +18,7 @@ const VERSION: u32 = 3_007_000;
 pub(crate) struct Wal {
     file: File,
     pub(crate) page_size: usize,
-    /// The size of the database after the last commit.
+    /// The number of pages in the database after the last commit.
     pub(crate) page_count: u32,
     /// The number of frames up to the last commit.
     pub(crate) frames: u64,
@@ -95,8 +95,9 @@ impl FrameChain {
         (valid && chain.sum == (read_u32(header, 24)?, read_u32(header, 28)?)).then_some(chain)
     }
 
-    /// Checks a frame and advances to the next. Returns the number of the frame's page and, if the
-    /// frame is a commit, the size of the database, otherwise 0.
+    /// Checks a frame and advances to the next. Returns the number of the frame's page, and the
+    /// number of pages in the database if the frame ends a commit, otherwise 0. Returns `None` if
+    /// the frame does not continue the chain.
     fn accept_frame(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
         self.add_to_sum(frame.get(..8)?);
         self.add_to_sum(frame.get(FRAME_HEADER..)?);

@@ -6,7 +6,7 @@ use crate::pages::{Page, PageSet, Pages};
 /// A walk over the leaves of trees.
 pub(crate) struct TreeWalk<'a> {
     pages: &'a Pages,
-    /// Pages that are not entered from their parents.
+    /// Pages that are entered only as roots, never from a parent.
     closed: &'a PageSet,
     pub(crate) visited: PageSet,
     /// The branches still to be visited, the next one last.

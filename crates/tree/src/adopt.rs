@@ -1,7 +1,6 @@
 //! Adopting states from a foreign repository as the older history of a workspace.
 //!
-//! 1. [`Store::adopt`] begins the adoption. Until the adoption ends, gc keeps the objects that it
-//!    has written.
+//! 1. [`Store::adopt`] begins the adoption. Until it ends, gc deletes none of the adopted objects.
 //! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites each tree, because the store
 //!    uses different modes and allows fewer names.
 //! 3. [`Adoption::lock`] makes the pack durable and locks the workspace, whose directory need not
@@ -41,24 +40,25 @@ use entries::{
 /// The maximum length of a name in a file system.
 const MAX_NAME: usize = 255;
 
-/// The maximum total size of all directories in a state, as git stores them.
+/// The maximum total size of a state's directories, measured as git tree objects.
 const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
 
-/// The maximum number of files in a state. A few directories that contain each other many times
-/// could stand for any number of files.
+/// The maximum number of files in a state. A few trees, each of which contains the next one many
+/// times, could stand for any number of files.
 const MAX_FILES: u64 = 1_000_000;
 
 /// The maximum depth of the directories in a state.
 const MAX_DEPTH: u64 = 10_000;
 
-/// The maximum total size of a state's uncovered paths, including those in all its directories.
+/// The maximum total size of a state's uncovered paths. A path counts once for each directory above
+/// it, because each of them has its own copy.
 const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 
 /// The maximum total size of the uncovered paths in an adoption. They are kept in memory until it
 /// ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
 
-/// The words by which an error says that a state has too many uncovered paths.
+/// The unit in the error for a state with too many uncovered paths.
 const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
 
 /// The maximum size of a file that is copied in parallel with others. Larger files are copied one
@@ -116,7 +116,7 @@ pub struct Adoption<'s> {
     store_lock: FileLock,
 }
 
-/// A foreign tree that was rewritten for the store. Paths are relative to it.
+/// A foreign tree that was rewritten for the store. Its uncovered paths are relative to the tree.
 #[derive(Clone, Default)]
 struct RewrittenTree {
     oid: Oid,
@@ -182,7 +182,7 @@ impl<'s> Adoption<'s> {
             self.too_large.extend(taken?);
         }
         let RewrittenTree { oid, files, mut uncovered, .. } = self.trees[&tree].clone();
-        // Many states may have the same tree, and each has its own copy of the paths.
+        // Each state gets its own copy of the paths, even if several states have the same tree.
         self.uncovered_bytes += uncovered.iter().map(uncovered_size).sum::<u64>();
         if self.uncovered_bytes > MAX_ALL_UNCOVERED_BYTES {
             let (things, limit) = (UNCOVERED_MEGABYTES, MAX_ALL_UNCOVERED_BYTES >> 20);

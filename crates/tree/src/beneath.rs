@@ -61,7 +61,8 @@ impl Stat {
         self.kind() == 0o120_000
     }
 
-    /// Returns the mode of the file in a tree, or `None` if a tree cannot contain such a file.
+    /// Returns the mode that the file has in a tree, or `None` if a tree cannot contain such a
+    /// file.
     pub(crate) fn entry_mode(&self) -> Option<Mode> {
         match self.kind() {
             0o100_000 => Some(Mode::file(owner::drop_others(self.mode))),

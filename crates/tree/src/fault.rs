@@ -61,8 +61,8 @@ pub fn disarm() -> usize {
     std::mem::take(&mut state.passed)
 }
 
-/// Runs `run` when the moment with this name is next reached, in place of another process that
-/// could act at that moment.
+/// Runs `run` when the moment with this name is next reached, as another process could at that
+/// moment.
 #[cfg(feature = "faults")]
 pub fn interrupt_at(moment: &'static str, run: fn()) {
     *registry::INTERRUPTION.lock().expect("no code panics while it holds this lock") =

@@ -48,7 +48,8 @@ pub fn pack(scratch: &Path, bytes: &[u8]) {
     write(scratch, "pack-x.idx", &encode_index(&mut objects, &checksum));
     let Ok(pack) = Pack::open(&index_path) else { return };
     for object in &objects {
-        // The last entry may reach into the checksum, where an intact pack has no entries.
+        // Without an index, an entry may be found that reaches into the checksum at the end. With
+        // an index, such an entry cannot be read.
         let Ok((kind, content)) = pack.read_object(object.offset) else { continue };
         assert!(content.len() as u64 <= MAX_OBJECT);
         assert_eq!(Oid::of(kind, &content), object.oid);

@@ -85,7 +85,8 @@ impl Store {
         let mut needed = NeededObjects::new(AbsentObject::Lost).without(accepted);
         add_histories(&mut needed, &sources, &mut recent, &refs.iter().collect::<Vec<_>>())?;
 
-        // Rewriting a single pack without unneeded objects would change nothing.
+        // If there is only one pack and all its objects are needed, rewriting it would change
+        // nothing.
         let is_done = sources.packs().len() == 1 && needed.objects.len() == sources.count_objects();
         let replaced = if is_done { HashSet::new() } else { seen.clone() };
         let mut packed = Vec::new();
@@ -122,7 +123,7 @@ impl Store {
         Ok(make_outcome(before, after, needed.objects.len(), dropped))
     }
 
-    /// Finds the refs that have been created since `refs` were read.
+    /// Finds the refs that have been created or changed since `refs` were read.
     fn find_late_refs(&self, refs: &[Ref]) -> Result<Vec<Ref>, StoreError> {
         let known: HashSet<&Oid> =
             refs.iter().filter_map(|reference| reference.id.as_ref().ok()).collect();
@@ -132,7 +133,7 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually there are few packs in total, as a quick listing shows.
+        // Usually a quick listing shows that there are few packs, so that none has to be opened.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
@@ -193,7 +194,7 @@ impl Store {
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // The objects that an index without a pack lists are missing. If one of them is
+                // If an index has no pack, the objects that it lists are missing. If one of them is
                 // needed, the walk fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,

@@ -23,8 +23,9 @@ use crate::restore::Recovery;
 use crate::store::{ObjectError, Store, StoreError};
 use crate::workspace::{Workspace, WorkspaceInfo};
 
-/// The right to capture and restore a workspace. [`Lock::finish`] ends it. If the lock is dropped
-/// instead, the pins created so far are kept, and everything else is lost.
+/// The right to capture and restore a workspace. [`Lock::finish`] ends the work. If the lock is
+/// dropped instead, pins and restores are kept, but captures without a pin may be lost, and the
+/// stat cache is not saved.
 pub struct Lock<'w> {
     pub(crate) workspace: &'w Workspace<'w>,
     pub(crate) directory: PathBuf,
@@ -35,7 +36,7 @@ pub struct Lock<'w> {
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
     next_seq: Option<u64>,
-    /// The descriptions of the packs that existed when the latest capture began.
+    /// The descriptions of the packs that existed just before the stat cache was loaded.
     seen_packs: HashSet<String>,
     pub(crate) recovery: Option<Recovery>,
     /// The safety pin of the restore that was cut off before this lock was taken.
@@ -101,8 +102,8 @@ impl<'w> Lock<'w> {
         self.capture_with(options, None)
     }
 
-    /// Limits the number of bytes that captures under this lock may add to the store. Captures for a
-    /// restore are not limited.
+    /// Limits the number of bytes that captures under this lock may add to the store. Captures for
+    /// a restore are not limited.
     pub fn limit_captures(&mut self, max_size: u64) {
         self.max_size = max_size;
     }
@@ -113,8 +114,8 @@ impl<'w> Lock<'w> {
         capture::limit::forget(&self.directory);
     }
 
-    /// Captures the current state of the workspace, as [`Lock::plan`] does. The limit on the number
-    /// of files does not apply.
+    /// Captures the current state of the workspace in the same way as [`Lock::plan`]: the limits on
+    /// the number of files and on the bytes added to the store do not apply.
     pub fn capture_present(
         &mut self,
         options: &CaptureOptions<'_>,
@@ -216,7 +217,8 @@ impl<'w> Lock<'w> {
             return Ok(seq);
         }
         let noted = match read_seq(&self.directory.join("seq")) {
-            // A workspace that was forgotten may have had pins that a mirror still has.
+            // The workspace may have been forgotten. A mirror may still have its old pins, so their
+            // numbers must not be reused.
             1 => read_seq(&self.store().highest_seq()),
             noted => noted,
         };

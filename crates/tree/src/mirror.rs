@@ -1,8 +1,8 @@
 //! A mirror: a second store that has the same pins, in case the first one is deleted.
 //!
-//! Copying only adds. A pin that is deleted from the first store stays in the mirror until the
-//! mirror's own limits delete it. A mirror has the id of its store, so its workspaces have the same
-//! ids, and everything that reads a store can read the mirror.
+//! Copying adds and renames pins, but deletes none. A pin that is deleted from the first store
+//! stays in the mirror until the mirror's own limits delete it. A mirror has the id of its store,
+//! so its workspaces have the same ids, and everything that reads a store can read the mirror.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -45,7 +45,7 @@ impl<'a> PackRewrite<'a> {
             .map_err(StoreError::io("clean up", &temporary))
     }
 
-    /// Takes the store's exclusive lock, which prevents all processes from capturing.
+    /// Takes the store's exclusive lock, which prevents all other processes from capturing.
     pub(crate) fn lock_store(&self) -> Result<FileLock, StoreError> {
         self.pass_fault_point("gc lock")?;
         let path = self.store.lock_path();

@@ -18,9 +18,10 @@ pub(crate) struct Packs {
     midx: Option<Midx>,
     /// The packs that the multi-pack index covers, opened on first use.
     covered: Vec<OnceLock<Option<Pack>>>,
-    /// The other packs.
+    /// The packs that the multi-pack index does not cover.
     pub(crate) loose: Vec<Pack>,
-    /// The packs that could not be opened, each with its error.
+    /// The packs that the multi-pack index does not cover and that could not be opened, each with
+    /// its error.
     pub(crate) broken: Vec<(String, io::Error)>,
 }
 
@@ -75,7 +76,8 @@ impl Packs {
         self.find_object(oid).next().is_some()
     }
 
-    /// Finds all copies of an object, each by its pack and offset.
+    /// Finds copies of an object, each by its pack and offset: the one that the multi-pack index
+    /// lists, and all copies in the packs that it does not cover.
     pub(crate) fn find_object<'a>(&'a self, oid: &'a Oid) -> impl Iterator<Item = (&'a Pack, u64)> {
         let covered = self.midx.as_ref().and_then(|midx| {
             let (number, offset) = midx.find(oid).ok()??;

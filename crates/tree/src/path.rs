@@ -31,7 +31,7 @@ impl RelPath {
         RelPath(Vec::new())
     }
 
-    /// Accepts names joined by single slashes. Refuses `.`, `..`, empty names and NUL.
+    /// Creates a path from names joined by single slashes. Refuses `.`, `..`, empty names and NUL.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<RelPath, InvalidPath> {
         let bytes = bytes.into();
         let valid = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
@@ -42,7 +42,7 @@ impl RelPath {
         }
     }
 
-    /// Accepts a relative path without `.` and `..`.
+    /// Creates a path from a relative [`Path`] without `.` and `..`.
     pub fn from_path(path: &Path) -> Result<RelPath, InvalidPath> {
         RelPath::new(paths::as_bytes(path))
     }

@@ -3,8 +3,8 @@
 //!
 //! The intact objects from a damaged pack are written to a new pack, which is durable before the
 //! damaged one moves to `quarantine/`. Objects that pins still lack are looked for in all packs
-//! that have ever been set aside. If a repair is killed at any point, no object is lost, and the
-//! next repair completes it.
+//! that have ever been set aside, and in packs without an index. If a repair is killed at any
+//! point, no object is lost, and the next repair completes it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -38,7 +38,7 @@ pub struct RepairReport {
     pub salvaged: u64,
     /// The state of the store after the repair.
     pub now: VerifyReport,
-    /// The objects that pins need and that are still missing after the repair.
+    /// The objects that refs need and that still cannot be read after the repair.
     pub lost: HashSet<Oid>,
 }
 
@@ -76,8 +76,8 @@ impl Store {
 
         let lock = rewrite.lock_store()?;
         rewrite.install_packs(packed.as_slice())?;
-        // A pack is named after its content, so the new pack has replaced a damaged one that was
-        // salvaged completely.
+        // A pack is named after its content. If a damaged pack was salvaged completely, the new
+        // pack may have the same name and has then already replaced it.
         damaged.retain(|name| packed.as_ref() != Some(name));
         for name in &damaged {
             self.quarantine_pack(name)?;
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Writes the intact objects from damaged packs. Also writes the objects that pins lack, as far
-    /// as they are in packs that were set aside.
+    /// as they are in packs that were set aside or have no index.
     fn salvage_objects(
         &self,
         examination: &Examination,

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::{RelPath, is_within, split};
 
-// The built-in excludes. This is version 1; stored filters keep referring to it.
+// The built-in excludes, version 1. Stored filters do not repeat them, so a restore applies this
+// list to every checkpoint.
 
 /// Directories that a tool recreates on demand: dependencies, caches, environments.
 const REMADE: [&str; 19] = [

@@ -115,8 +115,8 @@ impl DeltaBases for DamagedPackBases<'_> {
     }
 }
 
-/// Finds the entries of a pack without its index. After damage, the next entry begins at the first
-/// position where the data inflates to the size that the head at this position states.
+/// Finds the entries of a pack without its index. After damage, the next entry is assumed at the
+/// first position where a head is followed by data that inflates to the size in the head.
 fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);

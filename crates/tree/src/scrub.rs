@@ -1,10 +1,10 @@
 //! Early detection of lost and damaged packs, while the captured files still exist in the
 //! workspace.
 //!
-//! Each workspace notes the packs that existed when its stat cache was saved. If one of them has
-//! disappeared or changed in size, the next capture checks the store for every object that it
-//! relies on. [`Store::scrub`] finds damaged bytes inside packs, checking a part of the store at a
-//! time.
+//! For each workspace, a note lists the packs that existed when its stat cache was saved. If one of
+//! them has disappeared or changed in size, the next capture checks the store for every object that
+//! it relies on. [`Store::scrub`] finds damaged bytes inside packs, checking a part of the store at
+//! a time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -49,8 +49,8 @@ impl Store {
     }
 
     /// Finds the packs that have disappeared or changed in size since they were noted. Returns
-    /// `None` if there are none. Their objects need not be lost: a merge moves objects to another
-    /// pack.
+    /// `None` if there are none, and an empty list if there is no note. The objects of these packs
+    /// need not be lost: a merge moves objects to another pack.
     pub(crate) fn find_suspects(
         directory: &Path,
         present: &HashSet<String>,

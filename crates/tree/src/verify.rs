@@ -72,7 +72,8 @@ pub enum PinState {
         /// True if the attachment is lost.
         attachment: bool,
     },
-    /// Everything is lost: the ref, the pin's commit or its topmost directory cannot be read.
+    /// Everything is lost: the ref, the pin's commit or its topmost directory cannot be read. A ref
+    /// that git created is also lost if an earlier commit is not whole.
     Lost {
         reason: String,
     },
@@ -173,7 +174,7 @@ pub(crate) struct Examination {
     pub(crate) report: VerifyReport,
     /// The broken packs, each with its error.
     pub(crate) broken: BTreeMap<String, io::Error>,
-    /// The objects that refs need and no pack has.
+    /// The objects that refs need and that cannot be read from any pack.
     pub(crate) lost: HashSet<Oid>,
 }
 

@@ -160,8 +160,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of the file that holds the highest of the next pin numbers of all forgotten
-    /// workspaces.
+    /// Returns the path of the file with the highest next pin number of all forgotten workspaces.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }

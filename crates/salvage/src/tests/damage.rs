@@ -109,7 +109,7 @@ fn a_lost_root_orphans_its_own_rows() {
     let tables = salvaged.by_table();
     assert!(tables.keys().eq(["large", "mixed"]));
     assert_eq!(salvaged.orphans().len(), sample.rows()["small"].len());
-    // The children are interior pages, which keep their leaves together.
+    // The children of the root are interior pages. The leaves below each of them stay one group.
     let groups: BTreeSet<u32> = salvaged.orphans().iter().map(|row| row.group).collect();
     assert!(groups.len() > 1 && groups.len() < 20, "{groups:?}");
     assert_eq!(salvaged.report.unreadable_pages, 1);

@@ -65,7 +65,8 @@ fn databases_with_reserved_bytes_are_read() {
     }
 }
 
-/// Creates a database with reserved bytes. SQL cannot set them, so an empty database is edited.
+/// Creates a database with reserved bytes. SQL cannot reserve bytes, so this edits an empty
+/// database.
 fn with_reserved_bytes(reserved: u8) -> Sample {
     let Sample { dir, connection } = Sample::new("PRAGMA page_size = 1024; VACUUM");
     drop(connection);

@@ -4,7 +4,7 @@ use super::*;
 
 const FRAME: usize = 24 + 1024;
 
-/// Copies of the files, made while the database was open, and the rows as of each commit.
+/// A database that is still open, and its rows as of each commit in the log.
 struct Logged {
     sample: Sample,
     /// The length of the log after each commit, and the rows that SELECT returned.

@@ -62,7 +62,7 @@ pub(super) fn move_below(directory: &[u8], uncovered: &Uncovered) -> Uncovered {
     Uncovered { path, reason: uncovered.reason.clone() }
 }
 
-/// Reduces the mode of a file or symlink to the part that git keeps: its kind and a file's
+/// Reduces the mode of a file or symlink to the parts that git keeps: the kind and, for a file, the
 /// executable bit.
 pub(super) fn normalize_mode(mode: Mode) -> Mode {
     match mode {

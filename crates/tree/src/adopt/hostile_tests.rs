@@ -25,7 +25,7 @@ struct Hostile {
     directory: PathBuf,
 }
 
-/// One entry of a pack, and the id under which its index lists it.
+/// One entry of a pack, after the id under which the pack's index lists it.
 type Entry = (Oid, Vec<u8>);
 
 impl Hostile {
@@ -39,7 +39,7 @@ impl Hostile {
         Hostile { bench, directory }
     }
 
-    /// Writes a loose object with any head and content.
+    /// Writes a loose object. `object` holds its head and content, which need not be valid.
     fn write_loose(&self, oid: Oid, object: &[u8]) {
         let name = oid.to_string();
         let path = self.directory.join("objects").join(&name[..2]);
@@ -118,7 +118,7 @@ impl Hostile {
     }
 }
 
-/// Builds the entry of a delta: its head, its base, the sizes that it declares, and its
+/// Builds the pack entry of a delta: its head, its base, the sizes that it declares, and its
 /// instructions.
 fn delta_entry(base: &[u8], code: u8, sizes: [u64; 2], instructions: &[u8]) -> Vec<u8> {
     let mut delta = Vec::new();
@@ -149,7 +149,7 @@ fn a_delta_that_makes_a_huge_file_is_left_out() {
     let hostile = Hostile::new();
     let base = whole_entry(&[7; 1 << 16]);
     let file = Oid([9; 20]);
-    // The instructions copy the base until there are 64 GB, which is also the declared size.
+    // The instructions copy the base until the result has 64 GB, which is also the declared size.
     let delta = delta_entry(&base.0.0, REF_DELTA, [1 << 16, 1 << 36], &vec![0x80; 1 << 20]);
     hostile.write_pack(&[base, (file, delta)]);
     let adopted = hostile.take_file(file).unwrap();
@@ -311,7 +311,7 @@ fn an_index_that_claims_billions_of_objects_is_searched_in_parts() {
     pack.extend(count.to_be_bytes());
     pack.extend([0; 20]);
     fs::write(index.with_extension("pack"), pack).unwrap();
-    // The ids of all objects that the index claims begin with this byte.
+    // According to the index, the ids of all its objects begin with 0.
     let mut tree = Oid([1; 20]);
     tree.0[0] = 0;
     let error = hostile.take(tree).unwrap_err();

@@ -42,7 +42,8 @@ impl Scanner<'_> {
     }
 
     /// Reads the files that fit within the budget. Named files come before swept ones, and small
-    /// files come before large ones, so that as many files as possible are captured.
+    /// files come before large ones. The first file that does not fit is left out, and so are all
+    /// files after it.
     pub(crate) fn read_budgeted_files(&self) {
         let mut files =
             std::mem::take(&mut *self.budgeted.lock().unwrap_or_else(PoisonError::into_inner));

@@ -111,7 +111,7 @@ impl CachedEntry {
         }
     }
 
-    /// Returns the mode of the entry in a tree, or `None` if the entry is not captured.
+    /// Returns the mode that the entry has in a tree, or `None` if the entry is not captured.
     pub(crate) fn mode(&self) -> Option<Mode> {
         (self.kind != EntryKind::Uncovered).then(|| self.stat.entry_mode()).flatten()
     }
@@ -174,7 +174,7 @@ pub(crate) struct CacheHead {
     pub(crate) cutoff: Cutoff,
     /// The stat of the workspace's git index; zeros if there is none.
     pub(crate) index: Stat,
-    /// True if the caller asked for paths regardless of the rules.
+    /// True if the caller asked for some paths to be captured regardless of the rules.
     pub(crate) named: bool,
 }
 

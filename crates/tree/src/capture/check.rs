@@ -92,9 +92,9 @@ fn check_directory(
     (!task.changed.is_empty()).then_some(task)
 }
 
-/// True if a changed file can be reread without listing its directory. A path that became a
-/// directory, or was one, requires a listing. So does a file that was captured because git tracks
-/// it or the caller named it, because that decision may depend on its size.
+/// True if a changed file can be reread without listing its directory. A path that has become
+/// another kind of file requires a listing. So does a file that was captured because git tracks it
+/// or the caller named it, because that decision may depend on its size.
 fn can_be_refreshed(known: &CachedEntry, stat: &Stat) -> bool {
     stat.mode >> 12 == known.stat.mode >> 12
         && !stat.is_directory()

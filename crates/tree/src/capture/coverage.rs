@@ -122,7 +122,7 @@ impl Coverage {
         }
     }
 
-    /// True if the caller asks for paths regardless of the rules.
+    /// True if the caller asks for some paths to be captured regardless of the rules.
     pub(crate) fn has_requests(&self) -> bool {
         self.sets().iter().any(|(_, set)| !set.is_empty())
     }
@@ -223,8 +223,8 @@ impl Coverage {
     fn decide_file(&self, reach: Reach, path: &[u8], verdict: Verdict, stat: &Stat) -> Decision {
         let is_left_out = matches!(verdict, Verdict::Ignore | Verdict::Exclude);
         let is_tracked = || self.tracked().contains(path);
-        // A requested directory has partial reach only if it can be regenerated. Then only the
-        // files in it that are requested themselves count.
+        // A requested directory has partial reach only if it can be regenerated. In such a
+        // directory, only files that are requested by their own paths count.
         let is_requested = match reach {
             Reach::Partial => self.is_asked_for_itself(path),
             _ => self.has_requests() && self.request(path).is_some(),
@@ -247,7 +247,8 @@ impl Coverage {
             Some(class) if stat.is_symlink() || stat.size <= self.size_limit(class, path) => {
                 Decision::Capture(class)
             }
-            // The scan then treats a large plain file as tracked, which raises its limit.
+            // The file is too large for its class, but git tracks it. The scan raises the limit of
+            // such a plain file.
             Some(class) if is_tracked() => Decision::Capture(class),
             _ if is_requested => Decision::Capture(FileClass::Named),
             _ if reach == Reach::Partial => Decision::Pass,

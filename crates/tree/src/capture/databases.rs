@@ -57,8 +57,8 @@ impl Collected {
         self.database.content.len() + beside
     }
 
-    /// True if these files are consistent: a second read returned the same content, and the log
-    /// only grew.
+    /// True if these files are consistent: a second read returned the same database and journal,
+    /// and the log only grew.
     fn is_confirmed_by(&self, again: &Collected) -> bool {
         let content = |read: &Option<ReadOnce>| read.as_ref().map(|read| read.content.clone());
         let wal = |read: &Collected| read.wal.as_ref().map(|wal| header_of(&wal.content).to_vec());
@@ -84,8 +84,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a database for [`Scanner::settle_databases`] if this file, which changed each time it
-    /// was read, is one or belongs to one.
+    /// Notes a database for [`Scanner::settle_databases`] if this file is one or belongs to one.
+    /// Used for a file that changed each time it was read, so that its content is unknown.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);

@@ -54,7 +54,8 @@ impl AppliedGitignores {
         std::mem::take(&mut *self.over_limit.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the `.gitignore` of a directory, unless this scan has already read it.
+    /// Returns the patterns that apply in a directory. Reads its `.gitignore`, unless this scan has
+    /// already read it.
     pub(super) fn apply(
         &self,
         above: Option<&Arc<Scope>>,
@@ -74,8 +75,8 @@ impl AppliedGitignores {
         })
     }
 
-    /// Applies the `.gitignore` files of a known directory and of all directories above it. In the
-    /// directories in `new_rules`, the scan makes a new decision about every path.
+    /// Applies the `.gitignore` files of a known directory and of all directories above it.
+    /// `new_rules` lists the directories in which the scan makes a new decision about every path.
     pub(super) fn apply_up_to(
         &self,
         root: &Root,
@@ -98,8 +99,8 @@ impl AppliedGitignores {
             let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
-            // In the other directories, the decisions about all paths come from the known
-            // `.gitignore`, so the applied one must be equal to it.
+            // In any other directory, the decisions of an earlier capture still count. They follow
+            // from the known `.gitignore`, so the one that was just read must be equal to it.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);

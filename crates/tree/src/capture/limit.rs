@@ -1,5 +1,5 @@
-//! The note that a workspace has too many files, or is larger than the store may be. It saves the
-//! next captures from trying again.
+//! The note that a workspace has too many files, or is larger than the store may be. Because of it,
+//! the next captures fail at once instead of trying again.
 
 use std::fs;
 use std::path::Path;

@@ -51,11 +51,11 @@ pub struct CaptureOptions<'a> {
     pub rules: &'a CaptureRules,
     /// Files and directories that are captured regardless of the rules.
     pub named: &'a [RelPath],
-    /// Directories whose ignored files are also captured, except directories that can be
-    /// regenerated according to the built-in excludes.
+    /// Directories whose ignored files are also captured. Inside them, directories that can be
+    /// regenerated according to the built-in excludes are left out.
     pub swept: &'a [RelPath],
-    /// The time, taken before the capture begins. The next capture rereads all files that changed
-    /// shortly before this time or later.
+    /// The current time, taken before the capture begins. The next capture rereads all files that
+    /// changed shortly before this time or later.
     pub now: SystemTime,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct CaptureContext<'a> {
     /// The maximum number of bytes that the capture may add to the store.
     pub(crate) max_size: u64,
     /// The packs that have been deleted or changed since the known state was saved; `None` if there
-    /// are none.
+    /// are none. An empty list means that this is unknown.
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,
@@ -238,7 +238,7 @@ pub(crate) fn capture_workspace(
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
-    // With no entries to save, the head is worth saving only if more than its cutoff changed.
+    // If there are no entries to save, the head is saved only if more than its cutoff has changed.
     let saved = state.known.cache.head;
     if state.unsaved == Unsaved::Nothing && (CacheHead { cutoff: saved.cutoff, ..head }) != saved {
         state.unsaved = Unsaved::Entries(Vec::new());
@@ -276,7 +276,8 @@ fn update_state(
     if known_head.generation != head.generation || context.suspects.is_some() {
         context.damaged.borrow_mut().extend(context.store.set_aside_broken()?);
         rebuild_trees = state::distrust_missing_objects(&mut known.cache, context);
-        // In the same generation, no object was deleted on purpose.
+        // In the same generation, no object was deleted on purpose, so the suspect packs are lost
+        // or damaged.
         if rebuild_trees && known_head.generation == head.generation {
             context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
         }
@@ -391,7 +392,8 @@ fn find_redecided_directories(
     numbers
 }
 
-/// Hashes everything that coverage depends on, except the files of the workspace.
+/// Hashes the rules and the path of takeback's own directory. If the result changes, a capture
+/// makes a new decision about every path.
 fn fingerprint(rules: &CaptureRules, own: Option<&RelPath>) -> u64 {
     let text = serde_json::to_vec(&(rules, own)).expect("plain data serializes to JSON");
     let hash = Oid::of(crate::object::ObjectKind::Blob, &text);

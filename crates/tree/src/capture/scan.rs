@@ -52,7 +52,8 @@ pub(crate) struct ListedChild {
 pub(crate) enum ContentSource {
     /// Not a directory.
     Nothing,
-    /// The known directory with this number, or its scan if it was scanned.
+    /// The known directory with this number. If it was scanned, its scan in [`ScanResults::known`]
+    /// counts.
     Known(u32),
     /// The scan of a new directory, at this index in [`ScanResults::new`].
     New(usize),
@@ -97,7 +98,8 @@ pub(crate) struct Scanner<'a> {
     pub(super) present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
     gitignores: AppliedGitignores,
-    /// The number of files that listings found, except those captured only because they are named.
+    /// The number of files in all listings so far, without those that are captured only because the
+    /// caller asks for them.
     new_files: AtomicU64,
     /// The files that are captured only because the caller asks for them.
     pub(super) budgeted: Mutex<Vec<BudgetedFile>>,
@@ -382,7 +384,7 @@ impl<'a> Scanner<'a> {
         match self.coverage.decide(reach, patterns, &path, &stat) {
             Decision::Pass => return None,
             Decision::Leave(cause) => entry.cause = cause,
-            // The class makes the next capture decide again.
+            // The class `Named` makes the next capture decide about this directory again.
             Decision::LeaveRemade => {
                 (entry.cause, entry.class) = (Cause::Excluded, FileClass::Named);
             }

@@ -54,12 +54,14 @@ impl<'a> ObjectSink<'a> {
         }
     }
 
-    /// True if an object could not be written or the pack is too large, so that there is no point in continuing.
+    /// True if an object could not be written or the pack is too large, so that there is no point
+    /// in continuing.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed) || self.is_too_large.load(Ordering::Relaxed)
     }
 
-    /// Fails with the first error that occurred while objects were added.
+    /// Fails with the first error that occurred while objects were added, or if the pack is too
+    /// large.
     pub(crate) fn check_written(&self, context: &CaptureContext<'_>) -> Result<(), CaptureError> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {

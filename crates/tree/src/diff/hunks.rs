@@ -15,11 +15,12 @@ pub(super) struct Hunk {
     pub(super) after: Range<usize>,
 }
 
-/// The total number of lines on both sides up to which the best algorithm takes no more than
+/// The number of lines, on both sides together, up to which the best algorithm takes only
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The minimum number of occurrences that makes a line frequent, in contents that are not small.
+/// The number of occurrences that makes a line frequent. This matters only in contents that are not
+/// small.
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.
@@ -103,7 +104,8 @@ fn count_occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
     occurrences
 }
 
-/// Finds the hunks of two pieces. Pieces that are not small have no unique line in common.
+/// Finds the hunks of two pieces. Pieces that are not small share no line that is unique on both
+/// sides.
 fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     if before == after {
         return Vec::new();

@@ -55,7 +55,7 @@ pub enum DiffError {
 }
 
 impl Lock<'_> {
-    /// Captures the workspace and returns the differences between a tree and the present state.
+    /// Captures the workspace and returns the differences between a tree and the current state.
     pub fn diff_to_present(
         &mut self,
         from: &Oid,

@@ -192,8 +192,8 @@ impl Page {
     }
 }
 
-/// Formats a range of lines for the header of a hunk. Lines are numbered starting at 1. An empty
-/// range is given by the line before it.
+/// Formats a range of lines for the header of a hunk. Lines are numbered starting at 1. For an
+/// empty range, the header gives the line before it.
 fn format_range(start: usize, end: usize) -> String {
     match end - start {
         0 => format!("{start},0"),

@@ -108,7 +108,7 @@ fn histories_become_deltas_of_limited_depth() {
         let deltas: Vec<u32> = depths.lines().filter_map(depth).collect();
         assert!(deltas.len() > 350, "{}", deltas.len());
         assert!(deltas.iter().all(|depth| *depth <= MAX_DEPTH));
-        // The newest state is read most often.
+        // The newest state is read most often, so its tree is stored whole.
         let newest = Commit::parse(
             &bench
                 .store
@@ -347,7 +347,8 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.reopen();
         bench.fsck();
         bench.assert_whole(&pins);
-        // A process that relies on an object must be able to tell that it may have been deleted.
+        // If objects were deleted, the generation has changed, so that captures do not rely on
+        // them.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");

@@ -75,7 +75,8 @@ fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
     let entries = parse_entries(&bytes)?;
     let mut paths = entries.paths(&bytes)?;
     // A split index keeps most of its entries in another file. Entries that have been removed since
-    // the split still count as tracked, so a capture may cover more than necessary, but never less.
+    // the split still count as tracked, so a capture may cover more than necessary. It covers less
+    // only if that file cannot be read.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;
@@ -104,7 +105,7 @@ struct IndexEntries {
 
 /// The position of an entry in an index.
 struct IndexEntry {
-    /// The offset at which the entry begins. The times of its file come first.
+    /// The offset at which the entry begins. It begins with the times of the file.
     start: usize,
     /// The number of bytes to remove from the end of the previous path before `name` is appended.
     /// `None` in versions that write paths in full.

@@ -1,8 +1,8 @@
 //! Git repositories that belong to other programs, read without git: HEAD, refs, the index and
 //! objects.
 //!
-//! Nothing here writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be damaged,
-//! hostile or in use, so anything in it that cannot be read counts as absent. A
+//! This module never writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be
+//! damaged, hostile or in use, so anything in it that cannot be read counts as absent. A
 //! [`ForeignRepository`] is a repository whose history is imported, so anything in it that cannot
 //! be read is an error.
 

@@ -77,7 +77,7 @@ pub enum ForeignError {
         path.display()
     )]
     RefFormat { path: PathBuf, format: String },
-    /// The repository has more of these things than can be read.
+    /// The repository has too many of something, such as packs or alternates.
     #[error("the repository {} has more than {limit} {things}", path.display())]
     TooMany { path: PathBuf, things: &'static str, limit: usize },
     #[error(transparent)]
@@ -96,7 +96,8 @@ pub enum ForeignObjectError {
     /// The object, or one that its delta is based on, is too large to be read.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
-    /// The directory with this tree has more of these things than can be imported.
+    /// The directory with this tree has too much of something, such as files or levels of
+    /// directories.
     #[error("directory {tree} has more than {limit} {things}")]
     TooMany { tree: Oid, things: &'static str, limit: u64 },
     /// The object is intact, but not of the requested kind.

@@ -105,8 +105,8 @@ impl OidTable {
         let bucket = usize::from(oid.0[0]);
         let mut start = if bucket == 0 { 0 } else { self.fanout[bucket - 1] };
         let mut end = self.fanout[bucket];
-        // A large part of the table is narrowed down first: a sparse file may claim any number of
-        // objects, and all of them in one part.
+        // A large bucket is narrowed down before it is read: a sparse file can claim any number of
+        // objects, all of them in one bucket.
         while end - start > MAX_SEARCHED_AT_ONCE {
             let middle = start + (end - start) / 2;
             match source.read_at(self.oids_at + u64::from(middle) * 20, 20)?[..].cmp(&oid.0) {

@@ -26,8 +26,8 @@ pub(crate) const OFS_DELTA: u8 = 6;
 pub(crate) const REF_DELTA: u8 = 7;
 
 thread_local! {
-    // On source files, level 1 is as fast as zlib's fastest level, and its output is a fifth
-    // smaller.
+    // On source files, libdeflate's level 1 is as fast as zlib's fastest level, and its output is a
+    // fifth smaller.
     static COMPRESSOR: RefCell<Compressor> =
         RefCell::new(Compressor::new(CompressionLvl::new(1).expect("level 1 exists")));
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());

@@ -181,7 +181,7 @@ const MAX_CHAIN: usize = 4096;
 const MAX_CHAIN_DELTAS: u64 = 2 * MAX_OBJECT;
 
 /// The maximum total size of the objects that are rebuilt in order to read the last one in a chain.
-/// Git and takeback write chains of at most 50 deltas.
+/// Takeback, and git by default, write chains of at most 50 deltas.
 const MAX_CHAIN_OBJECTS: u64 = 64 * MAX_OBJECT;
 
 impl PackFile {

@@ -310,15 +310,14 @@ proptest! {
     }
 }
 
-/// Creates a store with two damaged packs, whose objects are also in quarantine and in a pack
-/// without an index.
+/// Creates a store with a pack in quarantine, a pack without an index, and two damaged packs.
 fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
     let (mut bench, pins) = half_packed_store();
     let packs = list_pack_names(&bench.packs());
     bench.store.quarantine_pack(&packs[0]).unwrap();
     fs::remove_file(bench.packs().join(format!("{}.idx", packs[1]))).unwrap();
     harm(&bench.packs().join(format!("{}.idx", packs[2])), |bytes| bytes[100] ^= 1);
-    // Only the checksum at its end is damaged.
+    // Of this pack, only the checksum at its end is damaged.
     let pack = bench.packs().join(format!("{}.pack", packs[3]));
     harm(&pack, |bytes| *bytes.last_mut().unwrap() ^= 1);
     bench.reopen();

@@ -45,7 +45,8 @@ pub(super) fn apply_plan(
     if plan.steps.is_empty() && record.is_none() {
         return Ok(RestoreOutcome::default());
     }
-    // Once its new commit is in the store, the pin can be changed even on a full disk.
+    // The new commit is written before anything changes, so that changing the pin later needs
+    // hardly any disk space.
     if let Some(record) = record {
         lock.prepare_message(safety, &record.done)?;
     }
@@ -136,9 +137,9 @@ impl Step {
     }
 }
 
-/// Returns the numbers of the steps in the order in which they are performed: files in the way of a
-/// swap are moved first, directories are created from the top down and removed from the bottom up,
-/// and deletes come last.
+/// Returns the numbers of the steps in the order in which they are performed. Swaps first remove
+/// what is in the way. Then directories are created from the top down, and files are written.
+/// Finally, files are deleted, and directories are removed from the bottom up.
 pub(super) fn order_steps(steps: &[Step]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     let phase = |step: &Step| match (step.action(), step.swap) {
@@ -166,7 +167,8 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
 }
 
 impl Restore<'_> {
-    /// Writes all new files durably under temporary names. Nothing else is touched.
+    /// Writes all new files durably under temporary names. Also makes directories writable where
+    /// needed, but touches nothing else.
     fn stage_files(&self) -> Result<(), RestoreError> {
         // If a directory cannot be made writable, the steps that need it fail, each with its own
         // path.
@@ -451,9 +453,9 @@ impl Restore<'_> {
         Ok(())
     }
 
-    /// Sets the final modes of directories, from the bottom up. If `extra` bits keep directories
-    /// writable for now, sets only the modes of directories that steps create or change, because
-    /// the others are already writable.
+    /// Sets the final modes of directories, from the bottom up. The bits in `extra` are added, to
+    /// keep directories writable for now. If there are such bits, only directories that steps
+    /// create or change get their modes, because the others are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
         let mut modes: std::collections::BTreeMap<&RelPath, Mode> =

@@ -77,7 +77,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// True if a directory above a requested path is no longer a directory.
+    /// True if `path` is only above a requested path, and is no longer a directory.
     fn is_parent_replaced(&self, path: &RelPath, from: Option<Node>) -> bool {
         if self.planner.is_asked_for(path) {
             return false;
@@ -229,8 +229,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Keeps the paths that appeared after the target was captured and that the current state does
-    /// not cover.
+    /// Lists as kept the paths that appeared after the target was captured and that the current
+    /// state does not cover.
     pub(super) fn keep_unsaved_paths(&mut self) -> Result<(), PlanError> {
         let planner = self.planner;
         let written: HashSet<&RelPath> = self.steps.iter().map(|step| &step.path).collect();

@@ -47,10 +47,11 @@ struct JournalVersion {
 /// The phase that a restore is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Temporary files are being written and nothing else has been touched, or the restore is being
-    /// reverted. A restore that is cut off in this phase is reverted.
+    /// Temporary files are being written and no other file has been touched, or the restore is
+    /// being reverted. A restore that is cut off in this phase is reverted.
     Staging,
-    /// Files are being moved. A restore that is cut off in this phase is finished.
+    /// Files are being moved. A restore that is cut off in this phase is finished or, if that
+    /// fails, reverted.
     Moving,
     /// All files are restored. Other work that belongs to the restore remains to be done.
     Restored,
@@ -112,7 +113,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which no lock touches the files again. This needs no disk space.
+    /// Enters the phase in which no lock touches the files again. This only renames the journal, so
+    /// it needs no disk space.
     pub(super) fn keep_open(directory: &Path) -> io::Result<()> {
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Restored.path(directory));
         durable::ignore_missing(renamed)?;
@@ -128,8 +130,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Reads the journal of a restore that was cut off. Sets the journal aside if it is damaged or
-    /// belongs to another directory.
+    /// Reads the journal of a restore that was cut off. Fails if the journal cannot be used, and
+    /// sets it aside if it is damaged or belongs to another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in Phase::ALL {
             let path = phase.path(directory);

@@ -50,8 +50,9 @@ pub struct RestoreTarget<'a> {
     /// The state that a restore led to, if this target undoes that restore. Paths that still have
     /// that state are not guarded, so that everything that the restore did is undone.
     pub undoes: Option<Oid>,
-    /// True if the capture left out files and empty directories without reporting them. In this
-    /// case, no path that the filter excludes is deleted.
+    /// True if the capture left out files and empty directories without reporting them, and kept no
+    /// permissions except a file's executable bit. In this case, a restore deletes no empty
+    /// directory and no path that the filter excludes, and leaves all other permissions unchanged.
     pub silent: bool,
 }
 
@@ -87,7 +88,8 @@ pub struct Plan {
     /// user owns the current file or will own the new one.
     #[serde(default)]
     pub unprivileged: Vec<RelPath>,
-    /// Files that will belong to this user, because it is unknown who may read them.
+    /// Files that root keeps instead of giving them to the owner of the current file or of the
+    /// directory, because it is unknown whether that user may read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
     /// Paths that make the plan impossible.
@@ -305,7 +307,8 @@ pub enum Recovery {
     Finished(Vec<RelPath>),
     /// It was reverted, except for these paths, which another process changed meanwhile.
     Reverted(Vec<RelPath>),
-    /// It could be neither finished nor reverted. The next command tries again.
+    /// It could be neither finished nor reverted. The next command tries again, unless the journal
+    /// had to be set aside.
     Failed(RestoreError),
 }
 

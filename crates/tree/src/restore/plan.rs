@@ -59,8 +59,8 @@ impl Lock<'_> {
     }
 }
 
-/// Drops the differences in permissions that a silent target does not record: all except a file's
-/// executable bit. Returns true if a difference remains.
+/// Drops the differences in permissions that a target with [`RestoreTarget::silent`] does not
+/// record: all except a file's executable bit. Returns true if a difference remains.
 fn forgive_permissions(difference: &mut Difference) -> bool {
     const EXECUTABLE: u32 = 0o100;
     if let (Some(from), Some(to)) = (difference.from, &mut difference.to) {
@@ -159,7 +159,7 @@ impl<'a> Planner<'a, '_> {
             let is_in_target = || -> Result<bool, PlanError> {
                 Ok(find_node(self.lock.store(), self.target.tree, path)?.is_some())
             };
-            // If the `lstat` of a path fails, the path exists or the plan blocks it.
+            // A path whose `lstat` fails may exist. The plan blocks it if it cannot be restored.
             if matches!(self.stat_present(path), Ok(None)) && !is_in_target()? {
                 return Err(PlanError::NoSuchPath(path.clone()));
             }
@@ -175,7 +175,7 @@ impl<'a> Planner<'a, '_> {
 
     /// True if a path still has the state in which the restore that is being undone left it.
     pub(super) fn is_as_restored(&self, path: &RelPath, present: Option<Node>) -> bool {
-        // If the store no longer has the state that the restore led to, nothing is certain.
+        // Without the state that the restore led to, no path is known to be unchanged since then.
         let node_in = |tree| find_node(self.lock.store(), tree, path).ok();
         !self.was_passed_over(path)
             && self.target.undoes.and_then(node_in).is_some_and(|left| left == present)
@@ -233,12 +233,12 @@ impl<'a> Planner<'a, '_> {
         Ok(in_the_way)
     }
 
-    /// Finds the files that were created by the restore that is being undone and that the rules
-    /// exclude.
+    /// Finds the files that were created by the restore that is being undone, and that the current
+    /// capture lacks because the rules exclude them.
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
-        // If the store no longer has the state that the restore led to, nothing is certain.
+        // Without the state that the restore led to, it is unknown which files the restore created.
         let Ok(differences) = compare_trees(store, self.present.tree, led_to) else {
             return Ok(Vec::new());
         };

@@ -101,8 +101,8 @@ impl Restore<'_> {
                 result => result?,
             }
         }
-        // Cleaning up needs writable directories. If modes cannot be set, the last call below
-        // fails.
+        // Cleaning up needs writable directories. If modes cannot be set, the second call of
+        // `set_final_modes` fails.
         let _ = self.set_final_modes(&steps, 0o700);
         self.sync_directories(&steps)?;
         for (number, step) in steps.iter().enumerate() {

@@ -256,7 +256,7 @@ fn a_workspace_that_vanishes_is_an_error() {
     scratch.write("another", "1");
     assert_eq!(lock.capture(&options()).unwrap(), first);
     fs::remove_dir_all(&moved).unwrap();
-    // An empty state would be wrong.
+    // The capture must fail instead of returning an empty state.
     let error = lock.capture(&options()).unwrap_err();
     assert!(matches!(error, takeback_tree::CaptureError::Workspace(_)), "{error}");
     lock.finish(scratch.now()).unwrap();

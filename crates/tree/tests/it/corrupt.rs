@@ -254,7 +254,7 @@ fn a_broken_pack_is_set_aside() {
         scratch.capture();
         scratch.write("d2/third", "3");
         scratch.capture();
-        // Most known objects are in the first pack.
+        // The largest pack holds most of the known objects.
         let pack =
             list_packs(&scratch).into_iter().max_by_key(|pack| pack.metadata().unwrap().len());
         let pack = pack.unwrap();

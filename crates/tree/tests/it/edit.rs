@@ -296,8 +296,8 @@ impl Model {
 enum Act {
     Write(String, u32, String),
     Link(String, String),
-    /// Copies the entry at the second path of the original tree (by default, its root) to the first
-    /// path.
+    /// Copies an entry of the original tree to the first path: the entry at the second path, or the
+    /// root if there is none.
     Copy(String, Option<String>),
     Remove(String),
 }

@@ -272,7 +272,7 @@ fn try_write(root: &Path, path: &[u8], content: &[u8]) {
 
 impl Sample {
     fn make(&self, root: &Path) {
-        // Most samples have a `.gitignore` at the top. The others are in directories above a file.
+        // Each `.gitignore` is at the top or in another directory above a file.
         fs::create_dir_all(root).unwrap();
         for file in &self.files {
             try_write(root, &join_names(file), b"x");

@@ -15,10 +15,10 @@ use crate::support::{Scratch, read_directory};
 
 type Looks = BTreeMap<Vec<u8>, (u32, Vec<u8>)>;
 
-/// The variable that names the scratch directory for a child.
+/// The environment variable that passes the scratch directory to a child.
 const DIRECTORY: &str = "TAKEBACK_KILL_DIRECTORY";
-/// The variable that names the point at which a child is killed. It is unset if the child is killed
-/// from outside.
+/// The environment variable with the number of the fault point at which a child is killed. It is
+/// unset if the child is killed from outside.
 const POINT: &str = "TAKEBACK_KILL_POINT";
 
 /// Creates a workspace in one state and a capture of another state. Returns both states.

@@ -54,9 +54,10 @@ enum Action {
     Capture,
     Restore(prop::sample::Index),
     RestorePath(prop::sample::Index, String),
-    /// A restore whose nth step fails. If the last field is true, all later steps also fail.
+    /// A restore that fails at its nth fault point. If the last field is true, all later points
+    /// also fail.
     FailingRestore(prop::sample::Index, usize, bool),
-    /// A restore whose process is killed at the nth step.
+    /// A restore whose process is killed at its nth fault point.
     KilledRestore(prop::sample::Index, usize),
 }
 
@@ -364,8 +365,8 @@ impl Machine {
             path.is_none_or(|path| candidate == path || candidate.starts_with(&format!("{path}/")))
         };
         if let Some(path) = path {
-            // A single path is restored only if it and all paths above and below it are plain in
-            // both states.
+            // This test restores a single path only if it and all paths above and below it are
+            // plain in both states.
             let plain = |state: &State| {
                 let covers = model_coverage(state);
                 covers.iter().all(|(path, cover)| !asks(path) || *cover == Cover::Plain)

@@ -251,7 +251,7 @@ fn a_store_that_cannot_be_written_is_an_error() {
             for known in [false, true] {
                 let scratch = Scratch::new();
                 scratch.write("a", "1");
-                // A known workspace has a lock file.
+                // The lock file must exist, because one round makes it read-only.
                 fs::write(scratch.store.directory().join("lock"), "").unwrap();
                 if known {
                     scratch.capture();
