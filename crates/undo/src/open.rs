@@ -104,7 +104,8 @@ impl Opened {
         let OpenOptions { on_recovery, resume_hint, find_hook_files, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
-            // A branch may be called `build`, and a pack may have any size.
+            // The usual rules do not fit: a branch may be called `build`, and a pack may have any
+            // size.
             include: vec!["*".to_owned()],
             exclude: Vec::new(),
             max_file_size: rules.max_named_size,

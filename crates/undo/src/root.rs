@@ -42,8 +42,8 @@ pub struct ProjectRoot {
 
 /// Finds the root of the workspace that a directory belongs to: the nearest repository, else the
 /// nearest project, else the directory itself. The search ends below the home directory and below
-/// the roots of temporary files, so that a stray `.git` or `package.json` there does not turn them
-/// into workspaces.
+/// temporary directories, so that a stray `.git` or `package.json` in one of them does not turn it
+/// into a workspace.
 pub fn root_of(directory: &Path, forbidden: &ForbiddenRoots) -> io::Result<ProjectRoot> {
     let directory = canonicalize(directory)?;
     let candidates: Vec<&Path> =
@@ -60,7 +60,7 @@ pub fn root_of(directory: &Path, forbidden: &ForbiddenRoots) -> io::Result<Proje
 }
 
 /// Returns true if the search ends before this directory: it is the root of the file system, or it
-/// is at or above one of the limits.
+/// is at or above one of the directories that limit the search.
 fn is_beyond(path: &Path, forbidden: &ForbiddenRoots) -> bool {
     path.parent().is_none() || forbidden.search_limits().any(|limit| limit.starts_with(path))
 }

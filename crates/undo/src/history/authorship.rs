@@ -1,4 +1,5 @@
-//! Who changed what: the known states of a workspace, and the calls that were running between them.
+//! Attributes changes to sessions, from the known states of a workspace and the calls that ran
+//! between them.
 //!
 //! A call to an editing tool changes only the files that it names (see `claim`). A script may
 //! change any file. If only one session's calls were running, a change belongs to that session. If
@@ -40,14 +41,14 @@ pub(crate) struct Changes {
     /// The paths that became covered only during a call. It is unknown whether the call changed
     /// them.
     pub(crate) not_covered: BTreeSet<RelPath>,
-    /// The agents that did not report the end of a call, so that the end had to be assumed.
+    /// The agents of the calls whose ends were not reported and had to be assumed.
     pub(crate) assumed: BTreeSet<String>,
 }
 
 /// A known state of the workspace.
 struct KnownState<'h> {
-    /// The position in the order of states: twice the number of the checkpoint, or, between
-    /// checkpoints, one less than twice the number of the next checkpoint.
+    /// The position in the order of states. Checkpoint `n` is at `2 * n`, and a state that was
+    /// captured just before it is at `2 * n - 1`.
     at: u64,
     time: Time,
     tree: Oid,
@@ -142,8 +143,8 @@ impl<'h> Timeline<'h> {
         timeline.doubt_missing_ends(&agents)
     }
 
-    /// Treats the assumed ends of these agents' calls as unknown. The agents report the ends of
-    /// other calls, so such a call was refused or interrupted, or its end could not be recorded.
+    /// Treats the assumed ends of these agents' calls as unknown. These agents do report ends, so a
+    /// call without a reported end was refused or interrupted, or its end could not be recorded.
     pub(crate) fn doubt_missing_ends(mut self, agents: &BTreeSet<String>) -> Timeline<'h> {
         for span in &mut self.spans {
             if span.end == SpanEnd::Assumed && agents.contains(&span.call.agent) {
@@ -196,9 +197,10 @@ impl<'h> Timeline<'h> {
         }
     }
 
-    /// Adds the calls whose end was not reported. A call that is still open runs until now, unless
-    /// its session has begun another turn. Any other call counts as running until its session's
-    /// next checkpoint or the end of its turn, or until the next known state if there is neither.
+    /// Adds the calls whose end was not reported. A call that is still open counts as running until
+    /// its session's first checkpoint in another turn, or until now if there is none. Any other
+    /// call counts as running until its session's next checkpoint, or until the next known state if
+    /// there is none.
     fn add_unended_calls(&mut self, history: &'h History) {
         let name = |call: &'h CallRef| (call.session.as_str(), call.id.as_str());
         let ended: HashSet<_> = self.spans.iter().map(|span| name(span.call)).collect();

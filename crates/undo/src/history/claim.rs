@@ -1,4 +1,4 @@
-//! The part of a workspace that a call may have changed.
+//! The likelihood that a call changed a path, and the reasons for doubt.
 
 use takeback_tree::{ObjectError, Oid, RelPath, Store};
 
@@ -9,8 +9,8 @@ use super::record::CallRef;
 pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
-    /// The call names other files. Its script is known to write only those, or its tool may change
-    /// files that the call does not name.
+    /// The call's script is known to write only other files, or the call names other files but its
+    /// tool may change more than those.
     Unlikely,
     /// The call may change anything.
     Any,

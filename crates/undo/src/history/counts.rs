@@ -56,7 +56,8 @@ pub(crate) fn count_changes(
             Some(known) => Some(*known),
             None => {
                 let timeline = timeline.get_or_insert_with(|| Timeline::of(history, None));
-                // A tree that cannot be read has no counts; the list reports the damage separately.
+                // A row whose trees cannot be read has no counts. `checkpoints verify` reports the
+                // damage.
                 let counts = count_row(store, history, timeline, &row, &opened.rules).ok();
                 counts.map(|counts| KeptCounts { until, counts })
             }

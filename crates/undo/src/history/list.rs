@@ -40,7 +40,7 @@ pub struct List {
     /// The reason why the ledger could not be read. In that case, prompts and effects are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
-    /// The directory's own history, from before the directory became part of the workspace.
+    /// The listed directory's own history, from before it became part of this workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner: Option<Box<List>>,
 }

@@ -147,8 +147,8 @@ impl History {
         }
     }
 
-    /// Finds the number of the row that a call is part of. `seq` is the checkpoint number that was
-    /// the next free one when the call began.
+    /// Finds the number of the row that a call is part of. `seq` was the next free checkpoint
+    /// number when the call began.
     pub(crate) fn row_of(&self, call: &CallRef, seq: u64) -> Option<usize> {
         let places = self.turns.get(&(call.session.clone(), call.turn.clone()))?;
         let begins = |place: &usize| self.all[self.rows[*place].steps[0]].pin.name.seq;
@@ -164,9 +164,8 @@ impl History {
         })
     }
 
-    /// Finds the call that follows `call` in its session, and returns the number of the checkpoint
-    /// that was taken before it. `seq` is the checkpoint number that was the next free one when
-    /// `call` began.
+    /// Finds the checkpoint that was taken before the next call in the session of `call`, and
+    /// returns its number. `seq` was the next free checkpoint number when `call` began.
     pub(crate) fn find_next_call(&self, call: &CallRef, seq: u64) -> Option<u64> {
         let is_next = |known: &&Checkpoint| {
             let other = known.record.call.as_ref().filter(|_| known.record.kind == Kind::Call);
@@ -315,8 +314,8 @@ impl<'h> Row<'h> {
     }
 }
 
-/// Reads the checkpoints and open calls as they are at one moment, without a lock. The start or end
-/// of a call adds a pin, so a changed list of pins shows that a call began or ended in between.
+/// Reads the checkpoints and the open calls as of one moment, without a lock. If the list of pins
+/// changes in between, a call may have begun or ended, so both are read again.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

@@ -49,8 +49,8 @@ pub struct Record {
     /// The rollback that followed a safety checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
-    /// The rollback that a safety checkpoint was taken for, until that rollback is done. If it
-    /// fails, the checkpoint can remain although no rollback was made.
+    /// The rollback that a safety checkpoint was taken for, until that rollback is done. If the
+    /// rollback fails, the checkpoint can remain although no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
     /// For an imported checkpoint, its commit in the other program's repository.
@@ -65,8 +65,8 @@ pub struct Record {
     /// The databases that were captured while they were being written to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsettled: Vec<RelPath>,
-    /// In the record of the state at the end of a turn, the calls before `call` whose ends were not
-    /// reported either.
+    /// In the record of the state at the end of a turn, the earlier calls that, like `call`, have
+    /// no reported end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<CallRef>,
     /// The files whose setuid or setgid bits the tree leaves out, because another user owned them.
@@ -152,8 +152,8 @@ impl CallRef {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Began {
     pub tree: Oid,
-    /// The checkpoint number that was the next free one when the call began. It puts the starts and
-    /// ends of calls in order.
+    /// The next free checkpoint number when the call began. It puts the starts and ends of calls in
+    /// order.
     pub seq: u64,
     /// The time of the capture: RFC 3339 in UTC.
     pub time: String,
@@ -215,7 +215,7 @@ impl RollbackRecord {
         (self.paths.is_empty() || is_in(&self.paths)) && !is_in(&self.skipped)
     }
 
-    /// Returns true if the rollback returned all files to an earlier state.
+    /// Returns true if the rollback returned all files to the state of a checkpoint.
     pub(crate) fn is_whole(&self) -> bool {
         self.files && self.paths.is_empty() && self.action != Action::UndoTurn
     }
@@ -381,7 +381,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The maximum length of a reason. The rest of a longer reason is cut off.
+/// The maximum length of a reason, in characters. A longer one is cut off.
 const MAX_REASON: usize = 500;
 
 /// Prepares a reason for storage: masks secrets, replaces NUL characters and limits the length.
@@ -405,8 +405,8 @@ impl Checkpoint {
         self.pin.id.to_string()[..7].to_owned()
     }
 
-    /// Returns the checkpoint number that was the next free one when `call` began. `call` is one of
-    /// this checkpoint's calls.
+    /// Returns the next free checkpoint number as of the start of `call`, which is one of this
+    /// checkpoint's calls.
     pub(crate) fn start_of(&self, call: &CallRef) -> u64 {
         let began = call.began.as_ref().map(|began| began.seq + self.record.shift(&self.pin));
         began.unwrap_or(self.pin.name.seq)

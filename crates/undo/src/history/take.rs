@@ -53,7 +53,7 @@ pub struct TakenCheckpoint {
 }
 
 /// Takes a checkpoint at the user's request, and clears the workspace's failures. An unchanged
-/// workspace gets a new checkpoint only if the user gives a reason or a name, or asks for a pin.
+/// workspace gets a new checkpoint only if the user gives a reason or a name, or asks to pin it.
 pub fn take_checkpoint(
     opened: &Opened,
     workspace: &Workspace<'_>,

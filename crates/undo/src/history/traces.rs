@@ -81,10 +81,10 @@ impl History {
         write_traces(store, &self.workspace, &self.find_traces(doomed));
     }
 
-    /// Finds the traces that are needed once the doomed checkpoints are gone: between two kept
-    /// checkpoints, the first event of each turn, the first event that names each path, and all
-    /// rollbacks with their targets. No rollback returns to a point before the oldest kept
-    /// checkpoint.
+    /// Finds the traces that are needed once the doomed checkpoints are gone. Between two kept
+    /// checkpoints, these are the first event of each turn, the first event that names each path,
+    /// and all rollbacks with their targets. Nothing is needed from before the oldest kept
+    /// checkpoint, because no rollback returns there.
     fn find_traces(&self, doomed: &[PinName]) -> Vec<Trace> {
         let doomed: HashSet<&PinName> = doomed.iter().collect();
         let kept = self.all.iter().filter(|known| !doomed.contains(&known.pin.name));

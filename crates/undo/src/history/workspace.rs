@@ -72,7 +72,8 @@ impl RevivedDirectories {
         Ok(revived)
     }
 
-    /// Returns the identity of the workspace's directory, or `None` if it had to be recreated.
+    /// Returns the device and inode of the workspace's directory, or `None` if it had to be
+    /// recreated.
     pub(crate) fn identity_of(&self, workspace: &Workspace<'_>) -> Option<(u64, u64)> {
         if self.0.is_empty() { workspace.identity().ok() } else { None }
     }

@@ -1,4 +1,4 @@
-//! The tool call that a report is about: its identity, its turn, and its possible effects.
+//! The tool call that a report is about: its identity, its turn, and what it may change.
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ impl<'a> CallContext<'a> {
         let key = call_key(call);
         let id = match (&call.id, mutates) {
             (Some(id), _) => id.clone(),
-            // The same command may be run many times in a turn.
+            // The same command may run many times in a turn, so the time tells the calls apart.
             (None, true) => format!("{}-{}", key.text, time.0),
             (None, false) => format!("{}-{}", key.text, session.turns),
         };

@@ -125,8 +125,8 @@ pub(super) fn capture_after(
     };
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
-    // If a call changed nothing, its end is pinned only if its start was pinned. Without a pin for
-    // the end, the next checkpoint would count as the end.
+    // Even if a call changed nothing, its end is pinned if its start was pinned. Without that pin,
+    // the next checkpoint would count as the end.
     if open_call.has_pin || tree != open_call.tree {
         let began = Began {
             tree: open_call.tree,

@@ -58,7 +58,7 @@ pub fn tend_workspace(
     ended: Time,
 ) -> Result<(), TakeError> {
     let workspace = match opened.store()?.workspace(directory, &opened.forbidden) {
-        // Nothing was protected in such a directory, so there is nothing to do.
+        // Nothing is protected in a forbidden root, so there is nothing to do.
         Err(WorkspaceError::Refused { .. }) => return Ok(()),
         workspace => workspace?,
     };
@@ -110,8 +110,8 @@ fn conclude_turn(
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
     lock.limit_captures(opened.settings.max_total_size());
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
-        // In such a large workspace, only the paths that calls name are captured, and they already
-        // have been.
+        // In a workspace that is too large, only the paths that calls name are captured, and that
+        // has already happened.
         Err(CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. }) => {
             return Ok(lock.finish(opened.system_time())?);
         }
@@ -177,8 +177,8 @@ impl PastTurns<'_> {
     }
 
     /// Returns true if one of the session's subagents made the call before the session's current
-    /// turn. A subagent may go on after the turn that started it, so its calls can still be running
-    /// when that turn ends.
+    /// turn. A subagent may outlast the turn that started it, so its calls from the current turn
+    /// may still be running.
     fn contain_subagents(&self, opened: &Opened, call: &OpenCall) -> bool {
         let Some(subagent) = opened.session_state(&call.session) else { return false };
         let (owner, turn) = find_owner(opened, &subagent);

@@ -1,6 +1,6 @@
 //! Held files: hard links to the files that a call names, made when the agent stops waiting for a
 //! capture. A link costs no space and hardly any time, and keeps the content of a file that the
-//! call deletes or replaces. The late capture takes the content from there.
+//! call deletes or replaces. The late capture reads the content from the link.
 //!
 //! A link does not help if the call writes into the file itself, or if takeback's home is on
 //! another file system.
@@ -23,17 +23,17 @@ use super::report::{Report, ReportedEvent};
 use super::state;
 use crate::Opened;
 
-/// The maximum number of files that are held for one call, and of directory entries that are
-/// looked at for them.
+/// The maximum number of files that are held for one call, and of paths that are examined to find
+/// them.
 const MAX_HELD: usize = 20_000;
 
-/// The maximum size of the contents that are in memory at a time, except for a single larger file.
+/// Once the contents in memory are larger than this, they are written to the store.
 const BATCH_BYTES: u64 = 64 << 20;
 
 /// The name of the file that lists the held files of a call.
 const LIST: &str = "list";
 
-/// A file that is held. Its link is named after its number in the list.
+/// A file that is held. Its link is named after its position in the list.
 #[derive(Serialize, Deserialize)]
 struct HeldFile {
     path: AnyPath,
@@ -45,7 +45,7 @@ pub fn hold_files(opened: &Opened, report: &Report) {
     let ReportedEvent::BeforeTool(call) = &report.event else { return };
     let root = opened.find_root(&report.directory).ok();
     let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
-    // Files that the user does not want captured must not be kept in another way.
+    // If the user does not want secrets captured, links must not keep them either.
     if !may_mutate(call, analysis.as_ref()) || opened.rules.skip_private {
         return;
     }
@@ -65,7 +65,7 @@ pub fn hold_files(opened: &Opened, report: &Report) {
             held.push(HeldFile { path: AnyPath(path), permissions });
         }
     }
-    // Without the list, nothing can be found.
+    // Without the list, the links are useless.
     if state::write(&directory.join(LIST), &held).is_err() {
         discard(&directory);
     }
@@ -93,7 +93,7 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
     files
 }
 
-/// Adds the held files of a call to a late capture, if they are no longer where they were. If this
+/// Adds to a late capture those held files of a call that no longer exist at their paths. If this
 /// fails, the capture stays as it is.
 pub(super) fn add_held_files(
     opened: &Opened,

@@ -282,7 +282,8 @@ impl ProtectedPath {
         }
     }
 
-    /// Converts an absolute path into one relative to this one. Returns `None` if it is elsewhere.
+    /// Converts an absolute path into a path relative to this one. Returns `None` if it is not
+    /// inside.
     pub(super) fn relative(&self, path: &Path) -> Option<RelPath> {
         let inner = match &self.kind {
             PathKind::Directory(directory) => path.strip_prefix(&directory.0).ok()?,
@@ -315,8 +316,8 @@ impl ProtectedPath {
         }
     }
 
-    /// Returns the same directory with rules that cover only the paths that the call names. Returns
-    /// `None` if the call names no path in it.
+    /// Returns a copy whose rules cover only the paths that the call names. Returns `None` if the
+    /// call names no path in this directory.
     pub(super) fn to_only_named(&self) -> Option<ProtectedPath> {
         let mut only = self.clone();
         only.named.extend(only.swept.drain(..).filter(|path| !path.is_root()));

@@ -87,7 +87,8 @@ impl Repositories {
         let Ok(metadata) = fs::symlink_metadata(path) else { return };
         let is_link_file = !metadata.is_dir() && path.file_name() == Some(OsStr::new(".git"));
         if is_link_file {
-            // `git submodule update` would also recreate it, but would overwrite changed files.
+            // `git submodule update` would also recreate this file, but would overwrite changed
+            // files.
             let content = foreign::read_beginning(path, 4096).unwrap_or_default();
             let content = String::from_utf8_lossy(&content);
             let line = content.lines().next().unwrap_or_default();

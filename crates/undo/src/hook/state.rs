@@ -140,7 +140,7 @@ pub(crate) struct OpenCall {
     /// The paths that the tree does not cover.
     #[serde(default)]
     pub(crate) uncovered: Vec<RelPath>,
-    /// The checkpoint number that was the next free one when the call began.
+    /// The next free checkpoint number when the call began.
     pub(crate) seq: u64,
     pub(crate) time: Time,
     pub(crate) late: bool,
@@ -178,7 +178,8 @@ pub(crate) struct IndexState {
     pub(crate) seq: u64,
 }
 
-/// The state files of one workspace. Callers hold the workspace's lock.
+/// The state files of one workspace. A hook that changes steps or open calls holds the workspace's
+/// lock.
 pub(crate) struct WorkspaceState {
     directory: PathBuf,
 }

@@ -83,8 +83,8 @@ fn own_directories(opened: &Opened) -> Vec<PathBuf> {
 }
 
 /// Returns true if a call that names a file with hooks may change the hooks. A script may change
-/// anything in the file. An edit is judged by its texts, so that an agent can still change other
-/// settings.
+/// anything in the file. An edit is judged by the texts in its input, so that an agent can still
+/// change other settings.
 fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     let input = &call.input;
     if file.is_own || !call.names_everything() {

@@ -11,7 +11,7 @@ use super::protected::ProtectedPath;
 use super::state;
 use crate::Opened;
 
-/// The maximum number of causes that are remembered for a session.
+/// The maximum number of causes of warnings that are remembered for a session.
 const MAX_CAUSES: usize = 1_000;
 
 /// A path that a call may change or delete and that no checkpoint can restore.
@@ -54,7 +54,7 @@ impl Unprotected {
 /// Finds the paths that a call names or sweeps, but that a capture does not cover.
 pub(super) fn find_unprotected(path: &ProtectedPath, uncovered: &[Uncovered]) -> Vec<Unprotected> {
     let is_concerned = |found: &&Uncovered| {
-        // A directory above a named path is uncovered except for that path.
+        // An uncovered directory above a named path does not matter: the named path is captured.
         let is_named = |named| found.path.starts_with(named);
         let is_around =
             |swept: &RelPath| swept.starts_with(&found.path) && found.reason == Excluded;
@@ -103,8 +103,8 @@ fn describe_uncovered(path: &ProtectedPath, found: &Uncovered) -> Unprotected {
     }
 }
 
-/// Remembers the causes that the user is told about in a session. For each cause, returns true if
-/// it is new to the session.
+/// Remembers the causes of the warnings that the user gets in a session. For each cause, returns
+/// true if it is new to the session.
 pub fn remember_causes(opened: &Opened, session: &str, causes: &[String]) -> Vec<bool> {
     if causes.is_empty() {
         return Vec::new();

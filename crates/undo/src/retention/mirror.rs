@@ -106,7 +106,7 @@ fn copy_home(opened: &Opened, path: &Path) -> Result<MirrorReport, UpdateMirrorE
     Ok(report)
 }
 
-/// Refuses a mirror that a capture would include, or that is deleted together with the home.
+/// Refuses a mirror that a capture would include, or that would be deleted together with the home.
 fn check_place(opened: &Opened, store: &Store, path: &Path) -> Result<(), UpdateMirrorError> {
     let path = canonicalize_existing(path);
     let workspaces = store.workspaces()?.into_iter();

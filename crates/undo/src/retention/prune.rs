@@ -51,7 +51,8 @@ pub struct PruneReport {
     /// The size of the store afterwards; in a dry run, the size before.
     pub bytes_after: u64,
     /// True if the store is still over its size cap, because the remaining checkpoints are never
-    /// evicted. A dry run knows this only if it would delete nothing.
+    /// evicted or their workspaces are in use. A dry run knows this only if it would delete
+    /// nothing.
     pub over_limit: bool,
     /// The workspaces that another process was using. They are pruned next time.
     pub busy: Vec<AnyPath>,
@@ -357,7 +358,8 @@ fn read_workspace(
     let path = path.or_else(|| Some(history.all.last()?.record.workspace.0.clone()));
     let last_seen = info.map(|info| Time(info.last_seen)).or(newest).unwrap_or_default();
     let running = history.open.iter().filter(|call| call.time >= oldest_call);
-    // Older checkpoints with the same tree are not needed: rows are evicted oldest first.
+    // Of several checkpoints with the same tree, one suffices. The newest is kept, because rows are
+    // evicted oldest first.
     let find_start = |call: &OpenCall| {
         let known = history.all.iter().filter(|known| known.pin.tree == call.tree);
         known.max_by_key(|known| (known.pin.name.seq <= call.seq, known.pin.name.seq))
@@ -399,7 +401,7 @@ impl PrunableWorkspace {
     }
 
     /// Lists the checkpoints beyond the newest `limit` rows, and the steps beyond the newest
-    /// `limit` steps.
+    /// `limit` steps. Protected rows do not count towards the limit.
     fn exceeding(&self, limit: usize) -> Vec<&Checkpoint> {
         let rows: Vec<_> = self.history.rows().collect();
         let unprotected = rows.iter().filter(|row| !row.first().record.is_protected());

@@ -71,8 +71,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    // The lock has been released by now, because a rollback that starts in another workspace may
-    // need it.
+    // The lock has been released by now. A process that held it while it locked other workspaces
+    // could deadlock with a rollback that started in one of them.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     if let Some(claim) = claim {

@@ -129,8 +129,8 @@ impl<'l> Search<'l> {
     }
 
     /// Finds the point that each session had reached when a checkpoint was taken. This is the point
-    /// before the session's first event since then. Events are ordered by the numbers of their
-    /// checkpoints.
+    /// before the session's first event since then. `is_seen` is true if the checkpoint's own event
+    /// has already been handled.
     fn add_sessions_since(&mut self, history: &History, checkpoint: &Checkpoint, is_seen: bool) {
         let seq = checkpoint.pin.name.seq;
         let id = checkpoint.pin.id;

@@ -1,7 +1,7 @@
 //! Restoring the index of the workspace's own repository from a copy.
 //!
-//! The index is the only file in `.git` that this module writes, and it does so only if the user
-//! asks for it.
+//! This module changes no other file in `.git`, and it restores the index only if the user asks for
+//! it.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -2,11 +2,11 @@
 //!
 //! Lines are compared byte by byte, line ends included. Changes that overlap or touch are a
 //! conflict unless they are equal, as in `git merge-file`. Common lines are found as git finds them
-//! (Myers, changes moved down as far as possible), so the results agree with git's. The exception
-//! is a file that repeats a few lines over and over: there are several ways to match such lines,
-//! and one program may see a conflict where the other sees none. In a large file, a rewritten part
-//! that has such lines counts as one change. In every case, a result without conflicts contains
-//! every change from both sides.
+//! (by Myers' algorithm, with changes moved down as far as possible), so the results agree with
+//! git's. The exception is a file that repeats a few lines over and over: there are several ways to
+//! match such lines, and one program may see a conflict where the other sees none. In a large file,
+//! a rewritten part that has such lines counts as one change. In every case, a result without
+//! conflicts contains every change from both sides.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -101,7 +101,8 @@ fn split_lines(content: &[u8]) -> Vec<Line<'_>> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// Two versions with at most this many lines in total can be compared in less than a second.
+/// Two versions with at most this many lines in total are small: comparing them takes less than a
+/// second.
 const SMALL: usize = 20_000;
 
 /// In versions that are not small, a line that occurs at least this often counts as frequent.

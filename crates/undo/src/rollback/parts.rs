@@ -1,5 +1,6 @@
-//! The note about a rollback's parts outside the workspace. It exists until they are restored. If
-//! the rollback is killed, the next process that locks the workspace restores them.
+//! The note that lists a rollback's parts outside the workspace. It exists until the restore of
+//! every part has been attempted. If the rollback is killed, the next process that locks the
+//! workspace restores the parts.
 
 use std::io;
 use std::path::PathBuf;

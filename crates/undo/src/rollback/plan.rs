@@ -24,7 +24,8 @@ use crate::history::record::{Action, Checkpoint};
 use crate::history::workspace::{find_inner_history, find_workspace_with, revive_workspace};
 use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
-/// Plans what a request asks for. Changes nothing.
+/// Plans what a request asks for. Changes no files, except to finish or revert an interrupted
+/// rollback.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;

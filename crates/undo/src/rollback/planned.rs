@@ -129,7 +129,7 @@ pub struct RollbackView {
     /// The files that others may have changed during the turn. They are left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncertain: Vec<RelPath>,
-    /// The reasons why these files are uncertain.
+    /// The files in `uncertain`, each with the reason why it is uncertain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<UncertainPath>,
     /// The parts of the rollback outside the workspace, where the turns being taken back changed

@@ -19,7 +19,8 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     let Ok(history) = History::read(workspace.store(), workspace.id()) else { return };
     let safety = match lock.recovered_pin() {
         Some(name) => history.all.iter().find(|known| known.pin.name == *name),
-        // Another version of takeback began the restore. Nothing has been pinned since.
+        // The restore does not name its safety checkpoint, because another version of takeback
+        // began it. Nothing has been pinned since, so it must be the newest checkpoint.
         None => history.all.last().filter(|known| known.record.rollback.is_some()),
     };
     match (lock.recovery(), safety) {

@@ -108,7 +108,8 @@ pub(super) fn warn_of_lost_repositories(
         }
     }
     for git in find_inner_repositories(opened, workspace) {
-        // If its directory is missing too, nothing is left of the repository.
+        // If the repository's directory is missing too, and stays missing, there is nothing to warn
+        // about.
         let directory = git.parent().and_then(|above| above.strip_prefix(workspace.path()).ok());
         let directory = directory.and_then(|inner| RelPath::from_path(inner).ok());
         let is_meant = directory.is_some_and(|directory| {

@@ -12,7 +12,7 @@
 //! - `read_only` lists the programs that only read, each with the arguments for which that holds.
 //!   For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
-//! - `effects` recognizes commands that have such effects.
+//! - `effects` recognizes the commands with effects that no rollback reverses.
 //! - `targets` finds the paths that a script changes or deletes. It walks the tree a second time,
 //!   tracks the values of variables, and expands words against the file system.
 
@@ -35,7 +35,7 @@ use serde::Serialize;
 pub struct ScriptContext<'a> {
     /// The current directory.
     pub directory: &'a Path,
-    /// The directory that is captured in checkpoints.
+    /// The root of the workspace.
     pub workspace: &'a Path,
     /// The user's home directory, if it is known.
     pub home: Option<&'a Path>,

@@ -14,7 +14,7 @@ use crate::history::authorship::{Segment, Timeline};
 use crate::history::claim::Doubt;
 use crate::history::record::{CallRef, Checkpoint};
 
-/// The files that events changed in one place.
+/// The files that calls and rollbacks, the events, changed in one place.
 pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.
@@ -54,7 +54,8 @@ impl ChangedFiles {
                         let changes = changes.into_iter().map(|change| change.path);
                         certain.extend(changes.filter(|path| done.is_about(path)));
                     }
-                    // The state that the rollback led to was pruned. Its paths are known.
+                    // The state that the rollback led to was pruned, but the rollback's paths are
+                    // known.
                     Err(_) if !done.paths.is_empty() => certain.extend(done.paths.iter().cloned()),
                     Err(error) => return Err(error),
                 }
@@ -85,12 +86,12 @@ impl ChangedFiles {
         all.filter(|_| !self.is_everything).cloned().collect()
     }
 
-    /// Returns true if only these events can have changed a path.
+    /// Returns true if a change to a path counts as made by these events alone.
     pub(super) fn is_certain(&self, path: &RelPath) -> bool {
         self.is_everything || self.certain.contains(path)
     }
 
-    /// Returns true if at least one file is still as the events left it and was different before
+    /// Returns true if at least one file is still as the events left it, but was different before
     /// them. If the end of a call is unknown, only a missing file counts.
     pub(super) fn is_left_as_changed(&self, store: &Store, before: &Oid, place: &Path) -> bool {
         if self.is_open {

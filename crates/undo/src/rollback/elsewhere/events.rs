@@ -1,4 +1,5 @@
-//! The calls and rollbacks that a plan takes back, and their traces in other places.
+//! The calls and rollbacks that a plan takes back, and the checkpoints that they left in other
+//! places.
 
 use std::collections::HashSet;
 

@@ -72,7 +72,7 @@ impl Parser<'_> {
             }
             word
         };
-        // The slot was empty: each pending here-document is read once.
+        // This cannot fail: each pending here-document is read only once.
         let _ = pending.body.set(word);
         Ok(())
     }

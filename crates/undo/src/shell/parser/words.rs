@@ -182,7 +182,7 @@ impl Parser<'_> {
                     script.push(char::from(escaped));
                     self.at += 1;
                 }
-                // Shells disagree on whether such a quote is unescaped here.
+                // Shells disagree on whether `\"` is unescaped here.
                 ('\\', Some(b'"')) if in_quotes => return Err("an escaped quote within backticks"),
                 (other, _) => script.push(other),
             }

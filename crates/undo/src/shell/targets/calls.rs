@@ -223,7 +223,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a program that is judged by its arguments alone: a build tool, a script.
+    /// Visits a program that is judged only by its name and arguments: a build tool, a script.
     fn visit_runner(&mut self, base: &str, name: &str, args: &[Vec<Value>], text: &str) {
         let split = split_operands(args, "C build chdir cwd dir directory prefix");
         let is_cleaning = |text: &str| {
@@ -357,8 +357,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option known not to make them
-/// write other files, such as backups or the parent directories of the sources.
+/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option with which they write no
+/// additional files. Other options make them write backups, for example.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",

@@ -43,7 +43,8 @@ impl Finder<'_> {
                 [] => return,
                 [only] => only.clone(),
                 several => {
-                    // The last word is the target. A group may be several words, or none.
+                    // The last word is the target, but an argument may expand to several words, or
+                    // to none.
                     let last = several.iter().rposition(|group| !may_vanish(group)).unwrap_or(0);
                     if let ([before @ .., _], true) = (several, last + 1 == several.len())
                         && several.last().is_some_and(|group| group.len() == 1)
@@ -319,7 +320,7 @@ fn find_names(sources: &[Value]) -> Vec<Value> {
     sources.iter().map(find_name).collect()
 }
 
-/// Returns true if a group may expand to no word at all.
+/// Returns true if an argument with these values may expand to no word at all.
 fn may_vanish(group: &[Value]) -> bool {
     group.iter().any(|value| match value {
         Value::Text(text) => text.is_empty() || text.contains(['*', '?', '[']),

@@ -171,7 +171,8 @@ enum Change {
     Overwrites,
     /// The command may change the path, or create it.
     Touches,
-    /// The command creates the path. It changes no files in an existing directory.
+    /// The command creates the path. If the path is an existing directory, it changes nothing
+    /// there.
     Creates,
 }
 

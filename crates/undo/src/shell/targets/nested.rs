@@ -56,7 +56,7 @@ impl Finder<'_> {
         let nested = find_nested_commands(name, &to_wrapped_args(args))?;
         let mut output = Stream::default();
         for command in nested {
-            // A process in a session of its own may outlive the script.
+            // A process that `setsid` starts may outlive the script.
             self.is_bounded &= command.is_exact() && base != "setsid" && is_in_usual_place(name);
             let NestedCommand::Program { args: inner, .. } = command else {
                 self.is_bounded = false;

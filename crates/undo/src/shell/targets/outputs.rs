@@ -229,7 +229,7 @@ fn print_words(groups: &[Vec<Value>]) -> Stream {
         stream.values.extend(values);
         return stream;
     }
-    // Each group may be one of its values, or all of them.
+    // Each argument may expand to one of its values, or to all of them.
     let mut lines = vec![String::new()];
     for group in groups {
         if lines.len() * group.len() > 64 {

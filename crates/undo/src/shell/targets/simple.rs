@@ -75,7 +75,7 @@ impl Finder<'_> {
         for word in &simple.words {
             let mut values = self.expand_word(word);
             if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
-                // `cd` fails if it is given several words.
+                // If `cd` is given several words, it fails and stays where it is.
                 values.push(Value::Text(".".to_owned()));
             }
             if name == Some("find")
@@ -192,7 +192,7 @@ fn keeps_programs(simple: &SimpleCommand) -> bool {
                 });
                 names.into_iter().all(|arg| is_harmless_declaration(&arg))
             }
-            // Without pattern expansion, words stand for themselves.
+            // Without pattern expansion, a `*` in later words is literal.
             Some("set") if args.iter().any(turns_patterns_off) => false,
             Some(name) => builtins::is_harmless(name, &args[1..]) != Some(false),
             None => true,

@@ -140,7 +140,7 @@ impl Finder<'_> {
     ) -> Stream {
         let before = self.state.clone();
         match self.failed_cd.take() {
-            // The only command so far is `cd`.
+            // So far, there was only a `cd`. The pipeline runs where that `cd` failed.
             Some(failed) if possible.is_same(&self.state) => {
                 self.state.directories = Some(failed);
             }

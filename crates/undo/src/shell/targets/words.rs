@@ -9,7 +9,8 @@ use super::value::Value;
 use super::{Finder, Stream};
 use crate::shell::syntax::{Word, WordPart};
 
-/// Environment variables that scripts rarely change.
+/// Environment variables that are assumed to have the same values in the shell that runs the
+/// script.
 const INHERITED: &[&str] = &["LOGNAME", "TMPDIR", "USER"];
 
 /// The maximum length of a word, in bytes. The rest of a longer word counts as unknown.

@@ -71,7 +71,7 @@ impl Finder<'_> {
         words.extend(more);
     }
 
-    /// Replaces a mark in words with each of the values.
+    /// Replaces a placeholder such as `{}` in words with each of the values.
     pub(super) fn replace_mark(
         &mut self,
         group: &[Value],
@@ -88,7 +88,7 @@ impl Finder<'_> {
                 replaced.push(word.clone());
                 continue;
             };
-            // The mark may occur more than once.
+            // The placeholder may occur more than once.
             let rest = match after.split_once(mark) {
                 None => Value::Text(after.to_owned()),
                 Some((between, _)) => Value::Prefix(between.to_owned()),

@@ -54,7 +54,7 @@ fn a_script_that_may_change_other_files_is_not_bounded() {
         "cat <(frob) > a.txt", "trap frob EXIT; rm a.txt", "trap \"$x\" EXIT; rm a.txt",
         "trap 'rm a.txt' ERR", "python3 -c \"open('a.txt', 'w')\"", "awk '{ print > \"x\" }' a.txt",
         "curl -o a.txt http://h", "tar xf a.tar", "rsync a.txt b.txt", "dd of=a.txt", "gzip a.txt",
-        // git.
+        // git commands.
         "git add .", "git checkout a.txt", "git clean -fd d", "git commit -m x", "git -C d rm x",
         // Scripts whose text is not part of the command.
         "bash s.sh", "bash < s.sh", ". ./s.sh", "source s.sh", "eval \"$x\"", "bash -c \"$x\"",
