@@ -37,7 +37,8 @@ const MAX_PASSES: usize = 8;
 /// keywords in a run are noise, and trying all of them would take quadratic time.
 const TRIES_PER_RUN: u8 = 8;
 
-/// The number of bytes after the keyword in which a rule with [`KeywordPosition::Around`] can match.
+/// The number of bytes after the keyword in which a rule with [`KeywordPosition::Around`] can
+/// match.
 const LOOKAHEAD: usize = 200;
 
 /// The number of bytes after the keyword in which a rule with [`KeywordPosition::Start`] or
