@@ -186,7 +186,7 @@ pub const AGENTS: &[Agent] = &[
             ("PostToolUse", Signal::AfterTool),
             ("TaskComplete", Signal::TurnEnd),
             ("TaskCancel", Signal::TurnEnd),
-            // The same events, by the names that the payloads use.
+            // The payloads use these names instead.
             ("agent_start", Signal::TurnStart),
             ("tool_call", Signal::BeforeTool),
             ("tool_result", Signal::AfterTool),

@@ -19,8 +19,8 @@ pub(crate) fn failure(text: Option<&str>) -> String {
     }
 }
 
-/// Shortens a long line, if possible at the end of a word, because the ledger would not recognize
-/// half of a secret.
+/// Shortens a long line, at the end of a word if possible: the ledger masks secrets, and would not
+/// recognize one that was cut in half.
 fn shorten(line: &str) -> &str {
     let Some((end, next)) = line.char_indices().nth(MAX_ERROR_LENGTH) else { return line };
     match line[..end].rfind(char::is_whitespace) {

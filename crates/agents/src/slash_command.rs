@@ -69,7 +69,7 @@ impl SlashCommand {
         }
     }
 
-    /// Lists the words that are neither options nor the name of a verb.
+    /// Lists the arguments that are neither options nor the name of the action, such as `diff`.
     fn plain_words(&self) -> impl Iterator<Item = &str> {
         let names_verb = self.verb() != Verb::Rollback && self.verb() != Verb::UndoTurn;
         let words = self.arguments.iter().map(String::as_str);
@@ -94,7 +94,7 @@ impl SlashCommand {
         }
         let words: Vec<&str> = self.plain_words().collect();
         let unexpected = match verb {
-            // The number after `--turn` is the only word.
+            // The only word that is allowed is the number after `--turn`.
             Verb::UndoTurn => words.iter().find(|word| !is_number(word)).or(words.get(1)),
             Verb::List | Verb::Reverse => words.first(),
             Verb::Diff | Verb::Rollback => None,

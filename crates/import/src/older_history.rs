@@ -145,8 +145,8 @@ fn system_time(time: Time) -> SystemTime {
 }
 
 /// Finds, for each checkpoint, the number of the pin that it comes after, or `None` if the
-/// checkpoint already has a pin. Imported history is older than everything that takeback captured,
-/// and stays together.
+/// checkpoint already has a pin. Imported checkpoints stay together, before everything that
+/// takeback captured.
 fn find_predecessors(taken: &[NewCheckpoint], pins: &[Pin]) -> Vec<Option<u64>> {
     let known: Vec<(u64, Key)> =
         pins.iter().filter_map(|pin| Some((pin.name.seq, imported_key(pin)?))).collect();
@@ -195,7 +195,7 @@ fn checkpoint_key(tree: Oid, record: &Record) -> Key {
 /// Finds the longest common subsequence. Returns, for each key in `new`, the index of its match in
 /// `known`.
 fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
-    // Usually all known checkpoints are at the beginning.
+    // Usually `new` begins with all known checkpoints.
     let start = new.iter().zip(known).take_while(|(a, b)| a == b).count();
     let (rest, others) = (&new[start..], &known[start..]);
     let width = others.len() + 1;
@@ -214,7 +214,7 @@ fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
     for row in 0..rest.len() {
         let length = lengths[row * width + column];
         let without = lengths[(row + 1) * width + column];
-        // If the longest common subsequence needs this key, the key is matched as early as
+        // Match this key only if the longest common subsequence needs it, and then as early as
         // possible.
         let found = (length > without).then(|| {
             (column..others.len()).find(|at| {

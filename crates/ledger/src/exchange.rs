@@ -100,7 +100,7 @@ impl Ledger {
     }
 
     /// Imports a session. If it already exists, fills in its empty fields and adds the missing
-    /// messages. Recounts the messages.
+    /// messages. Counts the messages and tool calls anew instead of importing the counts.
     pub fn import(
         &mut self,
         transcript: &Transcript,
@@ -119,8 +119,8 @@ impl Ledger {
 
     /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
     /// the other lines are still imported. If the ledger itself fails, or a line is longer than
-    /// [`MAX_LINE`], the import ends, but the lines before this one stay imported. `progress` is
-    /// called with the number of lines read so far.
+    /// [`MAX_LINE`], the import ends, but the lines before that stay imported. `progress` is called
+    /// with the number of lines read so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,

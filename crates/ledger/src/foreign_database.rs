@@ -1,8 +1,9 @@
 //! Other programs' databases. They may be damaged, or made to exhaust memory or time.
 //!
 //! Only the plain columns of real tables are read, and no views, virtual tables or generated
-//! columns, so nothing in the database is executed. Even so, a b-tree can contain itself. Therefore
-//! the number of steps is limited according to the size of the database.
+//! columns, so nothing in the database is executed. Even so, reading may never end, because a
+//! b-tree can contain itself. Therefore the number of steps is limited according to the size of the
+//! database.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,10 +25,10 @@ const MAX_SQL: i32 = 1 << 20;
 /// The maximum number of instructions in a compiled statement.
 const MAX_INSTRUCTIONS: i32 = 100_000;
 
-/// A number of steps in which any small database can be read.
+/// The number of steps allowed for a database of any size. It is enough to read a small database.
 const FREE_STEPS: u64 = 20_000_000;
 
-/// The number of steps allowed for each byte of the database. Reading all rows of a typical
+/// The number of further steps allowed for each byte of the database. Reading all rows of a typical
 /// database takes less than one step per byte.
 const STEPS_PER_BYTE: u64 = 16;
 
@@ -37,7 +38,7 @@ const STEPS_PER_CHECK: u64 = 1_000;
 /// The minimum size of a row in its table, in bytes.
 const MIN_ROW: u64 = 4;
 
-/// The number of rows that even an empty database may have.
+/// The number of rows allowed for a database of any size.
 const FREE_ROWS: u64 = 1_000;
 
 /// Another program's database, open within limits.
@@ -77,12 +78,12 @@ impl ForeignDatabase {
         Ok(ForeignDatabase { connection, size })
     }
 
-    /// Returns the total size of the database and its log, in bytes.
+    /// Returns the total size of the database and of SQLite's files beside it, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns the largest number of rows that fit into the database.
+    /// Returns an upper bound for the number of rows that fit into the database.
     pub fn max_rows(&self) -> u64 {
         self.size / MIN_ROW + FREE_ROWS
     }
@@ -90,8 +91,8 @@ impl ForeignDatabase {
     /// Lists the names of a table's columns, except generated ones. A missing table has none. Fails
     /// if the name belongs to a view or a virtual table.
     pub fn columns(&self, table: &str) -> rusqlite::Result<Vec<String>> {
-        // This is read from the parsed schema, because the table of definitions can contain
-        // anything.
+        // The kind is read from the parsed schema, because the table of definitions
+        // (`sqlite_schema`) can contain anything.
         let kind: Option<String> = self
             .connection
             .prepare_cached(
@@ -163,8 +164,8 @@ pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
 /// SQLite's own message for a value beyond its limit.
 const SQLITE_TOO_BIG: &str = "string or blob too big";
 
-/// Returns the error for something that is never read. No other error has this code, because there
-/// is no authorizer.
+/// Returns the error for a file, table or column that must not be read. SQLite itself never returns
+/// this code here, because the connection has no authorizer.
 fn refusal(message: &str) -> rusqlite::Error {
     failure(ffi::SQLITE_AUTH, message)
 }
@@ -173,8 +174,8 @@ fn failure(code: i32, message: &str) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(message.to_owned()))
 }
 
-/// Measures a database and its log. Also checks that SQLite will find only regular files, because
-/// it would wait for the other end of a pipe.
+/// Measures a database and SQLite's files beside it. Fails unless all of them are regular files,
+/// because SQLite would wait for the other end of a pipe.
 fn measure_files(path: &Path) -> io::Result<u64> {
     let mut size = fs::metadata(path)?.len();
     foreign::open_regular(path)?;

@@ -82,8 +82,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The ledger: all sessions of all agents on this machine.
 ///
 /// A ledger can stay open as long as its process runs, and can move between threads. It notices
-/// when a repair by another process replaces the database. But a repair waits until all ledgers are
-/// closed, so an idle process should close its ledger.
+/// when a repair by another process replaces the database. But in WAL mode, a repair waits until
+/// all ledgers are closed, so an idle process should close its ledger.
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,

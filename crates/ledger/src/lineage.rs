@@ -63,7 +63,7 @@ impl Ledger {
         })
     }
 
-    /// Continues a session under a new id after its conversation was summarised. Ends the session
+    /// Continues a session under a new id after its conversation was summarized. Ends the session
     /// with the reason `compacted`, and creates a child with the same settings and the next title
     /// of the series.
     pub fn continue_session(

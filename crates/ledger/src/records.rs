@@ -108,9 +108,9 @@ pub struct MessageRecord {
     pub codex_message_items: Option<Value>,
     /// True if the message was taken back and is no longer part of the conversation.
     pub undone: bool,
-    /// True if a later message summarises this one, so that it is no longer sent to the model.
+    /// True if a later message summarizes this one, so that it is no longer sent to the model.
     pub compacted: bool,
-    /// For a summary, the number of the last message that it summarises. The summary comes after
+    /// For a summary, the number of the last message that it summarizes. The summary comes after
     /// that message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summarizes: Option<i64>,
@@ -193,7 +193,7 @@ impl Sum for Tokens {
     }
 }
 
-/// The serialised form of [`Tokens`]: fields of the record, under their column names.
+/// The serialized form of [`Tokens`]: fields of the record, under their column names.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Tokens")]
 pub(crate) struct TokenColumns {

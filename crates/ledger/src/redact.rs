@@ -30,19 +30,19 @@ use rules::{KeywordPosition, RULES, Rule, SecretTest};
 const MASK: &str = "[redacted:";
 
 /// The maximum number of passes over a text. Masking one secret can expose another, such as a key
-/// that was not recognised because the masked text followed it directly.
+/// that was not recognized as long as the other secret followed it directly.
 const MAX_PASSES: usize = 8;
 
 /// The maximum number of times that a rule is tried in one run of token characters. Further
 /// keywords in a run are noise, and trying all of them would take quadratic time.
 const TRIES_PER_RUN: u8 = 8;
 
-/// The number of bytes after the keyword that an expression can see if it starts before the
-/// keyword.
+/// The number of bytes after the keyword in which a rule with [`KeywordPosition::Around`] can
+/// match.
 const LOOKAHEAD: usize = 200;
 
-/// The number of bytes after the keyword that an expression can see if the secret has no format of
-/// its own.
+/// The number of bytes after the keyword in which a rule with [`KeywordPosition::Start`] or
+/// [`KeywordPosition::Before`] can match. There is no limit for [`SecretTest::Format`].
 const LONG_LOOKAHEAD: usize = 1024;
 
 /// The maximum length of a text that is searched for each keyword in turn, without the automaton.
@@ -52,15 +52,16 @@ const SHORT_TEXT: usize = 2000;
 /// The number of short texts after which the automaton is worth building.
 const MANY_TEXTS: usize = 20;
 
-/// A set of rules that finds and masks secrets. Building one is costly; use [`Redactor::shared`].
+/// A set of rules that finds and masks secrets. It compiles its rules when they are first needed;
+/// use [`Redactor::shared`] to compile them only once.
 #[derive(Debug)]
 pub struct Redactor {
     /// The automaton, built when it is first needed.
     keywords: OnceLock<KeywordSearcher>,
     /// The number of short texts that were searched without the automaton.
     short_texts: AtomicUsize,
-    /// The expression of each rule. It is compiled when its keyword first occurs, because most
-    /// expressions are never needed.
+    /// The expression of each rule. It is compiled when the rule's keyword first occurs, because
+    /// most expressions are never needed.
     regexes: Vec<OnceLock<Regex>>,
 }
 

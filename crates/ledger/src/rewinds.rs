@@ -25,13 +25,14 @@ pub struct RewindOutcome {
     pub prompt: Option<String>,
 }
 
-/// The messages that a move of the conversation's end takes back or brings back.
+/// The number of messages that are taken back or brought back when the end of a conversation moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ConversationMove {
     pub taken_back: usize,
     pub brought_back: usize,
-    /// The prompt of the first turn that is taken back, if the whole turn is taken back.
+    /// The prompt of the first turn that is taken back, if the whole turn is taken back. Only
+    /// [`Ledger::count_move`] sets it.
     pub prompt: Option<String>,
 }
 
@@ -198,6 +199,7 @@ impl RewindLog {
     }
 
     /// Finds the last move before the move `before` that was made when `last` was the last message.
+    /// Ignores moves that were reversed.
     fn last_at(&self, last: i64, before: i64) -> Option<&RewindRow> {
         let is_it =
             |row: &&RewindRow| !row.is_redone && row.last_seq == last && row.number < before;

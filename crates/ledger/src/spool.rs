@@ -1,4 +1,5 @@
-//! The spool: files with events that could not be written to the ledger in time, in order.
+//! The spool: files with events that could not be written to the ledger in time. The names of the
+//! files are numbers that give their order.
 //!
 //! A file appears all at once: it is linked into place once it is durable. It is deleted after its
 //! events are in the ledger. The ledger records the file's id in the same transaction as the

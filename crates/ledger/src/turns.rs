@@ -162,7 +162,8 @@ fn find_recorded_turn(
     if owner_turn.is_some() {
         return Ok(owner_turn);
     }
-    // In ledgers older than version 3, only the turn of the parent's latest call is known.
+    // Ledgers older than version 3 did not record the turn of the parent, so take the turn of the
+    // parent's latest call before this one.
     let of_parent = connection
         .prepare_cached(
             "SELECT turn FROM calls WHERE session = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",

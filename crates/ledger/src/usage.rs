@@ -56,8 +56,9 @@ impl Ledger {
         self.database.write(|transaction| record_usage(transaction, session, &usage, now))
     }
 
-    /// Adds up the usage of all sessions. The total with the most tokens comes first, but days are
-    /// sorted by date, latest first. `day` returns the day that a time belongs to.
+    /// Adds up the usage of all sessions. The total with the most input and output tokens comes
+    /// first, but days are sorted by date, latest first. `day` returns the day that a time belongs
+    /// to.
     pub fn usage_by(
         &self,
         by: UsageBy,

@@ -80,7 +80,7 @@ impl Server {
         self.shared.lock_log().clone()
     }
 
-    /// Returns all requests for a reply from the model so far.
+    /// Returns all requests so far that asked the model for a reply.
     pub fn requests(&self) -> Vec<Request> {
         self.log().into_iter().filter_map(|entry| entry.request).collect()
     }

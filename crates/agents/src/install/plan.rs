@@ -268,7 +268,8 @@ fn without_entries(
         false => json_hooks::remove_entries(text, mark),
     };
     let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
-    // If the user and takeback changed different lines, a merge also restores the whitespace.
+    // Removing entries one by one may not restore the original whitespace. If the user and takeback
+    // changed different lines, a merge does.
     let merged = record.file(path).and_then(|file| {
         let written = record.read_copy(&file.written).ok()?;
         let original = record.read_copy(file.original.as_ref()?).ok()?;
@@ -288,7 +289,8 @@ fn possible_hook_files(hooks: &HookEntries, directory: &Path) -> impl Iterator<I
     [Some(hooks.file), hooks.toml_file].into_iter().flatten().map(|file| directory.join(file))
 }
 
-/// Chooses the file for takeback's hooks. This is the TOML file if the user has hooks only there.
+/// Chooses the file for takeback's hooks. This is the TOML file if it has hooks and the other file
+/// does not exist.
 pub(super) fn choose_hook_file(
     hooks: &HookEntries,
     directory: &Path,

@@ -191,7 +191,7 @@ fn read_tokens(total: &Value) -> Tokens {
     let (cache_read, cache_write) =
         (token_field(total, "cached_input_tokens"), token_field(total, "cache_write_input_tokens"));
     Tokens {
-        // The total includes cached tokens.
+        // The input count includes cached tokens.
         input: (token_field(total, "input_tokens") - cache_read - cache_write).max(0),
         output: token_field(total, "output_tokens"),
         cache_read,

@@ -128,7 +128,7 @@ fn read_tokens(usage: &Value) -> Tokens {
     let (cache_read, cache_write) =
         (token_field(usage, "cacheReadTokens"), token_field(usage, "cacheWriteTokens"));
     Tokens {
-        // The total includes cached tokens.
+        // The input count includes cached tokens.
         input: (token_field(usage, "inputTokens") - cache_read - cache_write).max(0),
         output: token_field(usage, "outputTokens"),
         cache_read,

@@ -31,7 +31,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
     for line in list_items(&set["messages"]) {
         if let Some(summary) = find_summary(line) {
-            // The messages after the summary are already known, some of them under other ids.
+            // Skip the messages after the summary: they were logged before, some of them under
+            // other ids.
             if let Some(entry) = entry_ref(line, context) {
                 context.out.push_summary(entry, &summary);
             }
@@ -150,7 +151,7 @@ fn read_call(call: &Value) -> Option<LoggedCall> {
 fn read_tokens(usage: &Value) -> Tokens {
     let cached = token_field(usage, "cached");
     Tokens {
-        // The total includes cached tokens.
+        // The input count includes cached tokens.
         input: (token_field(usage, "input") - cached).max(0),
         output: token_field(usage, "output"),
         cache_read: cached,

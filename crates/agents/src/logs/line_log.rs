@@ -14,7 +14,8 @@ use super::reader_state::ReaderState;
 use super::{ReadContext, ReadPage, ReadRecord};
 use crate::payload::json_object::mend_json;
 
-/// The maximum size of a page. A page is held in memory as a whole, and written in one transaction.
+/// The size, in bytes, after which a page ends. A page is held in memory as a whole, and written in
+/// one transaction.
 const PAGE_SIZE: u64 = 4 << 20;
 
 /// The maximum length of a line that is parsed.
@@ -120,8 +121,8 @@ impl LogLine {
         matches!(self, LogLine::TooLong { .. })
     }
 
-    /// Parses a record. Only an object is a record: the beginning of an object is never valid JSON,
-    /// so a line that parses is complete.
+    /// Parses the line, which must be an object. The beginning of an object is never valid JSON, so
+    /// a line that parses is complete, even without a line ending.
     fn parse(&self) -> Option<Value> {
         let LogLine::Whole(bytes) = self else { return None };
         if foreign::has_too_many_values(bytes) {

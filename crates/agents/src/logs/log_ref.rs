@@ -62,7 +62,7 @@ impl LogFormat {
         Ok(logs)
     }
 
-    /// Finds all log files in a directory, without opening them.
+    /// Finds all log files in a directory, without opening them. If the path is a file, returns it.
     pub fn find_files(&self, path: &Path) -> Result<Vec<PathBuf>, LogError> {
         let failed = |source| LogError::Io { path: path.to_owned(), source };
         let metadata = fs::metadata(path).map_err(failed)?;
@@ -98,7 +98,8 @@ impl LogFormat {
     }
 
     /// Finds the logs of one session and of its subagents. `named` is the log that the hook's
-    /// payload names. Without it, `directory` is searched.
+    /// payload names. Without it, `directory` is searched. In a database, finds only the session
+    /// itself.
     pub fn logs_of_session(
         &self,
         session: &str,

@@ -48,7 +48,8 @@ fn query_sessions(path: &Path) -> rusqlite::Result<Vec<String>> {
         let id: String = row.get(0)?;
         bytes += id.len() as u64;
         sessions.push(id);
-        // In a damaged database, several rows can share the same bytes.
+        // In a damaged database, several rows can share the same bytes, so even a small file can
+        // have more rows than fit into memory.
         if bytes > database.size() || sessions.len() as u64 > database.max_rows() {
             return Err(endless_database());
         }
@@ -91,7 +92,7 @@ fn read_session(
     from: Option<Bookmark>,
 ) -> rusqlite::Result<ReadPage> {
     let database = open_database(path)?;
-    // In a transaction, so that everything is read from one state of the database.
+    // All reads are in one transaction, so that they see the same state of the database.
     let connection = database.unchecked_transaction()?;
     let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
     let mut out = EntryWriter::new(agent);
@@ -115,7 +116,7 @@ fn read_session(
             break;
         }
         let id: String = row.get(0)?;
-        // The bookmark stores the id.
+        // The bookmark stores the id, so the id must not be long.
         if id.len() > MAX_ID {
             return Err(oversized("a message has too long an id"));
         }

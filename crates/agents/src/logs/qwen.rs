@@ -98,7 +98,7 @@ fn read_system(line: &Value, context: &mut ReadContext<'_>) {
 fn read_tokens(usage: &Value) -> Tokens {
     let cached = token_field(usage, "cachedContentTokenCount");
     Tokens {
-        // The total includes cached tokens.
+        // The input count includes cached tokens.
         input: (token_field(usage, "promptTokenCount") - cached).max(0),
         output: token_field(usage, "candidatesTokenCount"),
         cache_read: cached,

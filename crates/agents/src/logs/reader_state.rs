@@ -25,7 +25,7 @@ pub(super) struct ReaderState {
     /// The digest of all facts about the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     facts: Option<String>,
-    /// The id of the last entry that was read from a document.
+    /// The id of the last entry that was read from a document or a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last: Option<String>,
     /// The ids of the latest entries in a document, with the digests of their content.
@@ -67,7 +67,7 @@ impl ReaderState {
     }
 
     /// Counts tokens from a running total in the log. Returns the increase since the last total
-    /// with the same id, and true if this total is the first one.
+    /// with the same id, and true if there was no such total yet.
     pub(super) fn count_tokens(&mut self, id: &str, tokens: Tokens) -> (Tokens, bool) {
         let known = self.counted.iter().position(|(known, _)| known == id);
         let before = known.map(|index| self.counted.remove(index).1);

@@ -64,8 +64,8 @@ pub(crate) enum Part {
 /// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can contain hooks instead. Takeback uses this file if the user has hooks in
-    /// it.
+    /// A TOML file that can contain hooks instead. Takeback uses it if it has hooks and `file` does
+    /// not exist.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],

@@ -9,7 +9,7 @@ use takeback_agents::{LogError, LogRef, ReadPage, log_format};
 use takeback_ledger::LogFact;
 use tempfile::TempDir;
 
-/// The tables of opencode's database, as far as they are read.
+/// The tables of opencode's database, with only the columns that takeback reads.
 const TABLES: [&str; 3] = [
     "CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, title TEXT, parent_id TEXT,
         time_created INTEGER);",

@@ -83,7 +83,7 @@ fn a_transaction_that_was_cut_off_is_rolled_back_in_the_copy_only() {
     writer
         .execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE messages SET content = 'torn'")
         .unwrap();
-    // Copies the files in the state in which a crash would leave them.
+    // Copy the files in the state in which a crash would leave them.
     let crashed = HermesHome::new();
     for name in ["state.db", "state.db-journal"] {
         let from = home.path().join(name);

@@ -21,9 +21,9 @@ const MINIMUM: Duration = Duration::from_secs(2);
 /// The time within which the copies must show a change.
 const MAXIMUM: Duration = Duration::from_secs(120);
 
-/// Every transaction adds two messages and updates a message that counts the transactions; SQLite
-/// makes a checkpoint every few pages. So a copy whose parts are inconsistent has the wrong number
-/// of messages or is malformed.
+/// Every transaction adds two messages and updates a message that counts the transactions. SQLite
+/// often moves its log into the database. So a copy whose parts are inconsistent has the wrong
+/// number of messages or is malformed.
 #[test]
 fn a_copy_of_a_busy_database_is_consistent() {
     if let Ok(file) = std::env::var(WRITER) {
@@ -54,7 +54,7 @@ fn a_copy_of_a_busy_database_is_consistent() {
         while begun.elapsed() < MINIMUM || seen.first() == seen.last() {
             assert!(begun.elapsed() < MAXIMUM, "{mode}: the database never changed: {seen:?}");
             let database = match home.open() {
-                // This is allowed with a rollback journal, because there may be no quiet moment.
+                // Copying may give up: with a rollback journal, there may be no quiet moment.
                 Err(HermesError::Changing { .. }) => continue,
                 opened => opened.unwrap(),
             };
@@ -96,8 +96,8 @@ fn write_until_gone(file: &str) {
     let connection = Connection::open(file).unwrap();
     connection.execute_batch("PRAGMA wal_autocheckpoint = 20; PRAGMA synchronous = OFF").unwrap();
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-    // Most pauses are too short for making a copy between two checkpoints or transactions. Some are
-    // long enough, even on a busy machine.
+    // Most pauses are so short that the database changes while it is copied. Some are long enough
+    // for a copy, even on a busy machine.
     let pause = Duration::from_millis(if mode == "wal" { 5 } else { 20 });
     for round in 0.. {
         if fs::metadata(file).is_err() {

@@ -131,8 +131,8 @@ fn a_database_of_9_gb_is_not_copied() {
     }
 }
 
-/// Makes every page in a table's tree contain the next one many times, so that the table has more
-/// rows than any program can read.
+/// Links some pages of a table's tree into a chain in which each page refers to the next one many
+/// times, so that the table has more rows than any program can read.
 fn multiply_rows(home: &HermesHome) {
     const PAGE: usize = 512;
     let mut bytes = fs::read(home.file()).unwrap();
@@ -150,7 +150,7 @@ fn multiply_rows(home: &HermesHome) {
         (2..=count).filter(|page| kind(&bytes, *page) == 5 && *page != root).take(6).collect();
     assert_eq!(inner.len(), 6, "the table is too small");
     inner.insert(0, root);
-    // This is a leaf of this table, because the other tables are empty.
+    // A leaf with rows belongs to this table, because the other tables are empty.
     let is_leaf = |page: &usize| kind(&bytes, *page) == 13 && bytes[(*page - 1) * PAGE + 4] > 0;
     inner.push((2..=count).find(is_leaf).unwrap());
     for pair in inner.windows(2) {

@@ -86,7 +86,7 @@ for model in ("m", "n"):
 db.record_auxiliary_usage("plain", "vision", model="v", input_tokens=7, output_tokens=1)
 db.end_session("plain", "cli_close")
 
-# Undone in part, summarised in place, and continued.
+# Undone in part, summarized in place, and continued.
 db.create_session("compacted", "cli", model="m")
 db.rewind_to_message("compacted", converse("compacted"))
 db.archive_and_compact(
@@ -95,14 +95,14 @@ db.archive_and_compact(
 )
 db.append_message("compacted", "user", "Go on")
 
-# Summarised into another session.
+# Summarized into another session.
 db.create_session("long", "cli", model="m")
 converse("long")
 db.end_session("long", "compression")
 db.create_session("long-2", "cli", model="m", parent_session_id="long")
 db.append_message("long-2", "user", "[summary]")
 
-# A branch, and delegated work that is summarised into another session.
+# A branch, and delegated work that is summarized into another session.
 marks = {"_branched_from": "plain"}
 db.create_session("branch", "cli", model_config=marks, parent_session_id="plain")
 converse("branch")

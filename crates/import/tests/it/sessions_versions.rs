@@ -11,12 +11,13 @@ type Column = (i64, &'static str, &'static str, &'static str, &'static str, &'st
 
 /// The columns of all versions.
 ///
-/// Versions 1 to 8 are known from their migrations; version 9 has the remaining documented columns.
-/// Later releases added columns without a new version, so those are known from comparing releases:
-/// 0.13 has version 11, 0.15 has 13, 0.16 has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and
-/// 0.19 has 22. A column that came with a release is listed with the release's version, or with the
-/// version of the migration that fills it (18, 20); the column may be a little older than that.
-/// Versions without an entry changed indexes, rows or other tables, as far as is known.
+/// The columns of versions 1 to 8 are known from Hermes's migrations. The remaining documented
+/// columns are listed under version 9. Later releases also added columns without a new version.
+/// Those columns are known from comparing releases: release 0.13 has version 11, 0.15 has 13, 0.16
+/// has 14, 0.17 has 16, 0.18.0 has 17, 0.18.2 has 19 and 0.19 has 22. Such a column is listed under
+/// the version of the first release that has it, or of the migration that fills it (18, 20),
+/// although it may be slightly older. As far as is known, versions without an entry changed only
+/// indexes, rows or other tables.
 const COLUMNS: &[Column] = &[
     (1, "sessions", "id TEXT PRIMARY KEY", "'20261116_ab'", "id", r#""20261116_ab""#),
     (1, "sessions", "source TEXT NOT NULL", "'telegram'", "source", r#""telegram""#),
@@ -256,7 +257,8 @@ fn column_name(column: &Column) -> &'static str {
     column.2.split(' ').next().unwrap()
 }
 
-/// Creates the tables of `version` in a database that the version `born` first created.
+/// Creates the tables as version `born` did, and then adds the columns of all versions up to
+/// `version`.
 fn create_tables(connection: &Connection, born: i64, version: i64) {
     connection.execute_batch("CREATE TABLE schema_version (version INTEGER NOT NULL)").unwrap();
     connection.execute("INSERT INTO schema_version VALUES (?1)", [version]).unwrap();
@@ -369,8 +371,8 @@ fn check_version(born: i64, version: i64) {
     assert_eq!(flags, [none, none, none, undone, compacted], "version {version}");
 }
 
-/// Version 23 stands for the future. It has further columns, and two of them have the names of
-/// record fields.
+/// Version 23 stands for a future version. It has more columns, two of which are named like fields
+/// of a record.
 #[test]
 fn every_version_is_read_completely() {
     for version in 1..=23 {

@@ -107,8 +107,8 @@ pub(super) fn connect(
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let mut connection = Connection::open_with_flags(path, flags).map_err(explain)?;
     // By default, the last connection moves the log into the database when it closes. That costs a
-    // sync, and if a repair has replaced the file, the log at the path belongs to the new file.
-    // `Drop` moves the log when it is long.
+    // sync. It would also be wrong after a repair has replaced the file, because the log at the
+    // path then belongs to the new file. Instead, `Drop` moves the log if it is long.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(explain)?;
     let waiting = deadline.clone();
     connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
@@ -125,7 +125,7 @@ pub(super) fn connect(
     if got != journal {
         return Err(OpenError::Network { path: path.to_owned() });
     }
-    // Check again, now that the connection has a lock on its file.
+    // Check again: another process may have changed the database before this connection locked it.
     check_version(&connection, path)?;
     Ok((connection, found))
 }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_recognised_with_either_sign() {
+    fn network_file_systems_are_recognized_with_either_sign() {
         assert!(is_shared(0x6969));
         assert!(is_shared(0xff53_4d42));
         assert!(is_shared(i64::from(0xff53_4d42_u32 as i32)));

@@ -309,7 +309,7 @@ impl Database {
         let backup = Backup::new(self.reader()?, &mut copy.connection)?;
         match backup.step(ALL_PAGES)? {
             StepResult::Done => Ok(()),
-            // Another process uses the copy.
+            // Another process has locked one of the two files.
             _ => Err(LedgerError::Busy { waited: Duration::ZERO }),
         }
     }

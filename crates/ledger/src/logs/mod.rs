@@ -33,7 +33,7 @@ pub struct Bookmark {
     pub agent: String,
     /// The number of bytes that have been read or, for a database, the number of messages.
     pub offset: u64,
-    /// A fingerprint by which the reader recognises the log.
+    /// A fingerprint by which the reader recognizes the log.
     pub identity: String,
     /// The state that the reader needs to continue.
     pub state: Value,
@@ -69,7 +69,7 @@ pub enum LogFact {
     /// More is known about the session.
     Session(Box<SessionRecord>),
     Message(Box<MessageRecord>),
-    /// A message that summarises the conversation so far.
+    /// A message that summarizes the conversation so far.
     Summary(Box<MessageRecord>),
     Usage(Box<UsageRecord>),
     /// A tool call ended.

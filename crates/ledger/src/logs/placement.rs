@@ -25,7 +25,7 @@ struct TurnRow {
     undone: i64,
 }
 
-/// A rewind that has not been reversed, and the period whose messages it took back.
+/// A rewind that has not been reversed. It took back the messages from `from` to `until`.
 struct RewindSpan {
     number: i64,
     from: Time,
@@ -54,7 +54,7 @@ pub(super) fn place_messages(
     let incoming: Vec<IncomingMessage> = entries.iter().map(describe_incoming).collect();
     let woven = weave(&unconfirmed, &incoming);
 
-    // The messages after this one may be given higher numbers.
+    // Messages up to `base` keep their numbers; later ones may get higher numbers.
     let base = if stored.is_empty() { head } else { find_base(transaction, key, &stored, fixed)? };
     let numbers = assign_numbers(&woven, &stored, base.last_seq);
     let mut conversation = Conversation {
@@ -91,7 +91,7 @@ struct Conversation<'t> {
     key: i64,
     /// The number of the last message that remains unchanged.
     base: i64,
-    /// The turns after that message, keyed by their first messages.
+    /// The turns after that message, keyed by the numbers of their first messages.
     turns: HashMap<i64, TurnRow>,
     rewinds: Vec<RewindSpan>,
     appender: Appender<'t>,
@@ -166,7 +166,7 @@ impl Conversation<'_> {
         let rewind = self.rewinds.iter().rposition(|rewind| took_it_back(&rewind));
         let rewind = rewind.map(|index| {
             let rewind = &mut self.rewinds[index];
-            // The message came before the rewind, not after it.
+            // The message was written before the rewind, so the rewind also covers it.
             if number == rewind.last_seq + 1 {
                 rewind.last_seq = number;
             }
@@ -221,8 +221,8 @@ impl Conversation<'_> {
             turns::assign_to_turns(self.transaction, self.key, first)?;
         }
         if let Some(latest) = self.latest {
-            // A message that was written before a rewind does not mean that the conversation
-            // continued after the rewind.
+            // Messages that were written before a rewind do not count as a continuation of the
+            // conversation after it.
             self.transaction
                 .prepare_cached(
                     "UPDATE undos SET
@@ -236,7 +236,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Finds the last message that keeps its number, and the turn of that message.
+/// Finds the last message that must keep its number, and the turn of that message.
 fn find_base(
     transaction: &Transaction<'_>,
     key: i64,
@@ -291,7 +291,7 @@ fn describe_incoming(entry: &LogMessage<'_>) -> IncomingMessage {
     }
 }
 
-/// Returns the text by which two versions of a message are recognised as the same message.
+/// Returns the text by which two versions of a message are recognized as the same message.
 fn comparable_text(message: &MessageRecord) -> String {
     let content = message.content.as_ref().map(text_of).unwrap_or_default();
     let text = content.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -323,8 +323,8 @@ fn find_last_fixed(transaction: &Transaction<'_>, key: i64) -> Result<i64, Ledge
         .query_row(params![key, find_last_confirmed(transaction, key)?], |row| row.get(0))?)
 }
 
-/// Removes the turns after the turn `after` from the ledger. Returns them keyed by their first
-/// messages.
+/// Removes the turns after the turn `after` from the ledger. Returns them keyed by the numbers of
+/// their first messages.
 fn take_turns(
     transaction: &Transaction<'_>,
     key: i64,

@@ -36,10 +36,10 @@ pub(super) enum WovenMessage {
 /// the same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The range of delays, in milliseconds, within which a prompt in the log can be the one that a
-/// hook reported, even though the agent has expanded its text. An agent logs a prompt after it
-/// starts the hook, and the hook notes its time within a second of that, so an even earlier entry
-/// is a different prompt.
+/// The time from a hook's record of a prompt to the log's record, in milliseconds, within which the
+/// two can be the same prompt even if their texts differ, because agents expand prompts. An agent
+/// logs a prompt only after it has started the hook, and the hook notes the time within a second.
+/// So an entry that is more than a second older than the hook's record is a different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_of_a_hook_is_recognised_in_the_log() {
+    fn a_prompt_of_a_hook_is_recognized_in_the_log() {
         let places = weave(
             &stored_prompts(&[(10, "fix it")]),
             &log_entries(&[(9, ">fix it"), (12, "done")]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expanded_prompt_is_recognised() {
+    fn an_expanded_prompt_is_recognized() {
         let hooks = stored_prompts(&[(10, "/fix 3"), (20, "two")]);
         let places =
             weave(&hooks, &log_entries(&[(11, ">Fix issue 3."), (12, "ok"), (20, ">two")]));

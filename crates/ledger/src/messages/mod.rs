@@ -1,4 +1,4 @@
-//! Messages: appending, summarising and reading them.
+//! Messages: appending, summarizing and reading them.
 
 mod appender;
 mod text;
@@ -21,14 +21,14 @@ pub enum MessageFilter {
     /// All messages, including those taken back.
     #[default]
     All,
-    /// The messages for the model: those that are neither taken back nor summarised, and the
-    /// summaries in place of the others.
+    /// The messages for the model: those that are neither taken back nor summarized. A summary
+    /// takes the place of the messages that it summarizes.
     Current,
 }
 
 impl Ledger {
-    /// Appends messages to a session, all or none. Returns their numbers. A user message begins a
-    /// new turn. Messages without a time get `now`; their `seq` is ignored.
+    /// Appends messages to a session, all or none. Returns their new numbers; the `seq` of each
+    /// message is ignored. A user message begins a new turn. A message without a time gets `now`.
     pub fn append(
         &mut self,
         session: &str,
@@ -149,7 +149,7 @@ pub(crate) fn copy_messages(
     let mut appender = Appender::new(transaction, head);
     let mut compacted = Vec::new();
     for stored in &messages {
-        // If a summary is not copied, the messages that it summarises are current again.
+        // If a summary is not copied, the messages that it summarizes are current again.
         let is_compacted =
             stored.compacted == -1 || (stored.compacted > 0 && has(stored.compacted));
         let message = MessageRecord { compacted: is_compacted, ..stored.message.clone() };
@@ -175,7 +175,7 @@ pub(crate) fn mark_compacted(
     upto: i64,
     summary: i64,
 ) -> Result<(), LedgerError> {
-    // A summary of an earlier part is summarised, too.
+    // A summary of an earlier part is summarized, too.
     transaction.execute(
         "UPDATE messages SET compacted = ?3
          WHERE session = ?1 AND ifnull(summarizes, seq) <= ?2 AND seq <> ?3
@@ -186,7 +186,7 @@ pub(crate) fn mark_compacted(
     Ok(())
 }
 
-/// Marks a stored message as taken back or summarised if its imported copy is marked so.
+/// Marks a stored message as taken back or summarized if its imported copy has that mark.
 pub(crate) fn take_over_marks(
     connection: &Connection,
     key: i64,
@@ -208,7 +208,7 @@ pub(crate) fn take_over_marks(
     Ok(())
 }
 
-/// Finds the summaries of messages that were imported as summarised. The summary of a message is
+/// Finds the summaries of messages that were imported as summarized. The summary of a message is
 /// the first later summary that covers it, preferably one that is not taken back.
 pub(crate) fn link_summaries(connection: &Connection, key: i64) -> Result<(), LedgerError> {
     connection.execute(
@@ -296,7 +296,7 @@ fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
     Ok(StoredMessage { message, compacted })
 }
 
-/// Selects the messages for the model. A summary comes after the last message that it summarises.
+/// Selects the messages for the model. A summary comes after the last message that it summarizes.
 /// If the summary is taken back, those messages are current.
 fn select_current(all: Vec<StoredMessage>) -> Vec<MessageRecord> {
     let undone: Vec<i64> = all

@@ -41,8 +41,8 @@ pub(super) fn find_block(text: &str, marker: Range<usize>) -> Option<Range<usize
 }
 
 fn find_whole(text: &str, begin: &Range<usize>) -> Option<Range<usize>> {
-    // The body ends at the next dashes, even if they belong to something else. So many markers take
-    // no more time than one.
+    // The body ends at the next dashes, even if they belong to something else. This way, a text
+    // with many markers takes no more time than a text with one.
     let body_end = begin.end + text[begin.end..].find(DASHES)?;
     let end = text[body_end..].strip_prefix("-----END ")?;
     let closing = end.find(DASHES).filter(|at| *at < 60)?;

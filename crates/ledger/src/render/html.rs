@@ -7,9 +7,9 @@ use crate::{EffectRecord, MessageRecord, SessionRecord, Time, Transcript};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The number of lines above which a result is collapsed.
+/// The number of lines above which a call, a result or other data is collapsed.
 const LONG_LINES: usize = 20;
-/// The number of bytes above which a result is collapsed.
+/// The number of bytes above which a call, a result or other data is collapsed.
 const LONG_BYTES: usize = 2_000;
 
 /// The content security policy. Even text that evaded the escaping could not run or load anything.

@@ -81,7 +81,7 @@ pub(super) fn session_title(session: &SessionRecord) -> &str {
     session.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&session.id)
 }
 
-/// Returns the marks of a message: taken back, summarised, a summary.
+/// Returns the marks of a message: `undone`, `compacted` and `summary`.
 pub(super) fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
     [
         (message.undone, "undone"),

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The result of trying to lock the database file.
 pub(super) enum DatabaseLock {
-    /// No other process has the database open, and none can open it while this file is open.
+    /// No other process uses the database, and none can open it while this file is open.
     Locked(File),
     /// Other processes had the database open during the whole wait.
     InUse,
@@ -36,7 +36,8 @@ pub(super) enum DatabaseLock {
     Replaced,
 }
 
-/// Takes a lock that is granted only if no connection to the database is open.
+/// Takes a lock that is granted only while no other process holds a lock on the database. In WAL
+/// mode, every open connection holds one.
 pub(super) fn lock_file(path: &Path) -> io::Result<DatabaseLock> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let start = Instant::now();

@@ -37,7 +37,7 @@ pub struct RepairReport {
     pub notes: Vec<String>,
 }
 
-/// The reason why a ledger was not repaired. The ledger is unchanged.
+/// The reason why a ledger was not repaired. Nothing in it is lost.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RepairError {
@@ -48,7 +48,7 @@ pub enum RepairError {
     InUse,
     #[error("cannot repair the ledger {path}")]
     Io { path: PathBuf, source: io::Error },
-    /// The new database could not be created.
+    /// Reading the ledger, correcting it or writing the new database failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -127,9 +127,11 @@ fn rebuild_database(
     progress: &dyn Fn(u64, u64),
 ) -> Result<Option<RepairReport>, RepairError> {
     let failed = |source| RepairError::Io { path: path.to_owned(), source };
-    // Every connection holds a lock on the file. So this lock is granted only if there is no
-    // connection, and while it is held, no new connection can be opened. It would be lost if this
-    // process opened and closed the file once more, so from here on only the copy is read.
+    // In WAL mode, every connection holds a lock on the file. So this lock is granted only if there
+    // is no connection, and while it is held, no new connection can be opened. With a rollback
+    // journal, a connection holds a lock only during an operation, and notices the new file before
+    // the next one. This lock would be lost if this process opened and closed the file once more,
+    // so from here on only the copy is read.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,
         DatabaseLock::Replaced => return Ok(None),

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::calls::{Call, ToolResult};
 use super::reading::{ReplayItem, ReplayMessage};
 
-/// Moves results to their calls. A result becomes user text in its place if it has no call, or if
-/// its call already has a different result.
+/// Moves results to their calls. A result that has no call, or whose call already has a different
+/// result, becomes user text at the place where it was stored.
 pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
     let mut pairing = Pairing::default();
     for item in items {

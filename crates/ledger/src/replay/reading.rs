@@ -230,7 +230,7 @@ fn read_tool_results(message: &MessageRecord, content: Content) -> Vec<ToolResul
     results
 }
 
-/// If no API knows the role of a text, adds a note that names the role. The text becomes user text.
+/// Adds a note that names the role of a text. No API knows the role, so the text becomes user text.
 fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     if !parts.is_empty() && !role.trim().is_empty() {
         parts.insert(0, Part::Text(format!("[{role}]")));

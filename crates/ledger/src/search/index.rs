@@ -132,7 +132,7 @@ impl Ledger {
                 break;
             }
         }
-        // The negative number lets the first command merge across levels; later commands continue
+        // With a negative number, FTS5 starts a merge across all levels. Later commands continue
         // that merge.
         let mut pages = -200;
         while self.database.write(|transaction| merge_pages(transaction, pages))? {
@@ -152,7 +152,7 @@ impl Ledger {
     }
 }
 
-/// Counts the bytes of text in these messages that a search would read.
+/// Estimates the number of bytes that a search would read in these messages.
 fn text_size(messages: &[MessageRecord]) -> usize {
     fn size(value: &Value) -> usize {
         match value {

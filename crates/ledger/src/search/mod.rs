@@ -28,8 +28,7 @@ use crate::{Ledger, LedgerError, Time};
 /// are more matches, only the newest are ranked.
 const MAX_RANKED: usize = 200;
 
-/// The number of bytes of text to read before a search may stop because it has enough matches to
-/// show.
+/// The number of bytes of text after which a search stops as soon as it has enough matches to show.
 const ENOUGH_READ: usize = 512 << 10;
 
 /// The maximum number of characters shown from each of the two messages around a match.

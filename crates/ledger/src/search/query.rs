@@ -51,7 +51,7 @@ impl Query {
         self.root.as_ref().is_some_and(|root| root.matches(text))
     }
 
-    /// Returns the terms that a match can contain.
+    /// Returns all terms except those that are excluded.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
         let mut terms = Vec::new();
         if let Some(root) = &self.root {
@@ -105,8 +105,9 @@ impl Node {
 
 /// Builds the index query for nodes that must all match. Returns `None` if the index cannot help.
 fn require_all(nodes: &[Node]) -> Option<String> {
-    /// The maximum number of tokens, and of groups, in the index query. The longest tokens are
-    /// kept, because they are the rarest. Each message is checked anyway.
+    /// The maximum number of tokens, and of groups, in the index query. Whole words are kept before
+    /// prefixes, and long tokens before short ones, because they are usually rarer. Each message is
+    /// checked anyway.
     const MOST: usize = 12;
     let terms = nodes.iter().filter_map(|node| match node {
         Node::Term(term) => Some(term),
@@ -196,7 +197,7 @@ impl Term {
         (!text.is_empty()).then_some(Term { text, left, right })
     }
 
-    /// Parses `x`, `x*` or `*x*`. Returns `None` for standalone punctuation.
+    /// Parses `x`, `x*`, `*x` or `*x*`. Returns `None` for standalone punctuation.
     fn from_word(word: &str) -> Option<Term> {
         let word = trim_stray(word);
         if word.chars().all(|c| c.is_ascii_punctuation()) {

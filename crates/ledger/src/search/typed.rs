@@ -45,8 +45,8 @@ fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
                 }
                 None => rest = &rest[1..],
             },
-            // Skips punctuation before a parenthesis or a quote, so that the parenthesis or quote
-            // is recognised.
+            // Skip punctuation before a parenthesis or a quote, so that the parenthesis or quote is
+            // recognized.
             c if is_stray(c) => rest = &rest[c.len_utf8()..],
             _ => {
                 let end = find_word_end(rest);

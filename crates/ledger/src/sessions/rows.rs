@@ -23,7 +23,7 @@ pub(crate) fn upsert_session(
     Ok(is_new)
 }
 
-/// The statement for the columns of a session.
+/// The statement that creates a session, or fills in the empty columns of an existing one.
 const UPSERT_COLUMNS: &str = "
     INSERT INTO sessions (
         id, source, user_id, model, parent_session_id, parent_kind, started_at, ended_at,
@@ -115,7 +115,7 @@ fn upsert_texts(
     Ok(())
 }
 
-/// The query for all columns of sessions.
+/// The query for sessions with all their columns. Callers append a condition.
 pub(crate) const SELECT_SESSION: &str = "
     SELECT s.*, t.system_prompt, t.model_config, t.extra
     FROM sessions s LEFT JOIN session_texts t ON t.session = s.key";

@@ -266,7 +266,7 @@ fn a_summary_replaces_the_messages_before_it() {
 }
 
 #[test]
-fn a_session_that_was_imported_is_recognised() {
+fn a_session_that_was_imported_is_recognized() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let transcript = fixture.ledger.transcript("s").unwrap();

@@ -1,4 +1,4 @@
-//! Messages: appending, summarising and forking.
+//! Messages: appending, summarizing and forking.
 
 use serde_json::json;
 use takeback_ledger::{Event, LedgerError, MessageFilter, MessageRecord, ParentKind};
@@ -63,10 +63,10 @@ fn a_summary_replaces_the_messages_that_it_sums_up() {
     assert_eq!(
         fixture.current_texts("s"),
         ["summary2", "ask4"],
-        "earlier summaries are summarised too"
+        "earlier summaries are summarized too"
     );
 
-    // Taking back the turn in which the summary was made makes the summarised messages current
+    // Taking back the turn in which the summary was made makes the summarized messages current
     // again.
     fixture.ledger.rewind_turns("s", 1, at(12)).unwrap();
     assert_eq!(fixture.current_texts("s"), ["summary", "ask3", "answer3"]);

@@ -61,7 +61,7 @@ impl PrivateCopy {
 
 impl Drop for PrivateCopy {
     fn drop(&mut self) {
-        // A failure cannot be reported from here. The caller can still delete the directory above.
+        // A failure cannot be reported from here. The caller can still delete `scratch`.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -163,8 +163,8 @@ fn copy_while(
     copy: &Path,
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
-    // SQLite does not follow a link at the name of a journal, and the path of the database contains
-    // no links.
+    // No links are followed: SQLite follows none at the name of a journal, and the path of the
+    // database contains none.
     let from = foreign::open_unlinked(original).map_err(|error| name_file(original, &error))?;
     let from = from.ok_or(io::ErrorKind::NotFound)?;
     if from.metadata()?.len() > MAX_SIZE {

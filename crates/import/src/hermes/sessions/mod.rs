@@ -2,7 +2,7 @@
 //!
 //! Supports schema versions 1 to 22. Columns are read by name: known columns are mapped, and all
 //! others are kept in `extra` under their own names. So a newer version can be read as long as its
-//! tables have the same names. The same is true for the database of a fork in which version numbers
+//! tables have the same names. The same is true for forks of Hermes, in which a version number may
 //! have a different meaning.
 //!
 //! In SQLite, values have types, but columns do not. A value of an unexpected type is converted as

@@ -38,14 +38,16 @@ impl Outline {
         let mut outline = Outline::default();
         let mut scan = |table, id, time, visit: fn(&mut SessionRows, i64, Option<Time>)| {
             scan_table(database, table, id, time, |row, id, time| {
-                // SQLite allows any number of null keys.
+                // The id can be null, even if it is the primary key: SQLite allows any number of
+                // null keys.
                 let missing = || match table {
                     "sessions" => format!("hermes-row-{row}"),
                     _ => NO_SESSION.to_owned(),
                 };
                 visit(outline.rows_of(id.unwrap_or_else(missing)), row, time);
-                // In a damaged database, several rows can share the same bytes, so the ids must be
-                // limited. An id that is made up or encoded takes a few bytes more than its row.
+                // In a damaged database, several rows can share the same bytes, so the total size
+                // of the ids must be limited. The factor allows for ids that are made up or
+                // encoded, which can be longer than the stored value.
                 outline.id_bytes <= 4 * database.size()
             })
         };
@@ -53,7 +55,8 @@ impl Outline {
             rows.session = Some(row);
             rows.time = time;
         })?;
-        // Messages are read in insertion order, as Hermes does, because clocks jump.
+        // Messages are read in insertion order, as in Hermes, because the clock may have been set
+        // back.
         scan("messages", "session_id", "timestamp", |rows, row, time| {
             rows.messages.push(row);
             rows.time = rows.time.or(time);

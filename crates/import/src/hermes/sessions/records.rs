@@ -96,7 +96,7 @@ pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
     row.take_id("session_id");
     row.take_id("id");
     // Hermes clears `active` both when the user takes a message back and when the message is
-    // summarised, and distinguishes the two by `compacted`. In old rows `active` is null, which
+    // summarized, and distinguishes the two by `compacted`. In old rows `active` is null, which
     // means active.
     let active = row.take_flag("active").unwrap_or(true);
     let compacted = row.take_flag("compacted").unwrap_or(false);
@@ -116,7 +116,7 @@ pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
         codex_reasoning_items: row.take_json("codex_reasoning_items"),
         codex_message_items: row.take_json("codex_message_items"),
         undone: !active && !compacted,
-        // A message that was summarised and then restored is sent to the model again.
+        // A message that was summarized and then restored is sent to the model again.
         compacted: !active && compacted,
         summarizes: None,
         extra: row.into_rest(MESSAGE_NAMES),

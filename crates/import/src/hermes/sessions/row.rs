@@ -63,7 +63,8 @@ impl Cell {
         }
     }
 
-    /// Converts the cell to a session id. Different cells get different ids.
+    /// Converts the cell to a session id. Bytes that are not text are encoded without loss, so that
+    /// different bytes get different ids.
     pub(super) fn to_id(&self) -> Option<String> {
         match self {
             Cell::BadText(bytes) | Cell::Bytes(bytes) => {
@@ -271,8 +272,8 @@ impl RowFields {
     }
 }
 
-/// Returns the name under which the original value of a column is kept if the column's own name has
-/// another meaning in a record.
+/// Returns the name under which the original value of a column is kept if a record already uses the
+/// column's own name.
 fn marked_name(name: &str) -> String {
     format!("hermes:{name}")
 }

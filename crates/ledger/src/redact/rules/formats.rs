@@ -1,11 +1,11 @@
-//! Tokens that are recognised by their format.
+//! Tokens that are recognized by their format.
 
 use super::{KeywordPosition, Rule, SecretTest, token};
 
 #[rustfmt::skip] // One rule per paragraph reads better than one argument per line.
 pub(super) const FORMATS: &[Rule] = &[
     // Armored keys.
-    token("private-key", "PEM, OpenSSH and PGP private keys, also cut off",
+    token("private-key", "PEM, OpenSSH and PGP private keys, even if they are cut off",
         &["-----BEGIN ", "-----END "],
         r"-----(?:BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----", 0.0)
         .at(KeywordPosition::Block).test(SecretTest::Any),
@@ -129,7 +129,7 @@ pub(super) const FORMATS: &[Rule] = &[
         &["sk-or-"], r"sk-or-v[0-9]-[a-f0-9]{64}", 3.0),
     token("langfuse-key", "Langfuse secret key",
         &["sk-lf-"], r"sk-lf-[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}", 2.8),
-    token("openai-key", "API key of OpenAI, or one of the many that look like it",
+    token("openai-key", "OpenAI API key, or one of the many other keys that look like it",
         &["sk-"], r"sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{32,})", 3.2),
     token("huggingface-token", "Hugging Face token",
         &["hf_", "api_org_"], r"(?:hf|api_org)_[A-Za-z0-9]{34,40}", 3.2),
@@ -198,7 +198,7 @@ pub(super) const FORMATS: &[Rule] = &[
     // Money.
     token("stripe-key", "Stripe secret or restricted key",
         &["sk_live_", "sk_test_", "rk_live_", "rk_test_"], r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}", 3.0),
-    token("webhook-secret", "signing secret of a webhook, of Stripe and others",
+    token("webhook-secret", "webhook signing secret of Stripe and other services",
         &["whsec_"], r"whsec_[A-Za-z0-9+/]{24,}={0,2}", 3.0),
     token("square-token", "Square token or secret",
         &["sq0csp-", "sq0atp-", "EAAA"], r"(?:sq0csp-[A-Za-z0-9_-]{43}|sq0atp-[A-Za-z0-9_-]{22}|EAAA[A-Za-z0-9_-]{60})", 3.2),
