@@ -4,7 +4,9 @@
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
 pub mod cancel;
+pub mod front_end;
 pub mod model;
 pub mod tools;
 
 pub use cancel::Cancel;
+pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
