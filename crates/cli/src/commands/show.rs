@@ -17,7 +17,8 @@ use crate::output::{self, Cell, Column, Progress, Style, Table, paint};
 /// Show a turn or checkpoint in full
 ///
 /// Shows the prompt, the steps, the files that the turn changed, the effects that no rollback
-/// reverses, what the checkpoint does not cover, and the state of the workspace's own git repository.
+/// reverses, what the checkpoint does not cover, and the state of the workspace's own git
+/// repository.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

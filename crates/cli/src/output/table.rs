@@ -6,9 +6,9 @@
 //! table.print();
 //! ```
 //!
-//! Cells disarm their text, so callers need not. If the columns do not fit, they are shortened in
-//! the order of their ranks, the lowest rank first. Columns without a rank are shortened only after
-//! all others.
+//! Cells disarm their text, so that it cannot control the terminal. If the columns do not fit, they
+//! are shortened in the order of their ranks, the lowest rank first. If that is not enough,
+//! the ends of the rows are cut off.
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ fn worked_outside() -> (Session, Agent) {
     agent.writes("../.bashrc", "2");
     agent.writes("../other/lib", "2");
     agent.is_done();
-    // This is the user's own work there.
+    // The user also works in the other project.
     fs::write(session.base().join("other/mine"), "the user's").unwrap();
     (session, agent)
 }

@@ -139,7 +139,7 @@ fn unprotected_paths_are_reported_once_per_session_and_cause() {
     let mut other = Agent::new(&session, "s2");
     let call = other.call("Bash", json!({ "command": "rm -rf .git" }));
     assert!(!other.report(call.event("before_tool")).is_empty());
-    // The warning is remembered.
+    // The warning is also recorded as a failure, which `status` shows.
     let status = String::from_utf8(session.output(&["status"]).stdout).unwrap();
     assert!(status.contains("not protected: "), "{status}");
 }

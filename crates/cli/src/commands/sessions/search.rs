@@ -184,7 +184,7 @@ fn print_neighbour(message: &str) {
     }
 }
 
-/// Colours the matches on a terminal. Elsewhere, leaves the marks around them.
+/// On a terminal, replaces the marks `>>>` and `<<<` around each match with colour.
 fn mark_matches(snippet: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return snippet.to_owned();
