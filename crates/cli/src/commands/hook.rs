@@ -66,7 +66,7 @@ struct EventOutcome {
     is_strict: bool,
     /// True if the event is a call that can still be refused.
     is_refusable: bool,
-    /// The answer in JSON.
+    /// The answer that `generic` prints as JSON.
     view: ReportView,
 }
 

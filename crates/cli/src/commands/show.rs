@@ -53,7 +53,7 @@ struct ShowView {
     files: Option<u64>,
     repository: Option<Head>,
     steps: Vec<StepView>,
-    /// The files that the turn changed. For other rows, the files that changed before the next row.
+    /// The files that the turn changed. For other rows, the files that changed until the next row.
     changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,

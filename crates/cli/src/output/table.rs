@@ -105,7 +105,8 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts text around the cell's text. If there is room, only the cell's own text is shortened.
+    /// Puts text around the cell's text. Shortening the cell keeps this text as long as there is
+    /// room.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }

@@ -487,7 +487,7 @@ fn a_late_hook_leaves_the_notice_pending() {
     let arguments = ["hook", "claude", "--late", "\"aa762217-d55a-481e-9e96-5398fbafdfd2\""];
     let output = hook(&scene.session.base(), &arguments, payload.as_bytes());
     assert!(output.stdout.is_empty());
-    // The notice is still pending until a hook can pass it on.
+    // The notice stays pending until a hook can pass it on.
     assert!(scene.tell("UserPromptSubmit").contains("takeback restored these files"));
 }
 

@@ -1,4 +1,4 @@
-//! Agents' logs, which are imported, and then followed while the agents work.
+//! Agents' logs: imported as a whole, and followed while the agents work.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -205,7 +205,7 @@ fn with_too_many_files_only_named_paths_are_protected_and_the_user_is_told() {
 }
 
 #[test]
-fn in_a_workspace_larger_than_the_store_may_be_what_calls_name_is_protected() {
+fn named_paths_are_protected_even_if_the_workspace_exceeds_the_size_cap() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
     let other = session.base().join("other");

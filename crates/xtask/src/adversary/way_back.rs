@@ -150,7 +150,7 @@ impl Day<'_> {
     }
 
     /// Checks that each file is as it was at the given moment, or was left unchanged and is
-    /// reported as such. With `only`, all other files must be unchanged.
+    /// reported as such. With `only`, all files outside that path must be unchanged.
     fn check_returned(
         &self,
         before: &Files,

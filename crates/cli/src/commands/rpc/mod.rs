@@ -1,4 +1,4 @@
-//! `takeback rpc`: serves an agent for as long as it runs.
+//! `takeback rpc`: serves an agent for as long as the agent runs.
 //!
 //! Requests arrive on standard input, one per line, and are answered in order on standard output,
 //! which carries nothing else.
