@@ -77,8 +77,8 @@ impl Config {
         (config, Some(problem))
     }
 
-    /// Reads the settings. A malformed file is an error, because it might ask takeback to mask
-    /// secrets.
+    /// Reads the settings. A malformed file is an error, not a reason to use the defaults, because
+    /// it may ask takeback to mask secrets.
     pub(crate) fn read(home: &Path) -> Result<Config, Failure> {
         let text = read_text(home)?;
         if text.is_empty() {

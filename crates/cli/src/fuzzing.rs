@@ -6,7 +6,8 @@ use crate::config::{self, Config};
 
 pub use crate::commands::rpc::fuzzing::RpcServer;
 
-/// Reads a configuration in both ways. Panics if the results disagree.
+/// Reads a configuration with `Config::read` and with `Config::read_anyway`. Panics if the results
+/// disagree.
 pub fn read_config(home: &Path, text: &[u8]) {
     std::fs::write(config::config_path(home), text).expect("the scratch directory is writable");
     let read = Config::read(home);

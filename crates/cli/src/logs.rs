@@ -12,7 +12,8 @@ use takeback_undo::LedgerGuard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The time to wait for an agent to log the end of a turn. Agents may do so while their hooks run.
+/// The time to wait for an agent to log the end of a turn. Some agents do so only after their hooks
+/// have run.
 const LAST_WORDS: Duration = Duration::from_millis(1_000);
 
 /// The time that a command waits for other processes before it continues without new entries.

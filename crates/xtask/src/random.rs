@@ -15,7 +15,8 @@ impl Random {
         (self.next_number() % limit as u64) as usize
     }
 
-    /// Returns a random number near the median. Few numbers are far above it.
+    /// Returns a random number with a log-normal distribution: most are near the median, and a few
+    /// are far above it.
     pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         // The sum of twelve uniform numbers is close enough to a normal distribution.
         let normal =

@@ -93,7 +93,7 @@ impl Tally {
     }
 
     /// Adds the output of cargo's own test runner: the totals of each test program, and the reasons
-    /// from tests that skipped a part. The totals do not include these reasons.
+    /// from tests that skipped a part. Cargo itself counts such tests as passed.
     pub(crate) fn add_cargo_output(&mut self, output: &str) {
         for line in output.lines() {
             let Some((_, sum)) = line.split_once("test result: ") else { continue };

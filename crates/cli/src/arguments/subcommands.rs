@@ -15,7 +15,7 @@ const DEFAULTS: [(&str, &str); 4] =
 /// The words in an order that clap understands.
 pub(super) enum Named {
     Words(Vec<OsString>),
-    /// The user asks for the help of takeback itself.
+    /// The user asks for takeback's own help or version.
     Help(Vec<OsString>),
 }
 
@@ -55,7 +55,8 @@ enum Found<'c> {
     Subcommand(&'c clap::Command, usize),
     /// Another word, or `--`.
     Other,
-    /// There are only options, and one of them asks for help or the version.
+    /// There are only options, and one of them asks for help or the version; or the last word is
+    /// `help`.
     Help,
     /// There are only options.
     Nothing,

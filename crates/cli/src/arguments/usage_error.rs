@@ -111,14 +111,14 @@ impl UsageError {
     fn suggest(&self, names: &[String]) -> Option<String> {
         let named = self.named_commands();
         let command = named[named.len() - 1];
-        // A name can be an alias.
+        // A similar name can be an alias. The hint gives the command's main name.
         let commands = names.iter().rev().filter_map(|name| command.find_subcommand(name));
         let meant = commands.into_iter().find(|command| !command.is_hide_set())?;
         Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
     }
 
-    /// Names the commands that have an option that this command lacks: the parent and its
-    /// subcommands or, if none of them has it, the top-level commands.
+    /// Names the commands that accept the option that was typed: the parent command and its
+    /// subcommands or, if none of them accepts it, top-level commands.
     fn find_owner(&self, typed: &str) -> Option<String> {
         let option = typed.strip_prefix("--")?;
         let has_option = |command: &clap::Command| {

@@ -78,7 +78,7 @@ pub(crate) fn run(_: &Arguments, context: &Context) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass this function to map_err")]
 fn describe_setup(error: io::Error) -> Failure {
     Failure::new("cannot set up the scratch project").because(&error)
 }

@@ -18,8 +18,8 @@ const LINES: usize = 80;
 
 /// Show what changed since a checkpoint, or between two
 ///
-/// A checkpoint is the state before its turn. Without a second checkpoint, the first is compared with
-/// the workspace as it is now.
+/// A checkpoint is the state before its turn. Without a second checkpoint, the first is compared
+/// with the workspace as it is now.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -109,7 +109,8 @@ fn open_workspace_with<'c>(
     Ok(history::revive_workspace(opened, &path)?)
 }
 
-/// Takes the first word as the second checkpoint if it names one. The other words are paths.
+/// Splits off the first word if it names a checkpoint, the second one to compare. All other words
+/// are paths.
 fn split_second<'h, 'a>(
     words: &'a [PathBuf],
     history: &'h History,

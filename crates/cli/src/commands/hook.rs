@@ -1,7 +1,7 @@
 //! `takeback hook`: handles an event that an agent reports.
 //!
-//! A failure must not disturb the agent: the exit code is 0 except in strict mode, and standard
-//! output carries only messages for the model and for the user.
+//! A failure must not disturb the agent: except in strict mode, the exit code is 0 unless a call is
+//! refused. Standard output carries only messages for the model and for the user.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
 /// `takeback install` makes agents run this. For an agent of your own, `generic` reads {"event":
 /// "session_start" | "turn_start" | "before_tool" | "after_tool" | "turn_end" | "session_end",
 /// "agent", "session", "parent", "turn", "call", "tool", "input", "outcome", "cwd", "prompt",
-/// "model"}. {"command": "…"} in "input" marks a shell call, {"path": "…"} a file.
+/// "model"}. In "input", {"command": "…"} marks a shell command, and {"path": "…"} names a file.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +66,7 @@ struct EventOutcome {
     is_strict: bool,
     /// True if the event is a call that can still be refused.
     is_refusable: bool,
-    /// The answer in JSON.
+    /// The answer that `generic` prints as JSON.
     view: ReportView,
 }
 
@@ -271,7 +271,7 @@ fn handle_event(
     outcome.view.session = report.session_id();
     let hook = HookRun { agent, arguments, context, opened: &opened, report: &report };
     hook.handle_report(&input, log.as_deref(), &mut outcome);
-    // An agent does not read the output of a hook that fails.
+    // If the call is refused, the refusal is the hook's only output.
     if arguments.late.is_none() && !outcome.is_refused() {
         // Notices that cannot be read now stay pending until the next event.
         if let Err(failure) = hook.print_output(event, &outcome) {
@@ -283,7 +283,7 @@ fn handle_event(
 }
 
 /// Parses the event. Also returns its text, in case another process has to repeat the work.
-#[allow(clippy::type_complexity, reason = "the parts are taken apart at once")]
+#[allow(clippy::type_complexity, reason = "the caller destructures the result at once")]
 fn parse_event(
     agent: &Agent,
     arguments: &Arguments,
@@ -326,7 +326,7 @@ impl HookRun<'_> {
             }
             None => Deadline::open(),
         };
-        // A late call is already running.
+        // A late call is already running, so it can no longer be refused.
         if self.arguments.late.is_none() {
             outcome.view.note_tampering(self.opened, self.report);
         }

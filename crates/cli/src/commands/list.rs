@@ -42,7 +42,7 @@ const COLUMNS: [Column; 12] = [
     Column::free().shrinks(3, 0),
     // The prompt.
     Column::free().at_most(52).shrinks(9, 12),
-    // The word "late".
+    // The word "late", and the number of databases that were captured while being written.
     Column::free(),
     // The effects.
     Column::free().shrinks(6, 3),

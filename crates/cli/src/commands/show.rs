@@ -17,7 +17,8 @@ use crate::output::{self, Cell, Column, Progress, Style, Table, paint};
 /// Show a turn or checkpoint in full
 ///
 /// Shows the prompt, the steps, the files that the turn changed, the effects that no rollback
-/// reverses, what the checkpoint does not cover, and the state of the workspace's own git repository.
+/// reverses, what the checkpoint does not cover, and the state of the workspace's own git
+/// repository.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +53,7 @@ struct ShowView {
     files: Option<u64>,
     repository: Option<Head>,
     steps: Vec<StepView>,
-    /// The files that the turn changed. For other rows, the files that changed before the next row.
+    /// The files that the turn changed. For other rows, the files that changed until the next row.
     changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,

@@ -20,12 +20,12 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   takeback undo                 the last turn that changed files
-  takeback undo --turn 3        the turn of row 3 of `takeback list`
+  takeback undo --turn 3        the turn in row 3 of `takeback list`
   takeback undo --dry-run       show what would happen
   takeback undo --theirs        in conflicts, use the lines from before the turn
   takeback rollback undo        reverse the undo")]
 pub(crate) struct Arguments {
-    /// Take back the turn of this row of `takeback list`
+    /// Take back the turn in row N of `takeback list`
     #[arg(long, value_name = "N")]
     turn: Option<usize>,
     /// Show what would happen and change nothing

@@ -1,4 +1,4 @@
-//! The hints for errors.
+//! Converts the errors of the other crates into failures, and adds hints.
 
 use takeback_agents::LogError;
 use takeback_import::ImportError;

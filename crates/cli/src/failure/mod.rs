@@ -1,4 +1,5 @@
-//! Errors as the user sees them. All hints and exit codes are determined here.
+//! Errors as the user sees them: a message, its causes, and a hint. `hints` chooses the hints for
+//! the errors of the other crates.
 
 mod hints;
 

@@ -13,7 +13,7 @@ pub(crate) enum Style {
     Warning,
     /// Words that a search found.
     Match,
-    /// The word `error` or `hint` at the beginning of a message.
+    /// The word `hint` or `Usage` at the beginning of a line.
     Label,
 }
 

@@ -6,9 +6,9 @@
 //! table.print();
 //! ```
 //!
-//! Cells disarm their text, so callers need not. If the columns do not fit, they are shortened in
-//! the order of their ranks, the lowest rank first. Columns without a rank are shortened only after
-//! all others.
+//! Cells disarm their text, so that it cannot control the terminal. If the columns do not fit, they
+//! are shortened in the order of their ranks, the lowest rank first. If that is not enough,
+//! the ends of the rows are cut off.
 
 #[cfg(test)]
 mod tests;
@@ -105,7 +105,8 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts text around the cell's text. If there is room, only the cell's own text is shortened.
+    /// Puts text around the cell's text. Shortening the cell keeps this text as long as there is
+    /// room.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }

@@ -1,4 +1,5 @@
-//! Pieces of text for people: disarmed, measured, shortened.
+//! Text for people: shortened, measured, and disarmed. Disarming escapes the characters that a
+//! terminal would obey instead of showing.
 
 use std::path::Path;
 

@@ -40,8 +40,8 @@ impl Agent {
         }
     }
 
-    /// Reports an event and returns what the hook printed to standard error. The hook must not
-    /// disturb the agent.
+    /// Reports an event and returns what the hook printed to standard error. The hook must exit
+    /// with 0 and print nothing to standard output.
     pub(crate) fn report(&self, event: Value) -> String {
         let output = hook(&self.base, &["hook", "generic"], &self.event(event));
         assert_eq!(output.status.code(), Some(0));
@@ -223,7 +223,7 @@ pub(crate) fn everything(path: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
     all
 }
 
-/// Reads the messages of all conversations that have not been taken back.
+/// Reads all messages that have not been taken back, from all conversations.
 pub(crate) fn conversation(session: &Session) -> Vec<String> {
     let connection = ledger(session);
     let mut statement =

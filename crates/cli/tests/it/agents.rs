@@ -17,10 +17,11 @@ struct Story {
     write: [&'static str; 2],
     shell: [&'static str; 2],
     end: &'static [&'static str],
-    /// Later payloads for which the hook passes nothing to the model.
+    /// Payloads after the rollback for which the hook prints nothing, because their events cannot
+    /// carry a notice.
     silent: &'static [&'static str],
-    /// The payload for which the hook passes the notice to the model, and the JSON pointer of the
-    /// notice in the output.
+    /// The first payload for which the hook passes the notice to the model, and the JSON pointer to
+    /// the notice in the hook's output.
     speaks: Option<(&'static str, &'static str)>,
 }
 
@@ -164,7 +165,7 @@ impl Scene {
         let text = text.unwrap().replace("/PROJECT", project.to_str().unwrap());
         let mut payload: Value = serde_json::from_str(&text).unwrap();
         if self.agent == "opencode" {
-            // The plugin adds these fields.
+            // The plugin adds this field.
             payload["cwd"] = json!(project);
         }
         payload
@@ -180,7 +181,7 @@ impl Scene {
         let mut payload = self.payload(name);
         change(&mut payload);
         let mut arguments = vec!["hook", self.agent];
-        // The last part of the name is the tool.
+        // A payload is named by its event, or by its event and its tool.
         let event = match name.rsplit_once('.') {
             Some((event, _)) if !name.starts_with("event.") && name != "chat.message" => event,
             _ => name,
@@ -486,7 +487,7 @@ fn a_late_hook_leaves_the_notice_pending() {
     let arguments = ["hook", "claude", "--late", "\"aa762217-d55a-481e-9e96-5398fbafdfd2\""];
     let output = hook(&scene.session.base(), &arguments, payload.as_bytes());
     assert!(output.stdout.is_empty());
-    // The notice is still pending until a hook can pass it on.
+    // The notice stays pending until a hook can pass it on.
     assert!(scene.tell("UserPromptSubmit").contains("takeback restored these files"));
 }
 

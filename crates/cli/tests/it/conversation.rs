@@ -183,7 +183,8 @@ fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_of_its_time() {
     for number in ["5", "6", "7"] {
         agent.turn(number, "a", number);
     }
-    // This rollback replaces the newest safety checkpoint. The newest one is never pruned.
+    // Only the newest safety checkpoint is never pruned. This rollback takes another one, so that
+    // the first rollback's can be pruned.
     session.json(&["rollback", "1"]);
     agent.turn("8", "a", "8");
     agent.turn("9", "a", "9");
@@ -205,7 +206,7 @@ fn a_turn_that_was_taken_back_stays_taken_back_when_the_target_is_pruned() {
     agent.is_done();
     agent.turn("2", "b", "2");
     session.json(&["rollback", "2.3"]);
-    // The steps of a long turn replace those of the first turn.
+    // A long turn uses up the limit on steps, so the steps of the first turn are pruned.
     agent.hears("3");
     for number in ["4", "5", "6", "7", "8"] {
         agent.writes("a", number);

@@ -126,7 +126,7 @@ fn problems_of_store_ledger_and_configuration_are_reported() {
     assert!(problem_messages(&session.json(&["doctor"]))[0].contains("config.toml, line 2"));
     fs::remove_file(session.base().join(".takeback/config.toml")).unwrap();
     fs::write(session.base().join(".takeback/state.db"), "no database").unwrap();
-    // The whole database may still be in the write-ahead log.
+    // The write-ahead log may still hold the whole database, so remove it as well.
     let _ = fs::remove_file(session.base().join(".takeback/state.db-wal"));
     assert_eq!(problem_messages(&session.json(&["doctor"])).len(), 1);
 }

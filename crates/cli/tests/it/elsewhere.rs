@@ -23,7 +23,7 @@ fn worked_outside() -> (Session, Agent) {
     agent.writes("../.bashrc", "2");
     agent.writes("../other/lib", "2");
     agent.is_done();
-    // This is the user's own work there.
+    // The user also works in the other project.
     fs::write(session.base().join("other/mine"), "the user's").unwrap();
     (session, agent)
 }
@@ -319,7 +319,7 @@ fn an_undo_takes_back_a_turn_that_worked_only_outside() {
 }
 
 #[test]
-fn rollbacks_back_and_forth_move_files_outside_along() {
+fn rollbacks_back_and_forth_also_move_files_outside() {
     let session = Session::new();
     session.write("a", "0");
     let bashrc = session.base().join(".bashrc");

@@ -60,7 +60,8 @@ fn a_workspace_that_is_gone_comes_back() {
     assert_eq!(read_file(&gone.join("src/lib.rs")), "mine");
 }
 
-/// Once the directory is recreated by hand, it is no longer a project, but a directory above it is.
+/// A directory that was recreated by hand is empty, so it is no longer a project of its own. The
+/// directory above it is a project.
 #[test]
 fn a_recreated_directory_has_its_old_history() {
     let session = Session::new();

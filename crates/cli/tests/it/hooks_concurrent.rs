@@ -44,7 +44,8 @@ fn many_agents_at_once_get_all_their_rows() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// The calls overlap and name the files that they change. Nothing runs in the background.
+/// The calls overlap and name the files that they change. No turn ends, so nothing runs in the
+/// background.
 #[test]
 fn overlapping_calls_that_name_their_files_are_told_apart() {
     let session = Session::new();
@@ -227,7 +228,7 @@ fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ended = (ended.as_millis() - 1).to_string();
     let call = agent.begins("Write", json!({ "path": "a" }));
-    // The process that `turn_end` started may not run until now.
+    // Pretend that the process which `turn_end` started runs only now.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", &ended];
     assert!(session.output(&tend).status.success());
     session.write("a", "2");

@@ -346,9 +346,9 @@ fn in_strict_mode_a_late_checkpoint_is_a_failure() {
     eventually("a checkpoint", || rows(&session).len() == 1);
 }
 
-/// The process that takes over after a timeout does not repeat work that is already done.
+/// `timeout_ms` limits only the captures around calls, so no second process repeats this work.
 #[test]
-fn a_prompt_that_takes_too_long_is_recorded_once() {
+fn prompts_are_recorded_once_even_if_the_time_limit_is_zero() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 0\n");
     let agent = Agent::new(&session, "s1");

@@ -294,7 +294,7 @@ Done. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn undo_takes_the_last_turn_that_changed_files() {
+fn undo_takes_back_the_last_turn_that_changed_files() {
     let session = three_turns();
     let mut agent = Agent::new(&session, "s1");
     agent.hears("nothing much");

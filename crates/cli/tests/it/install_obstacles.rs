@@ -105,7 +105,7 @@ fn files_that_the_user_removed_are_forgotten() {
 }
 
 #[test]
-fn a_broken_file_does_not_keep_the_others_installed() {
+fn uninstall_leaves_a_broken_file_alone_and_removes_the_others() {
     let session = Session::new();
     let path = write_file(&session, ".claude/settings.json", SETTINGS);
     run_takeback(&session, &["install", "claude"], 0);

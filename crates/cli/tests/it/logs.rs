@@ -1,4 +1,4 @@
-//! Agents' logs, which are imported, and then followed while the agents work.
+//! Agents' logs: imported as a whole, and followed while the agents work.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -56,7 +56,7 @@ fn the_logs_of_every_agent_are_imported_once_and_searchable() {
         assert!(found["total"].as_u64() >= Some(1), "{agent}");
     }
     assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
-    // In an API's format, calls and their results belong together.
+    // In an API's format, every call is followed by its result.
     let id = "claude:f0496092-94a1-42f2-acea-c1c781398f1a";
     let sent = session.json(&["sessions", "show", id, "--format", "anthropic"]);
     assert!(sent.to_string().contains("call_000002_0"), "{sent}");

@@ -180,7 +180,7 @@ fn an_old_ledger_is_exported_and_imported_into_a_new_one() {
 }
 
 #[test]
-fn an_old_log_is_read_on_from_where_it_was_left() {
+fn reading_an_old_log_continues_at_its_bookmark() {
     let session = moved_home();
     let import = || session.json(&["sessions", "import", "--from", "claude"]);
     assert_eq!(import()["messages"], 0);

@@ -1,5 +1,5 @@
-//! The promises that Myrm's page makes about checkpoints. Each test shows that takeback keeps one
-//! of them.
+//! Promises that Myrm's page makes about checkpoints. Each test says how Myrm falls short of one of
+//! them, and shows that takeback keeps it.
 
 use std::fs;
 

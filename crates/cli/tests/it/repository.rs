@@ -183,8 +183,8 @@ fn a_diff_includes_files_that_only_a_call_named() {
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
 
-/// The hook state refers to the checkpoint that keeps the copy by its number, and another
-/// checkpoint can get that number later.
+/// The hook state identifies the checkpoint that has the copy only by its number. Once that
+/// checkpoint is pruned, another one can get the number.
 #[test]
 fn a_pruned_copy_of_the_index_is_made_again() {
     let session = Session::new();

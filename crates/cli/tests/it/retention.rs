@@ -32,8 +32,8 @@ fn run_json(session: &Session, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Creates a workspace beside the project, with one checkpoint for each of the contents of its
-/// file.
+/// Creates a workspace beside the project. Its only file gets the contents one after another, and
+/// a checkpoint is taken of each.
 fn workspace_with_checkpoints(session: &Session, name: &str, contents: &[Vec<u8>]) -> PathBuf {
     let path = session.base().join(name);
     fs::create_dir_all(&path).unwrap();

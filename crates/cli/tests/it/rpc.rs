@@ -8,7 +8,6 @@ use crate::session::Session;
 
 /// Asserts that a method returns what a command prints.
 #[track_caller]
-#[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
 fn assert_same_result(
     session: &Session,
     client: &mut Client,

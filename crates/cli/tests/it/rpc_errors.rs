@@ -185,8 +185,8 @@ fn changed_project(files: usize) -> Session {
     session
 }
 
-/// Kills a rollback when `is_so` holds or a file is restored, and checks the state that the next
-/// process finds.
+/// Kills a rollback as soon as `is_so` returns true or a file has been restored. The next process
+/// must find all files restored, or none.
 fn kill_when(is_so: impl Fn(&Session) -> bool) {
     const FILES: usize = 400;
     let session = changed_project(FILES);

@@ -64,7 +64,7 @@ impl Session {
         fs::symlink_metadata(self.project().join(path)).is_ok()
     }
 
-    /// Returns the directory in the store that belongs to its only workspace.
+    /// Returns the store's directory for its only workspace.
     pub(crate) fn workspace_directory(&self) -> PathBuf {
         first_in(&self.base().join(".takeback/checkpoints/store/workspaces"))
     }
@@ -81,7 +81,8 @@ impl Session {
         self.command(arguments).output().unwrap()
     }
 
-    /// From now on, replaces text that differs between runs in every line of the transcript.
+    /// Sets a function that replaces, in each later line of the transcript, text that differs
+    /// between runs.
     pub(crate) fn replace(&mut self, replace: fn(&str) -> String) {
         self.replace = replace;
     }

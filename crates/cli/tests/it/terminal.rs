@@ -317,7 +317,7 @@ fn only_output_longer_than_the_screen_goes_into_a_pager() {
 }
 
 #[test]
-fn if_the_chosen_program_is_missing_or_no_pager_everything_is_printed() {
+fn without_a_usable_pager_everything_is_printed() {
     let session = with_long_list();
     for pager in ["no-such-pager -x", "cat", ""] {
         let variables = [("PAGER", pager), ("NO_COLOR", "1")];

@@ -139,7 +139,7 @@ fn unprotected_paths_are_reported_once_per_session_and_cause() {
     let mut other = Agent::new(&session, "s2");
     let call = other.call("Bash", json!({ "command": "rm -rf .git" }));
     assert!(!other.report(call.event("before_tool")).is_empty());
-    // The warning is remembered.
+    // The warning is also recorded as a failure, which `status` shows.
     let status = String::from_utf8(session.output(&["status"]).stdout).unwrap();
     assert!(status.contains("not protected: "), "{status}");
 }
@@ -205,7 +205,7 @@ fn with_too_many_files_only_named_paths_are_protected_and_the_user_is_told() {
 }
 
 #[test]
-fn in_a_workspace_larger_than_the_store_may_be_what_calls_name_is_protected() {
+fn named_paths_are_protected_even_if_the_workspace_exceeds_the_size_cap() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_total_size_mb = 1\n");
     let other = session.base().join("other");

@@ -57,9 +57,8 @@ impl Day<'_> {
         self.program.report_and_kill(event, after)
     }
 
-    /// Edits a file as the user while a call waits. A change while a script runs counts as the
-    /// script's, unless the script is known not to make it, because nothing else shows who wrote a
-    /// file.
+    /// Edits a file as the user while a call waits. If the call's script may have changed the same
+    /// file, the edit may count as the script's work, because nothing shows who wrote the file.
     fn edit_meanwhile(&mut self, call: &AgentCall) -> Result<(), Failure> {
         let path = self.edit_as_user();
         let Work::Script(script) = &call.work else { return Ok(()) };

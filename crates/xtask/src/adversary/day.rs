@@ -48,7 +48,8 @@ pub(super) struct Day<'a> {
     pub(super) open: BTreeMap<&'static str, usize>,
     turns: usize,
     pub(super) edits: usize,
-    /// The paths that calls changed although they were named as unprotected.
+    /// The paths that calls changed although they were reported as unprotected, or although their
+    /// checkpoint was late.
     pub(super) lost: BTreeSet<String>,
     /// The marks in edits by the user that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-/// All files, by their path below the root of the day. A repository's history is included only if
-/// the repository is inside another one.
+/// All files, by their path below the root of the day. The project's own `.git` is left out; the
+/// histories of other repositories are included.
 pub(crate) type Files = BTreeMap<String, FileCopy>;
 
 /// The copy of a file or a symbolic link.
@@ -38,7 +38,7 @@ fn copy_directory(directory: &Path, name: &str, files: &mut Files) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let below = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{name}/{below}");
-        // Git itself changes these files.
+        // Git itself changes these files, so they are not compared.
         let is_of_git = below == ".git" && name == PROJECT;
         if is_of_git || (name.ends_with("/.git") && below == "index") {
             continue;

@@ -18,7 +18,8 @@ pub(super) fn name_prompt(turn: usize) -> String {
 }
 
 impl Day<'_> {
-    /// Checks that everything that a call destroyed is in the store or was reported as unprotected.
+    /// Checks that everything that a call destroyed is in the store, unless it was reported as
+    /// unprotected or the checkpoint was late.
     ///
     /// `captured` holds the files from the time when the call was reported, and `before` those from
     /// the time when it began. The edits that the user made in between cannot be in any checkpoint.
@@ -198,7 +199,7 @@ impl Day<'_> {
         if verified["whole"] != true {
             return Err(format!("the store is damaged: {verified}"));
         }
-        // Git takes no lock, and a process in the background may replace packs while git reads
+        // Git takes no lock, so a process in the background could replace packs while git reads
         // them.
         self.program.wait_for_background()?;
         let mut git = self.program.command_in_project("git");

@@ -29,8 +29,8 @@ impl Day<'_> {
         if !is_untouched {
             let left = changed_paths(&moment.files, &now);
             let named = self.list_answered(&planned.json, &LEFT);
-            // Outside the workspace, only the paths that the plan leaves alone may be as they were
-            // before.
+            // Outside the workspace, a path may be as it was before only if the plan leaves it
+            // alone.
             let is_forgotten = |path: &str| {
                 let is_followed = moment.files.contains_key(path) && !self.lost.contains(path);
                 !is_inside(path)

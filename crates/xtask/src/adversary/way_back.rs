@@ -57,7 +57,7 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Repeats a rollback that failed outside the workspace. By now, there is space.
+    /// Repeats a rollback that failed outside the workspace. The disk has space again by now.
     fn repeat_rollback(&mut self, id: &str, moment: &Moment) -> Result<(), Failure> {
         self.log.push(format!("rollback {id} again"));
         let before = self.copy();
@@ -150,7 +150,7 @@ impl Day<'_> {
     }
 
     /// Checks that each file is as it was at the given moment, or was left unchanged and is
-    /// reported as such. With `only`, all other files must be unchanged.
+    /// reported as such. With `only`, all files outside that path must be unchanged.
     fn check_returned(
         &self,
         before: &Files,
@@ -222,9 +222,9 @@ impl Day<'_> {
         is_elsewhere && !is_missing && lines(now.get(path)).iter().all(is_in_force)
     }
 
-    /// Reverses the last rollback or undo. This must lead exactly to the files `before`. Often
+    /// Reverses the last rollback or undo. This must lead exactly to the files `before`. Sometimes
     /// redoes it afterwards, which must lead exactly to the current files. `after` holds the turns
-    /// that are then in force, if they are known.
+    /// that are in force after the redo, if they are known.
     fn reverse(
         &mut self,
         before: &Files,
@@ -319,7 +319,8 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Checks that the conversations also returned to a moment.
+    /// Takes over the turns that were in force at a moment, and checks that the conversations have
+    /// also returned to it.
     pub(super) fn follow_rollback(&mut self, moment: &Moment) -> Result<(), Failure> {
         self.in_force = moment.in_force.clone();
         for (session, turn) in &moment.begun {

@@ -47,8 +47,8 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         true => PROGRAMS.iter().collect(),
         false => find_programs(&names)?,
     };
-    // When takeback is built together with xtask, its dependencies keep their features and are not
-    // built again.
+    // Building takeback together with xtask gives its dependencies the same features as in the
+    // tests, so they are not built twice.
     let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
     run_step(cargo().arg("build").args(packages))?;
     test_each(&programs, is_latest, &mut Tally::default())

@@ -26,7 +26,7 @@ pub(crate) const DIRECTORY: &str = "src";
 /// One side of a pause: a channel to the other side, and a channel from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
-/// A model whose answers depend only on the request.
+/// A model whose answers depend only on the request, and on a pause if one is planned.
 #[derive(Clone)]
 pub(crate) struct ScriptedModel {
     program: &'static AgentProgram,
@@ -80,7 +80,8 @@ impl ScriptedModel {
     }
 }
 
-/// Counts the tool calls since this prompt. Returns `None` if another prompt follows it.
+/// Counts the tool calls since this prompt. Returns `None` if the prompt is missing, or if the
+/// model has already answered it with text.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
     // The output of a rollback quotes the prompt that it takes back.
     let is_quoted = |message: &Message| message.text.contains("The prompt was:");

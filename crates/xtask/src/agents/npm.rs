@@ -75,8 +75,8 @@ impl AgentCache {
         Ok((version, installed))
     }
 
-    /// Looks up the number of a version. This comes before an installation, which takes minutes to
-    /// fail if npm cannot reach the registry.
+    /// Looks up the number of a version. Every installation does this first, because `npm install`
+    /// takes minutes to fail if npm cannot reach the registry.
     fn look_up(&self, package: &str, version: &str) -> Result<String, FetchError> {
         let mut npm = self.npm_command(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);

@@ -80,7 +80,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             let mut all = to_words([
                 "exec",
                 "--dangerously-bypass-approvals-and-sandbox",
-                // Hooks are normally reviewed by the user in Codex's terminal.
+                // Normally, the user reviews the hooks in Codex's terminal.
                 "--dangerously-bypass-hook-trust",
             ]);
             match turn {
@@ -371,7 +371,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// Builds a call to Codex's only tool. Newer models pass it programs that use other tools.
+/// Builds a call to the only tool that Codex offers to newer models: it runs a program, which can
+/// use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }

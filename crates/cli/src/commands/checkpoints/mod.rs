@@ -90,10 +90,11 @@ Examples:
 Examples:
   takeback checkpoints gc")]
     Gc,
-    /// Bring the mirror up to date: a second copy of all checkpoints
+    /// Bring the mirror, a second copy of all checkpoints, up to date
     ///
-    /// The setting `protection.mirror` in config.toml names its directory. This also happens
-    /// at the end of every turn. `takeback --home DIR` reads the mirror, if the first copy is lost.
+    /// The setting `protection.mirror` in config.toml names the mirror's directory. The mirror is
+    /// also updated at the end of every turn. If the store is lost, `takeback --home DIR` reads the
+    /// mirror.
     #[command(after_help = "\
 Examples:
   takeback checkpoints mirror

@@ -60,7 +60,7 @@ fn read_config(home: &Path) -> Option<Value> {
     Some(settings)
 }
 
-/// Replaces every element of every list.
+/// Masks the patterns: replaces every element of every list.
 fn mask_patterns(settings: &mut Value) {
     match settings {
         Value::Object(table) => table.values_mut().for_each(mask_patterns),
@@ -112,7 +112,7 @@ fn private_names(context: &Context) -> Vec<(String, String)> {
         let user = home.file_name().map(|name| name.to_string_lossy().into_owned());
         names.extend(user.map(|user| (user, "<user>".into())));
     }
-    // A short name could be part of other words.
+    // Very short names are not masked, because they could be parts of other words.
     names.retain(|(name, _)| name.len() > 3);
     names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     names

@@ -235,7 +235,7 @@ fn measure_capture(opened: &Opened, context: &Context, problems: &mut Vec<Proble
     let root = opened.find_root(&context.directory).ok()?;
     let root = fs::canonicalize(root).ok()?;
     let status = takeback_undo::retention::read_status(opened).ok()?;
-    // This check must not create a history.
+    // This check must not create a history for a workspace that has none.
     if !opened.settings().enabled || !status.workspaces.iter().any(|known| known.path.0 == root) {
         return None;
     }

@@ -20,8 +20,9 @@ use crate::output;
 
 /// Check that everything works: agents, hooks, store, ledger
 ///
-/// Shows for each agent whether its hooks are installed and up to date, when they last ran, and what
-/// they do not cover. Reads all checkpoints and the whole ledger. Exits with 1 if there are problems.
+/// Shows for each agent whether its hooks are installed and up to date, when they last ran, and
+/// what they do not cover. Reads all checkpoints and the whole ledger. Exits with 1 if there are
+/// problems.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

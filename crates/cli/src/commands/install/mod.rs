@@ -22,9 +22,9 @@ use crate::output;
 
 /// Install takeback into agents: hooks, and a /rollback command
 ///
-/// Without arguments, lists the agents that are found on this machine. Configuration files of agents
-/// are edited in place: takeback only adds its own entries, and keeps a copy of the original, so
-/// that `takeback uninstall` can restore it.
+/// Without arguments, lists the agents that are found on this machine. Configuration files of
+/// agents are edited in place: takeback only adds its own entries, and keeps a copy of the
+/// original, so that `takeback uninstall` can restore it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
 /// Remove takeback from the configuration of agents
 ///
 /// Without arguments, removes it from all agents and projects. A file that you have not changed
-/// since `takeback install` gets its original content back, byte for byte. From a file that you have
-/// changed, only takeback's entries are removed. Checkpoints and sessions are kept.
+/// since `takeback install` gets its original content back, byte for byte. From a file that you
+/// have changed, only takeback's entries are removed. Checkpoints and sessions are kept.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

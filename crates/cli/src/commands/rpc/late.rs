@@ -1,4 +1,4 @@
-//! Reports that take longer than the agent waits. They are finished in separate threads.
+//! Late reports: handling them takes longer than the agent waits, so separate threads finish them.
 
 use std::cell::RefCell;
 use std::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ pub(super) struct LateReports {
 }
 
 impl LateReports {
-    /// Finishes a report in a thread.
+    /// Finishes a report in a new thread.
     pub(super) fn add(&self, pending: PendingReport, context: &Context) {
         let context = context.in_directory(&context.directory);
         let finish = move || {

@@ -1,4 +1,4 @@
-//! `takeback rpc`: serves an agent for as long as it runs.
+//! `takeback rpc`: serves an agent for as long as the agent runs.
 //!
 //! Requests arrive on standard input, one per line, and are answered in order on standard output,
 //! which carries nothing else.
@@ -43,9 +43,9 @@ use crate::failure::Failure;
 #[command(after_help = "\
 A session (> to takeback, < from it):
   > {\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"turn.start\", \"params\": {\"agent\": \"mine\", \"session\": \"1\", \"prompt\": \"tidy up\"}}
-  < {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[],\"missed\":false,\"late\":false,\"failures\":[],\"unprotected\":[]}}
+  < {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[],\"missed\":false,\"late\":false,\"failures\":[],\"unprotected\":[],\"tampering\":[],\"refused\":false}}
   > {\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"tool.before\", \"params\": {\"agent\": \"mine\", \"session\": \"1\", \"call\": \"c1\", \"tool\": \"bash\", \"input\": {\"command\": \"rm -rf src\"}}}
-  < {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[\"4270a8c…\"],\"missed\":false,\"late\":false,\"failures\":[],\"unprotected\":[]}}
+  < {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"session\":\"mine:1\",\"enabled\":true,\"checkpoints\":[\"4270a8c…\"],\"missed\":false,\"late\":false,\"failures\":[],\"unprotected\":[],\"tampering\":[],\"refused\":false}}
   > {\"jsonrpc\": \"2.0\", \"id\": 3, \"method\": \"rollback.apply\", \"params\": {\"checkpoint\": 1}}
   < {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"action\":\"rollback\",\"restored\":[\"src\",\"src/main.rs\"],…}}
 
@@ -88,8 +88,8 @@ struct Server {
     is_stopped: Arc<AtomicBool>,
 }
 
-/// The identity of the configuration file and of the store. It changes if another process replaces
-/// them.
+/// The identity of the configuration file and of the store. It changes if the file is edited, or if
+/// another process replaces either of them.
 type Stamp = [Option<(u64, i64, i64, u64)>; 2];
 
 impl Server {

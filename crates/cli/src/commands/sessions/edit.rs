@@ -25,7 +25,7 @@ pub(super) struct TitleArguments {
     /// The new title; '' removes the old one
     #[arg(value_name = "TITLE")]
     title: String,
-    /// If the title is taken, use the next one of its series: 'Fix Docker Build #2'
+    /// If the title is taken, use the next one in its series: 'Fix Docker Build #2'
     #[arg(long)]
     next: bool,
 }

@@ -34,8 +34,8 @@ pub(super) struct Arguments {
     /// A file with one JSON object per line, as `export` writes it; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "from")]
     path: Option<PathBuf>,
-    /// Import from the database or logs of this program; FILE is the database, one log, or their
-    /// directory
+    /// Import from the database or logs of this program; FILE is then the database, a log, or the
+    /// directory that contains them
     #[arg(long, value_name = "PROGRAM", value_parser = program_parser())]
     from: Option<String>,
 }
@@ -65,7 +65,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// An item that could not be imported: a line in a file, or a session in a database. Both are
-/// numbered starting at 1. The file is named if there are several.
+/// numbered starting at 1. `file` is set only for agents' logs.
 #[derive(Serialize)]
 struct BadEntry {
     #[serde(skip_serializing_if = "Option::is_none")]

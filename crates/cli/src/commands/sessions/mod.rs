@@ -23,8 +23,8 @@ use crate::failure::Failure;
 
 /// List, show, search and edit the sessions of all agents
 ///
-/// A session is named by its id, by the beginning of its id, or by its title. Without a command, lists
-/// the latest sessions.
+/// A session is named by its id, by the beginning of its id, or by its title. Without a command,
+/// lists the latest sessions.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -76,7 +76,7 @@ Examples:
 Examples:
   takeback sessions verify")]
     Verify,
-    /// Recover what is left of a damaged ledger, and rebuild counts and search index
+    /// Recover what is left of a damaged ledger, and rebuild its counts and search index
     ///
     /// The damaged file is kept beside the new one.
     #[command(after_help = "\

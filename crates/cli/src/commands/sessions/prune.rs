@@ -41,7 +41,7 @@ const OPEN_FOR: Duration = Duration::from_secs(7 * 86_400);
 #[derive(Serialize)]
 struct PruneView {
     sessions: Vec<String>,
-    /// The old sessions that are kept because they have not ended.
+    /// The old sessions that are kept because they have not ended and were active recently.
     open: Vec<String>,
     dry_run: bool,
 }
@@ -189,7 +189,7 @@ fn with_subagents(ledger: &Ledger, ids: &[String]) -> Result<Vec<String>, Failur
             }
         };
         add(id);
-        // Each parent comes before its children.
+        // In the list of descendants, each parent comes before its children.
         let mut line = BTreeSet::from([id.clone()]);
         for descendant in ledger.descendants(id)? {
             let session = descendant.session;

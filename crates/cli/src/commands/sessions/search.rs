@@ -57,7 +57,7 @@ pub(crate) struct SearchView {
     results: Vec<HitView>,
     /// The number of matching messages that were counted.
     total: usize,
-    /// True if counting stopped before the end.
+    /// True if counting stopped at `total`, so that there may be more matches.
     more: bool,
     /// True if the search took too long and was stopped.
     stopped: bool,
@@ -184,7 +184,7 @@ fn print_neighbour(message: &str) {
     }
 }
 
-/// Colours the matches on a terminal. Elsewhere, leaves the marks around them.
+/// On a terminal, replaces the marks `>>>` and `<<<` around each match with colour.
 fn mark_matches(snippet: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return snippet.to_owned();

@@ -72,7 +72,8 @@ impl ShortIds {
         Ok(ShortIds { known })
     }
 
-    /// Returns the shortest beginning of an id that names only this session, in disarmed form.
+    /// Returns the shortest beginning of an id that names only this session. The result is
+    /// disarmed.
     pub(super) fn short_id(&self, id: &str) -> String {
         let bare = without_agent(id);
         let ends = bare.char_indices().map(|(at, _)| at).skip(Self::SHORTEST).chain([bare.len()]);

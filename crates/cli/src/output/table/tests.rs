@@ -48,7 +48,7 @@ fn columns_are_shortened_by_rank() {
         plain(table(&ROWS), Some(28)),
         [" 1  write t…  “make it work”", "22  run       “go on”", " 3"]
     );
-    // Space that was freed but is not needed is used again.
+    // Without the mark, the reason fits, so it is not shortened.
     assert_eq!(plain(table(&[["1", "a reason", "a long mark", ""]]), Some(12)), ["1  a reason"]);
     // The prompts are shortened last, and keep their quotes.
     assert_eq!(

@@ -204,8 +204,8 @@ impl Figures {
     }
 }
 
-/// Formats a number with three significant digits, or with all digits before the decimal point if
-/// there are more.
+/// Formats a number with two decimals, with one if it is at least 10, and with none if it is at
+/// least 100.
 fn format_number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

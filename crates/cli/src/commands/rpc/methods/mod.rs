@@ -12,7 +12,7 @@ use super::params::Params;
 use super::protocol::Answer;
 use crate::context::Context;
 
-/// A method. The parameter `cwd` is already in the context.
+/// A method. The parameter `cwd` has already been taken, and is the context's directory.
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All methods. A test checks that docs/protocol.md describes each of them.

@@ -69,7 +69,8 @@ fn parse_report(
     let mut payload: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
     for name in COMMON.iter().chain(fields) {
         let raw = match *name {
-            // These can be nested more deeply than serde_json can parse.
+            // These are passed on unparsed, because they can be nested more deeply than serde_json
+            // can parse.
             "input" | "outcome" => params.take_raw(name),
             name => params.take_checked::<Name>(name)?,
         };
