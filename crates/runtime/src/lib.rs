@@ -4,8 +4,11 @@
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
 pub mod cancel;
+pub mod entry;
 pub mod front_end;
 pub mod model;
+pub mod recovery;
+pub mod state;
 pub mod tools;
 
 pub use cancel::Cancel;

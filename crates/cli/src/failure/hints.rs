@@ -166,6 +166,7 @@ impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Failure {
         match error {
             CompareError::NoSuchPath(_) => Failure::of(&error),
+            CompareError::Open(error) => error.into(),
             CompareError::Store(error) => error.into(),
             CompareError::Diff(DiffError::Capture(error)) => error.into(),
             CompareError::Diff(DiffError::Object(error)) => StoreError::from(error).into(),

@@ -1,11 +1,15 @@
 //! The differences between a checkpoint and the current state, and between two checkpoints.
 
+use std::path::Path;
+
 use takeback_tree::{
     Diff, DiffError, DiffOptions, Oid, RelPath, Store, StoreError, Workspace, diff_trees,
 };
 
 use super::History;
 use super::record::Checkpoint;
+use super::take::TakeError;
+use super::workspace::open_workspace;
 use crate::Opened;
 
 /// A comparison that failed.
@@ -14,6 +18,8 @@ use crate::Opened;
 pub enum CompareError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
+    #[error(transparent)]
+    Open(#[from] TakeError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -29,12 +35,34 @@ pub fn compare_with_present(
     checkpoint: &Checkpoint,
     paths: &[RelPath],
 ) -> Result<Diff, CompareError> {
+    let diff = compare_tree(opened, workspace, history, &checkpoint.pin.tree, paths)?;
+    check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
+    Ok(diff)
+}
+
+/// Compares a tree that was captured in the workspace of a directory with the current state.
+pub fn compare_tree_with_present(
+    opened: &Opened,
+    directory: &Path,
+    tree: &Oid,
+) -> Result<Diff, CompareError> {
+    let workspace = open_workspace(opened, directory)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    compare_tree(opened, &workspace, &history, tree, &[])
+}
+
+fn compare_tree(
+    opened: &Opened,
+    workspace: &Workspace<'_>,
+    history: &History,
+    tree: &Oid,
+    paths: &[RelPath],
+) -> Result<Diff, CompareError> {
     let mut lock = opened.lock(workspace)?;
     let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
     let named = history.named_paths();
     let capture = opened.capture_options(workspace.path(), &named);
-    let diff = lock.diff_to_present(&checkpoint.pin.tree, &capture, &options)?;
-    check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
+    let diff = lock.diff_to_present(tree, &capture, &options)?;
     // Nothing is pinned: this only stores the stat cache for the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(diff)

@@ -22,7 +22,9 @@ use crate::hook::state::{OpenCall, WorkspaceState};
 
 pub(crate) use self::counts::count_changes;
 pub use self::counts::{ChangeCounts, list_changes};
-pub use self::diff::{CompareError, compare_checkpoints, compare_with_present};
+pub use self::diff::{
+    CompareError, compare_checkpoints, compare_tree_with_present, compare_with_present,
+};
 pub(crate) use self::list::effects_of_row;
 pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,

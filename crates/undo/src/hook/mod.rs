@@ -56,6 +56,8 @@ const LEDGER_WAIT: Duration = Duration::from_millis(500);
 pub struct Handled {
     /// The checkpoints that were taken: rows or steps.
     pub checkpoints: Vec<Oid>,
+    /// The state of the workspace before the call, if it was captured.
+    pub tree: Option<Oid>,
     /// The messages of the failures. The failures are also remembered.
     pub failures: Vec<String>,
     /// True if a failure left a path unprotected.
@@ -184,6 +186,9 @@ fn capture_all_before(
             Ok(CapturedPath { tree, checkpoint, unprotected }) => {
                 handled.checkpoints.extend(checkpoint);
                 handled.unprotected.extend(unprotected);
+                if path.path() == call.root() {
+                    handled.tree = Some(tree);
+                }
                 entry.tree_before.get_or_insert(tree.to_string());
                 entry.checkpoint = entry.checkpoint.take().or(checkpoint.map(|id| id.to_string()));
                 protected.push(path);

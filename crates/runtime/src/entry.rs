@@ -1,0 +1,133 @@
+//! The entries of a task's journal.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use takeback_ledger::Tokens;
+
+use crate::front_end::{Answer, TurnOutcome};
+use crate::model::{AttemptFailure, Finish, RequestedCall};
+use crate::tools::{IntendedWrite, KnownFile};
+
+/// The version of the entries that this program writes.
+const VERSION: u64 = 1;
+
+/// A step of a task. The state of a task is a fold of its entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub enum Entry {
+    /// A prompt began a turn. `message` is its number in the session, and `turn` the number of the
+    /// turn.
+    Prompted { message: i64, turn: i64 },
+    /// A request is about to be sent to a model.
+    Requested { provider: String, model: String, digest: String, max_output: u64 },
+    /// A whole reply arrived. It has no message if it is of no use.
+    Replied {
+        message: Option<i64>,
+        finish: Finish,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<RequestedCall>,
+        #[serde(default)]
+        cut_calls: usize,
+        #[serde(flatten)]
+        bill: Bill,
+    },
+    /// A reply was cut off. `message` holds the part that arrived, if any.
+    Interrupted {
+        message: Option<i64>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<RequestedCall>,
+        failure: AttemptFailure,
+        #[serde(flatten)]
+        bill: Bill,
+    },
+    /// The process ended while it waited for a reply.
+    Lost,
+    /// The fallback provider takes over for the rest of the turn.
+    FailedOver { provider: String },
+    /// The output limit of the next request was changed.
+    LimitedOutput { max_output: u64 },
+    /// The user must decide about a call.
+    Asked { call: String, because: String, remember: Option<String> },
+    /// The user decided about a call.
+    Answered { call: String, answer: Answer },
+    /// A tool is about to run.
+    Started { call: String, start: CallStart },
+    /// A call has its result, which is a message in the session.
+    Ended {
+        call: String,
+        message: i64,
+        #[serde(default)]
+        is_error: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        known_files: Vec<KnownFile>,
+    },
+    /// A subagent works on a call, as a task of its own.
+    Spawned { call: String, task: String },
+    /// Older turns were summarized, and the conversation continues in another session.
+    Compressed {
+        session: String,
+        #[serde(flatten)]
+        bill: Bill,
+    },
+    /// The turn is over.
+    TurnEnded { outcome: TurnOutcome },
+    /// A rollback took the open turn back.
+    TakenBack,
+}
+
+/// The tokens and the cost of an attempt, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct Bill {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+/// The state right before a tool runs. After a crash, it shows whether the call was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct CallStart {
+    /// True if the call only reads, so that it can be repeated.
+    #[serde(default)]
+    pub reads: bool,
+    /// True if the call has effects that no rollback reverses.
+    #[serde(default)]
+    pub has_effects: bool,
+    /// The id of the workspace's tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<IntendedWrite>,
+}
+
+/// The reason why an entry cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    /// A later version of this program wrote the entry.
+    #[error("journal entry has version {0}; this takeback reads up to version {VERSION}")]
+    TooNew(u64),
+    /// The entry has another form.
+    #[error("damaged journal entry")]
+    Damaged(#[source] serde_json::Error),
+}
+
+impl Entry {
+    /// Returns the entry as it is stored.
+    pub fn to_json(&self) -> Value {
+        let mut value = serde_json::to_value(self).expect("plain data becomes JSON");
+        value["v"] = VERSION.into();
+        value
+    }
+
+    /// Reads a stored entry.
+    pub fn from_json(value: &Value) -> Result<Entry, EntryError> {
+        let version = value.get("v").and_then(Value::as_u64).unwrap_or(0);
+        if version > VERSION {
+            return Err(EntryError::TooNew(version));
+        }
+        Entry::deserialize(value).map_err(EntryError::Damaged)
+    }
+}
