@@ -1,10 +1,8 @@
-//! The coding agents that takeback works with: their hook payloads, their logs, their wiring, and
-//! the text of notices for their models.
+//! The coding agents that takeback works with: their hook payloads, their logs and their wiring.
 //!
 //! The agents are listed in a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent
-//! passes to its hook into a report. [`notice_text()`] writes the text of a notice, and
-//! [`Agent::notice_output`] wraps it in JSON for the agent's model. [`warning_text()`] writes the
-//! text of a warning for the user. [`Installer`] adds takeback to an agent's configuration.
+//! passes to its hook into a report. [`Agent::notice_output`] wraps the text of a notice in JSON for
+//! the agent's model. [`warning_text()`] writes the text of a warning for the user. [`Installer`] adds takeback to an agent's configuration.
 //! [`LogFormat::catch_up`] reads an agent's own log into the ledger.
 
 mod agent;
@@ -14,7 +12,6 @@ mod hook_output;
 mod install;
 mod known_tools;
 mod logs;
-mod notice_text;
 mod payload;
 mod slash_command;
 mod warning_text;
@@ -29,7 +26,6 @@ pub use install::{
     WiringState, build_package, find_hook_files,
 };
 pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
-pub use notice_text::notice_text;
 pub use payload::{ParsedPayload, PayloadError, parse_payload};
 pub use slash_command::{SlashCommand, split_words};
 pub use warning_text::{tampering_text, warning_text};

@@ -1,8 +1,7 @@
 //! The text of warnings, which tell a user that a path is not protected.
 
+use takeback_base::text::push_line;
 use takeback_undo::Unprotected;
-
-use crate::notice_text::push_line;
 
 /// The maximum number of paths that a warning lists. The rest are only counted.
 const LISTED: usize = 5;

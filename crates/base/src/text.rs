@@ -21,6 +21,12 @@ pub fn disarm(text: &str) -> String {
     out
 }
 
+/// Adds one line. Escapes control characters, so that a file name cannot start a new line.
+pub fn push_line(text: &mut String, line: &str) {
+    text.push_str(&disarm(line));
+    text.push('\n');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

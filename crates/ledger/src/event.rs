@@ -13,7 +13,7 @@ use crate::sessions::{self, head};
 use crate::spool::Spool;
 use crate::{
     CallRecord, EffectRecord, Ledger, LedgerError, LedgerOptions, MessageRecord, Redactor,
-    SessionRecord, Time, UsageRecord, calls, mask, turns, usage,
+    SessionRecord, Time, UsageRecord, calls, mask, notices, turns, usage,
 };
 
 /// An event in a session, as a hook reports it.
@@ -39,6 +39,8 @@ pub enum Event {
     Usage { session: String, usage: UsageRecord },
     /// A notice is waiting for the agent.
     Notice { session: String, body: Value },
+    /// The agent has received the notices with these ids.
+    NoticesDelivered { session: String, ids: Vec<i64> },
 }
 
 /// The place to which events were written.
@@ -153,6 +155,9 @@ pub(crate) fn apply_events(
             Event::Usage { session, usage } => {
                 usage::record_usage(transaction, session, usage, now)?;
             }
+            Event::NoticesDelivered { session, ids } => {
+                notices::deliver_notices(transaction, session, ids, now)?;
+            }
             Event::Notice { session, body } => {
                 let key = head(transaction, session)?.key;
                 transaction.execute(
@@ -177,7 +182,9 @@ impl Event {
             Event::Notice { body, .. } => Redactor::shared().mask_json(body),
             Event::Usage { usage, .. } => mask::mask_usage(usage),
             Event::SessionEnd { reason, .. } => mask::mask_text(reason),
-            Event::TurnEnd { .. } | Event::SessionResumed { .. } => {}
+            Event::TurnEnd { .. }
+            | Event::SessionResumed { .. }
+            | Event::NoticesDelivered { .. } => {}
         }
         event
     }

@@ -46,7 +46,7 @@ pub use records::{
 };
 pub use redact::Redactor;
 pub use repair::{RepairError, RepairReport, repair_ledger};
-pub use rewinds::{ConversationMove, ConversationPoint, RewindOutcome};
+pub use rewinds::{ConversationMark, ConversationMove, ConversationPoint, RewindOutcome};
 pub use search::{SearchHit, SearchOptions, SearchResults, matches};
 pub use sessions::{ListOptions, PruneOptions, SessionSettings, SessionState, SessionSummary};
 pub use time::Time;

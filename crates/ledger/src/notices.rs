@@ -1,6 +1,6 @@
 //! Notices: messages that a session's agent must receive before its next turn.
 
-use rusqlite::params;
+use rusqlite::{Row, Transaction, params};
 use serde_json::Value;
 
 use crate::sessions::{head, parse_json};
@@ -47,6 +47,18 @@ impl Ledger {
         Ok(statement.query_row([session], |row| row.get(0))?)
     }
 
+    /// Returns the notices that are waiting for the agent of a session. They remain until
+    /// [`Event::NoticesDelivered`](crate::Event::NoticesDelivered) is recorded.
+    pub fn waiting_notices(&self, session: &str) -> Result<Vec<Notice>, LedgerError> {
+        let connection = self.database.reader()?;
+        let mut statement = connection.prepare_cached(
+            "SELECT n.id, n.created_at, n.body FROM notices n JOIN sessions s ON s.key = n.session
+             WHERE s.id = ?1 AND n.delivered_at IS NULL ORDER BY n.id",
+        )?;
+        let rows = statement.query_map([session], read_notice)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Takes the notices that are waiting for the agent of a session. Each notice is taken only
     /// once.
     pub fn take_notices(&mut self, session: &str, now: Time) -> Result<Vec<Notice>, LedgerError> {
@@ -56,13 +68,33 @@ impl Ledger {
                 "UPDATE notices SET delivered_at = ?2 WHERE session = ?1 AND delivered_at IS NULL
                  RETURNING id, created_at, body",
             )?;
-            let rows = statement.query_map(params![key, now], |row| {
-                let body: String = row.get(2)?;
-                Ok(Notice { id: row.get(0)?, created_at: row.get(1)?, body: parse_json(&body) })
-            })?;
+            let rows = statement.query_map(params![key, now], read_notice)?;
             let mut notices = rows.collect::<Result<Vec<_>, _>>()?;
             notices.sort_by_key(|notice| notice.id);
             Ok(notices)
         })
     }
+}
+
+/// Marks notices of a session as delivered.
+pub(crate) fn deliver_notices(
+    transaction: &Transaction<'_>,
+    session: &str,
+    ids: &[i64],
+    now: Time,
+) -> Result<(), LedgerError> {
+    let key = head(transaction, session)?.key;
+    let mut statement = transaction.prepare_cached(
+        "UPDATE notices SET delivered_at = ?3
+         WHERE session = ?1 AND id = ?2 AND delivered_at IS NULL",
+    )?;
+    for id in ids {
+        statement.execute(params![key, id, now])?;
+    }
+    Ok(())
+}
+
+fn read_notice(row: &Row<'_>) -> rusqlite::Result<Notice> {
+    let body: String = row.get(2)?;
+    Ok(Notice { id: row.get(0)?, created_at: row.get(1)?, body: parse_json(&body) })
 }

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use crate::sessions::head;
+use crate::sessions::{SessionHead, head};
 use crate::turns::recount_session;
 use crate::{Ledger, LedgerError, Time};
 
@@ -53,6 +53,17 @@ pub enum ConversationPoint {
     AfterMessage(i64),
     /// The point right before the rewind that was made at this time.
     BeforeRewind(Time),
+}
+
+/// The extent of a conversation at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConversationMark {
+    /// The number of the last message, even if it was taken back.
+    pub last_seq: i64,
+    /// The number of the last turn, even if it was taken back.
+    pub last_turn: i64,
+    /// A number that grows whenever messages are taken back or brought back.
+    pub moves: i64,
 }
 
 impl Ledger {
@@ -109,6 +120,15 @@ impl Ledger {
         now: Time,
     ) -> Result<ConversationMove, LedgerError> {
         self.database.write(|transaction| move_to_point(transaction, session, point, now))
+    }
+
+    /// Returns a mark that changes whenever the conversation changes.
+    pub fn conversation_mark(&self, session: &str) -> Result<ConversationMark, LedgerError> {
+        let connection = self.database.reader()?;
+        let SessionHead { key, last_seq, last_turn } = head(connection, session)?;
+        let sql = "SELECT count(*) + count(redone_at) FROM undos WHERE session = ?1";
+        let moves = connection.prepare_cached(sql)?.query_row([key], |row| row.get(0))?;
+        Ok(ConversationMark { last_seq, last_turn, moves })
     }
 
     /// Counts the messages that [`Ledger::return_to_point`] would take back and bring back.

@@ -1,13 +1,20 @@
 //! Cancelling a turn from another thread.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 type Action = Arc<dyn Fn() + Send + Sync>;
 
 /// A switch that stops a running turn. Its clones share one state.
 #[derive(Clone, Default)]
-pub struct Cancel(Arc<Mutex<Shared>>);
+pub struct Cancel(Arc<Switch>);
+
+#[derive(Default)]
+struct Switch {
+    shared: Mutex<Shared>,
+    cancelled: Condvar,
+}
 
 #[derive(Default)]
 struct Shared {
@@ -30,7 +37,17 @@ impl Cancel {
             shared.is_cancelled = true;
             shared.actions.values().cloned().collect()
         };
+        self.0.cancelled.notify_all();
         actions.iter().for_each(|action| action());
+    }
+
+    /// Waits, or until the turn is cancelled. Returns true if the whole time has passed.
+    pub fn wait(&self, time: Duration) -> bool {
+        let shared = self.lock();
+        let waited =
+            self.0.cancelled.wait_timeout_while(shared, time, |shared| !shared.is_cancelled);
+        let (shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !shared.is_cancelled
     }
 
     /// Allows the next turn to run.
@@ -60,7 +77,7 @@ impl Cancel {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,6 +105,16 @@ mod tests {
         drop(guard);
         cancel.cancel();
         assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_turn_is_cancelled() {
+        let cancel = Cancel::default();
+        assert!(cancel.wait(Duration::from_millis(1)));
+        let other = cancel.clone();
+        let waiting = std::thread::spawn(move || other.wait(Duration::from_secs(3600)));
+        cancel.cancel();
+        assert!(!waiting.join().unwrap());
     }
 
     #[test]

@@ -61,15 +61,26 @@ pub enum Entry {
         is_error: bool,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known_files: Vec<KnownFile>,
-    },
-    /// A subagent works on a call, as a task of its own.
-    Spawned { call: String, task: String },
-    /// Older turns were summarized, and the conversation continues in another session.
-    Compressed {
-        session: String,
+        /// The bill of a subagent.
         #[serde(flatten)]
         bill: Bill,
     },
+    /// A subagent works on a call, as a task of its own.
+    Spawned { call: String, task: String },
+    /// Older turns were summarized, and the conversation continues in another session. There, the
+    /// open turn has the number `turn`, and its prompt is the message `prompt`. `moves` counts the
+    /// rewinds of the old session.
+    Compressed {
+        session: String,
+        turn: i64,
+        prompt: i64,
+        moves: i64,
+        #[serde(flatten)]
+        bill: Bill,
+    },
+    /// A rollback took back turns from before a compression, so the conversation continues in the
+    /// old session.
+    Returned { session: String },
     /// The turn is over.
     TurnEnded { outcome: TurnOutcome },
     /// A rollback took the open turn back.

@@ -33,8 +33,10 @@ pub struct State {
     pub turn: Option<TurnState>,
     /// The way in which the last turn ended.
     pub last_outcome: Option<TurnOutcome>,
-    /// The session that a compression continued the conversation in.
+    /// The session of the conversation, if it is not the one that the task began with.
     pub session: Option<String>,
+    /// The number of rewinds of the session before the last compression, at that time.
+    pub moves_before: i64,
     /// The files whose content the model knows.
     pub known_files: KnownFiles,
     /// The command prefixes that the user allowed for the rest of the session.
@@ -97,7 +99,7 @@ pub enum CallProgress {
     Asked { because: String, remember: Option<String> },
     /// The user allowed the call.
     Allowed,
-    /// The user refused the call, for a reason that the model reads.
+    /// The call is not made, for a reason that the model reads.
     Refused(String),
     /// The tool was started.
     Started(CallStart),
@@ -146,7 +148,7 @@ pub enum Step {
     Call(usize),
     /// Let subagents work on these calls, in parallel.
     Delegate(Vec<usize>),
-    /// Give the model the reason why the user refused a call.
+    /// Tell the model why a call is not made.
     Refuse(usize),
     /// Find out what became of a call that was started before the process ended.
     Settle(usize),
@@ -178,17 +180,24 @@ impl State {
                 self.last_outcome = Some(outcome.clone());
             }
             Entry::TakenBack => self.turn = None,
-            Entry::Compressed { session, bill } => {
+            Entry::Returned { session } => {
                 self.session = Some(session.clone());
+                self.turn = None;
+            }
+            Entry::Compressed { session, turn: number, prompt, moves, bill } => {
+                self.session = Some(session.clone());
+                self.moves_before = *moves;
                 self.add_bill(bill);
                 if let Some(turn) = &mut self.turn {
+                    (turn.number, turn.prompt) = (*number, *prompt);
                     turn.is_asking = false;
                     turn.attempts.compressions += 1;
                     turn.attempts.setback = None;
                 }
             }
             Entry::Answered { call, answer } => self.apply_answer(call, answer),
-            Entry::Ended { call, is_error, known_files, .. } => {
+            Entry::Ended { call, is_error, known_files, bill, .. } => {
+                self.add_bill(bill);
                 let known = known_files.iter().map(|file| (file.path.clone(), file.digest.clone()));
                 self.known_files.extend(known);
                 if let Some(turn) = &mut self.turn {
@@ -218,8 +227,23 @@ impl State {
                 self.allowed.extend(remember.clone());
                 state.progress = CallProgress::Allowed;
             }
-            Answer::Deny(reason) => state.progress = CallProgress::Refused(reason.clone()),
+            Answer::Deny(reason) => {
+                let text = match reason.as_str() {
+                    "" => "the user refused this call".to_owned(),
+                    reason => format!("the user refused this call: {reason}"),
+                };
+                state.progress = CallProgress::Refused(text);
+            }
             Answer::Later => {}
+        }
+    }
+
+    /// Gives up the calls of the last reply that have no result yet, because their input is no
+    /// longer known. The model reads the reason.
+    pub(crate) fn forget_calls(&mut self, reason: &str) {
+        let calls = self.turn.iter_mut().flat_map(|turn| &mut turn.calls);
+        for state in calls.filter(|state| state.progress != CallProgress::Ended) {
+            state.progress = CallProgress::Refused(reason.to_owned());
         }
     }
 

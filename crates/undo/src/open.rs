@@ -275,6 +275,13 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
+    /// Opens another connection to the ledger, or creates the ledger. Everything that it writes is
+    /// on the disk before the write returns.
+    pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
+        let options = self.ledger_options(LedgerOptions::default().wait);
+        Ledger::open(&self.ledger_path(), &LedgerOptions { durable: true, ..options })
+    }
+
     /// Closes the ledger if it is open. It is opened again when it is needed.
     pub fn close_ledger(&self) {
         *self.lock_ledger() = None;

@@ -10,10 +10,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use takeback_agents::{
-    AGENTS, Agent, ParsedPayload, find_agent, notice_text, parse_payload, tampering_text,
-    warning_text,
+    AGENTS, Agent, ParsedPayload, find_agent, parse_payload, tampering_text, warning_text,
 };
-use takeback_undo::rollback::take_notices;
+use takeback_undo::rollback::{notice_text, take_notices};
 use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unprotected, hook};
 
 use super::slash;

@@ -37,7 +37,7 @@ fn failed(kind: FailureKind, delivered: bool) -> Entry {
 }
 
 fn ended(call: &str, is_error: bool) -> Entry {
-    Entry::Ended { call: call.into(), message: 3, is_error, known_files: Vec::new() }
+    Entry::Ended { call: call.into(), message: 3, is_error, known_files: Vec::new(), bill: Bill::default() }
 }
 
 /// Applies requests that all end in the same way, until the next step is no request.
@@ -146,7 +146,13 @@ fn a_reply_that_reaches_the_output_limit_gets_a_larger_one() {
 fn a_conversation_that_does_not_fit_is_compressed_twice() {
     let overflow = failed(FailureKind::Overflow, false);
     let mut state = fold(&[prompted(), requested(), overflow.clone()]);
-    let compressed = Entry::Compressed { session: "s2".into(), bill: Bill::default() };
+    let compressed = Entry::Compressed {
+        session: "s2".into(),
+        turn: 1,
+        prompt: 2,
+        moves: 0,
+        bill: Bill::default(),
+    };
     for _ in 0..2 {
         assert_eq!(state.next(USUAL), Step::Compress);
         [compressed.clone(), requested(), overflow.clone()]

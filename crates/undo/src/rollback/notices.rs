@@ -167,6 +167,22 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
         return Ok(Vec::new());
     }
     let taken = ledger.take_notices(session, opened.now()).map_err(|error| error_chain(&error))?;
+    Ok(read_bodies(taken))
+}
+
+/// Reads the notices that are waiting for a session, as [`take_notices`] does. Also returns their
+/// ids, for [`Event::NoticesDelivered`](takeback_ledger::Event::NoticesDelivered).
+pub fn read_notices(
+    opened: &Opened,
+    session: &str,
+) -> Result<(Vec<Notice>, Vec<i64>), LedgerError> {
+    let Some(ledger) = opened.ledger()? else { return Ok(Default::default()) };
+    let waiting = ledger.waiting_notices(session)?;
+    let ids = waiting.iter().map(|notice| notice.id).collect();
+    Ok((read_bodies(waiting), ids))
+}
+
+fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
     let mut seen = BTreeSet::new();
     let mut notices = Vec::new();
     // The latest notice comes first, because it overrides older ones for the files that it names.
@@ -191,7 +207,7 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
         }
     }
     notices.reverse();
-    Ok(notices)
+    notices
 }
 
 /// Returns true if a file is still as the rollback left it, or if that cannot be determined.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use serde_json::json;
-use takeback_agents::notice_text;
 use takeback_ledger::{
     Ledger, LedgerError, MessageRecord, SessionRecord, SessionSettings, Time, UsageRecord,
 };
@@ -52,7 +51,9 @@ pub(super) fn take_notices(_: &Server, context: &Context, mut params: Params) ->
     let failed = |cause: String| Failure::new("cannot take the notices").because_of(&cause);
     let notices = rollback::take_notices(context.opened()?, &session).map_err(failed)?;
     let views: Vec<NoticeView> = notices.iter().map(NoticeView::from).collect();
-    answer(&json!({ "session": session, "notices": views, "text": notice_text(&notices) }))
+    answer(
+        &json!({ "session": session, "notices": views, "text": rollback::notice_text(&notices) }),
+    )
 }
 
 pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answer {

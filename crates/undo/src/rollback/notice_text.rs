@@ -1,7 +1,8 @@
 //! The text of notices, which tell a model that takeback restored files.
 
-use takeback_base::text::disarm;
-use takeback_undo::Notice;
+use takeback_base::text::push_line;
+
+use super::Notice;
 
 /// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
@@ -43,12 +44,6 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
     (!text.is_empty()).then(|| text.trim_end().to_owned())
 }
 
-/// Adds one line. Escapes control characters, so that a file name cannot start a new line.
-pub(crate) fn push_line(text: &mut String, line: &str) {
-    text.push_str(&disarm(line));
-    text.push('\n');
-}
-
 /// Adds a line with the number of entries that were left out of a list.
 fn push_rest(text: &mut String, count: usize) {
     if count > 0 {
@@ -60,9 +55,9 @@ fn push_rest(text: &mut String, count: usize) {
 mod tests {
     use std::path::PathBuf;
 
-    use takeback_undo::{EffectView, Notice, NoticeFile};
-
+    use super::super::NoticeFile;
     use super::*;
+    use crate::history::EffectView;
 
     fn notice_of(files: &[(&str, bool)], more: usize, effects: &[(&str, &str)]) -> Notice {
         let file = |(path, is_gone): &(&str, bool)| NoticeFile {

@@ -1,0 +1,299 @@
+//! The steps that make tool calls.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use takeback_ledger::{Event, MessageRecord};
+use takeback_undo::shell::{ScriptAnalysis, ScriptContext, analyze_script};
+use takeback_undo::{HistoryProtection, ReportedEvent, ToolCall, ToolWork};
+
+use crate::agent::Agent;
+use crate::approval::{self, Decision};
+use crate::entry::{Bill, CallStart, Entry};
+use crate::error::TaskError;
+use crate::front_end::{Answer, FrontEnd, Question, TurnEvent};
+use crate::model::RequestedCall;
+use crate::state::CallProgress;
+use crate::task::{Task, new_message};
+use crate::tools::{Tool, ToolContext, ToolOutput};
+
+/// A call whose tool and input are known.
+struct KnownCall<'a> {
+    call: RequestedCall,
+    tool: &'a dyn Tool,
+    input: Value,
+    work: ToolWork,
+    analysis: Option<ScriptAnalysis>,
+}
+
+impl Task {
+    fn call(&self, index: usize) -> &crate::state::CallState {
+        let turn = self.state.turn.as_ref().expect("a call is part of a turn");
+        &turn.calls[index]
+    }
+
+    fn turn_number(&self) -> i64 {
+        self.state.turn.as_ref().map_or(0, |turn| turn.number)
+    }
+
+    /// Makes a call, or asks the user about it first.
+    pub(crate) fn make_call(
+        &mut self,
+        index: usize,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        let agent = self.agent.clone();
+        let state = self.call(index).clone();
+        let known = match self.understand(&agent, &state.call, front) {
+            Ok(known) => known,
+            Err(problem) => return self.end_call(&state.call, ToolOutput::error(problem), front),
+        };
+        if state.progress == CallProgress::Requested {
+            match self.decide(&known) {
+                Decision::Run => {}
+                Decision::Ask { because, remember } => {
+                    let call = state.call.id;
+                    let asked = Entry::Asked { call, because, remember };
+                    return self.append(&[], |_| vec![asked]);
+                }
+                Decision::Refuse { because } => {
+                    return self.end_call(&state.call, ToolOutput::error(because), front);
+                }
+            }
+        }
+        self.run_call(&known, front)
+    }
+
+    /// Makes a call again that was interrupted before it changed anything.
+    pub(crate) fn repeat_call(
+        &mut self,
+        index: usize,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        let agent = self.agent.clone();
+        let call = self.call(index).call.clone();
+        match self.understand(&agent, &call, front) {
+            Ok(known) => self.run_call(&known, front),
+            Err(problem) => self.end_call(&call, ToolOutput::error(problem), front),
+        }
+    }
+
+    /// Finds the tool of a call and parses its input. The model reads the error.
+    fn understand<'a>(
+        &self,
+        agent: &'a Arc<Agent>,
+        call: &RequestedCall,
+        front: &dyn FrontEnd,
+    ) -> Result<KnownCall<'a>, String> {
+        let Some(tool) = agent.tools.get(&call.name) else {
+            let names: Vec<String> =
+                agent.tool_specs(self.depth).into_iter().map(|spec| spec.name).collect();
+            return Err(format!("no tool named {:?}; the tools are {}", call.name, names.join(", ")));
+        };
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        let input: Value = serde_json::from_str(arguments)
+            .map_err(|error| format!("the input of {} is not valid JSON: {error}", call.name))?;
+        if !self.directory.is_dir() {
+            return Err(format!("the directory {} does not exist", self.directory.display()));
+        }
+        let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: &call.id, text });
+        let work = tool.work(&input, &self.tool_context(&on_output));
+        let analysis = match &work {
+            ToolWork::Shell { script, .. } => Some(self.analyze(script)),
+            ToolWork::Changes { script: Some(script), .. } => Some(self.analyze(script)),
+            _ => None,
+        };
+        Ok(KnownCall { call: call.clone(), tool, input, work, analysis })
+    }
+
+    fn analyze(&self, script: &str) -> ScriptAnalysis {
+        let workspace = self.agent.opened.find_root(&self.directory);
+        let workspace = workspace.unwrap_or_else(|_| self.directory.clone());
+        let context = ScriptContext {
+            directory: &self.directory,
+            workspace: &workspace,
+            home: self.agent.user_home.as_deref(),
+        };
+        analyze_script(script, &context)
+    }
+
+    fn tool_context<'a>(&'a self, on_output: &'a (dyn Fn(&str) + Sync)) -> ToolContext<'a> {
+        ToolContext {
+            directory: &self.directory,
+            known_files: &self.state.known_files,
+            cancel: &self.cancel,
+            on_output,
+        }
+    }
+
+    fn decide(&self, known: &KnownCall<'_>) -> Decision {
+        let subject = approval::Subject {
+            tool: &known.call.name,
+            input: &known.input,
+            work: &known.work,
+            analysis: known.analysis.as_ref(),
+            directory: &self.directory,
+        };
+        approval::decide(self.agent.approval, &subject, &self.state.allowed)
+    }
+
+    /// Takes a checkpoint, runs the tool, and records the result.
+    fn run_call(&mut self, known: &KnownCall<'_>, front: &dyn FrontEnd) -> Result<(), TaskError> {
+        front.show(&TurnEvent::CallStarted { call: &known.call, subagent: None });
+        let reads = !known.may_change_files();
+        let reported = ToolCall {
+            id: Some(known.call.id.clone()),
+            tool: known.call.name.clone(),
+            input: known.input.clone(),
+            work: known.work.clone(),
+        };
+        let has_effects = known.has_effects();
+        // A call that only reads is simply repeated after a crash.
+        if !reads || has_effects {
+            let tree = match self.protect(&reported, front) {
+                Ok(tree) => tree,
+                Err(refusal) => {
+                    return self.end_call(&known.call, ToolOutput::error(refusal), front);
+                }
+            };
+            let writes = known.tool.writes(&known.input, &self.tool_context(&|_| {}));
+            let start = CallStart { reads, has_effects, tree, writes };
+            let call = known.call.id.clone();
+            self.append(&[], |_| vec![Entry::Started { call, start }])?;
+        }
+        let output = {
+            let id = &known.call.id;
+            let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: id, text });
+            known.tool.run(&known.input, &self.tool_context(&on_output))
+        };
+        self.finish_call(known.call.clone(), reported, output, front)
+    }
+
+    /// Takes a checkpoint before a call. Returns the tree of the workspace, or the reason why the
+    /// call must not be made.
+    fn protect(
+        &self,
+        reported: &ToolCall,
+        front: &dyn FrontEnd,
+    ) -> Result<Option<String>, String> {
+        if !self.agent.has_checkpoints {
+            return Ok(None);
+        }
+        let event = ReportedEvent::BeforeTool(reported.clone());
+        let report = self.new_report(event.clone(), self.turn_number());
+        let tampering = takeback_undo::hook::find_tampering(&self.agent.opened, &report);
+        let is_refused = self.agent.opened.protection().history == HistoryProtection::Refuse;
+        if let Some(first) = tampering.first().filter(|_| is_refused) {
+            return Err(format!("takeback refuses this call: {first}"));
+        }
+        let handled = self.report(event, self.turn_number());
+        let lost: Vec<String> =
+            handled.unprotected.iter().filter(|lost| lost.is_new).map(ToString::to_string).collect();
+        if self.agent.opened.settings().strict && (handled.missed || !lost.is_empty()) {
+            let problems = handled.failures.iter().chain(&lost).cloned().collect::<Vec<_>>();
+            return Err(format!("takeback cannot protect this call: {}", problems.join("; ")));
+        }
+        for problem in lost.iter().chain(&handled.failures) {
+            front.show(&TurnEvent::Warning(&format!("not protected: {problem}")));
+        }
+        Ok(handled.tree.map(|tree| tree.to_string()))
+    }
+
+    /// Reports the end of a call, and records its result.
+    pub(crate) fn finish_call(
+        &mut self,
+        call: RequestedCall,
+        reported: ToolCall,
+        output: ToolOutput,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        if self.agent.has_checkpoints {
+            let outcome = Some(if output.is_error { "error" } else { "ok" }.to_owned());
+            let event = ReportedEvent::AfterTool { call: reported, outcome };
+            self.report(event, self.turn_number());
+        }
+        self.end_call(&call, output, front)
+    }
+
+    /// Records the result of a call.
+    pub(crate) fn end_call(
+        &mut self,
+        call: &RequestedCall,
+        output: ToolOutput,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        front.show(&TurnEvent::CallEnded { call, output: &output, subagent: None });
+        self.record_result(call, output, Bill::default())
+    }
+
+    /// Adds the result of a call to the conversation.
+    pub(crate) fn record_result(
+        &mut self,
+        call: &RequestedCall,
+        output: ToolOutput,
+        bill: Bill,
+    ) -> Result<(), TaskError> {
+        let message = MessageRecord {
+            tool_call_id: Some(call.id.clone()),
+            tool_name: Some(call.name.clone()),
+            ..new_message("tool", output.text)
+        };
+        let session = self.session.id.clone();
+        let events = [Event::Messages { session, messages: vec![message] }];
+        let (call, is_error, known_files) = (call.id.clone(), output.is_error, output.known_files);
+        self.append(&events, |messages| {
+            let message = messages.first().expect("the result is a message").seq;
+            vec![Entry::Ended { call, message, is_error, known_files, bill }]
+        })
+    }
+
+    /// Asks the user about a call. Returns false if no user can answer now.
+    pub(crate) fn approve_call(
+        &mut self,
+        index: usize,
+        front: &dyn FrontEnd,
+    ) -> Result<bool, TaskError> {
+        let state = self.call(index).clone();
+        let CallProgress::Asked { because, remember } = &state.progress else { return Ok(true) };
+        let remember = remember.as_deref();
+        let answer = front.approve(&Question { call: &state.call, because, remember });
+        if answer == Answer::Later {
+            return Ok(false);
+        }
+        let call = state.call.id;
+        self.append(&[], |_| vec![Entry::Answered { call, answer }])?;
+        Ok(true)
+    }
+
+    /// Tells the model why a call is not made.
+    pub(crate) fn refuse_call(
+        &mut self,
+        index: usize,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        let state = self.call(index).clone();
+        let CallProgress::Refused(reason) = state.progress else { return Ok(()) };
+        self.end_call(&state.call, ToolOutput::error(reason), front)
+    }
+}
+
+impl KnownCall<'_> {
+    fn may_change_files(&self) -> bool {
+        match (&self.work, &self.analysis) {
+            (ToolWork::Reads, _) => false,
+            (ToolWork::Shell { .. }, Some(analysis)) => analysis.mutates,
+            _ => true,
+        }
+    }
+
+    fn has_effects(&self) -> bool {
+        self.analysis.as_ref().is_some_and(|analysis| !analysis.effects.is_empty())
+    }
+}
+
+impl ToolOutput {
+    /// Creates the result of a call that failed.
+    pub fn error(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { text: text.into(), is_error: true, known_files: Vec::new() }
+    }
+}

@@ -1,0 +1,33 @@
+//! The errors of tasks.
+
+use std::path::PathBuf;
+
+use takeback_ledger::{LedgerError, OpenError};
+
+use crate::entry::EntryError;
+
+/// The reason why a task cannot go on. Everything up to the last step is kept.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages explain the variants")]
+pub enum TaskError {
+    #[error("the last turn is not over")]
+    TurnIsOpen,
+    #[error("another process is working on session {0}")]
+    Live(String),
+    #[error("another process has taken over this task")]
+    Fenced,
+    #[error("session {0} was not made by takeback chat")]
+    Foreign(String),
+    #[error("cannot use the directory {path}")]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot read the notices: {0}")]
+    Notices(String),
+    #[error("cannot start a subagent")]
+    Thread(#[source] std::io::Error),
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}

@@ -1,0 +1,110 @@
+//! The journal of a task that this process holds.
+
+use std::sync::Arc;
+
+use takeback_ledger::{AppendedMessage, Lease, Ledger, LedgerError, OpenError, TaskChange, Time};
+use takeback_undo::Opened;
+
+use crate::entry::Entry;
+use crate::error::TaskError;
+use crate::state::State;
+
+/// The number of entries after which the state is stored, so that loading a long task stays fast.
+const ENTRIES_PER_SNAPSHOT: i64 = 64;
+
+/// The state of a task in the ledger if another process asks this one to stop.
+pub(crate) const STOPPING: &str = "stopping";
+
+/// The right to continue a task, and the connection that its steps are written with.
+pub(crate) struct Journal {
+    opened: Arc<Opened>,
+    /// Closed while the task rests, so that the ledger can be repaired meanwhile.
+    ledger: Option<Ledger>,
+    lease: Lease,
+    last_seq: i64,
+    /// The number of the last entry that the stored state includes.
+    snapshot_seq: i64,
+}
+
+/// The result of an append.
+pub(crate) struct Appended {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) messages: Vec<AppendedMessage>,
+    /// True if another process asks this one to stop.
+    pub(crate) is_stopping: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(
+        opened: Arc<Opened>,
+        ledger: Ledger,
+        lease: Lease,
+        last_seq: i64,
+        snapshot_seq: i64,
+    ) -> Journal {
+        Journal { opened, ledger: Some(ledger), lease, last_seq, snapshot_seq }
+    }
+
+    /// Returns the id of the task.
+    pub(crate) fn task(&self) -> &str {
+        self.lease.task()
+    }
+
+    /// Returns the number that the next entry gets.
+    pub(crate) fn next_seq(&self) -> i64 {
+        self.last_seq + 1
+    }
+
+    /// Returns the connection to the ledger.
+    pub(crate) fn ledger(&mut self) -> Result<&mut Ledger, OpenError> {
+        if self.ledger.is_none() {
+            self.ledger = Some(self.opened.durable_ledger()?);
+        }
+        Ok(self.ledger.as_mut().expect("it was just opened"))
+    }
+
+    /// Appends entries together with the writes in `change`. `build` receives the messages that
+    /// these writes add.
+    pub(crate) fn append(
+        &mut self,
+        change: &TaskChange<'_>,
+        build: impl FnOnce(&[AppendedMessage]) -> Vec<Entry>,
+        now: Time,
+    ) -> Result<Appended, TaskError> {
+        self.ledger()?;
+        let Journal { ledger, lease, .. } = self;
+        let ledger = ledger.as_mut().expect("it was just opened");
+        let mut entries = Vec::new();
+        let build_json = |messages: &[AppendedMessage]| {
+            entries = build(messages);
+            entries.iter().map(Entry::to_json).collect()
+        };
+        let outcome = ledger.append_journal(lease, change, build_json, now);
+        let outcome = outcome.map_err(|error| match error {
+            LedgerError::Fenced { .. } => TaskError::Fenced,
+            error => TaskError::Ledger(error),
+        })?;
+        self.last_seq += entries.len() as i64;
+        let is_stopping = outcome.previous_state == STOPPING;
+        Ok(Appended { entries, messages: outcome.messages, is_stopping })
+    }
+
+    /// Stores the state if many entries have been added since it was last stored.
+    pub(crate) fn keep_snapshot(&mut self, state: &State, now: Time) -> Result<(), TaskError> {
+        if self.last_seq - self.snapshot_seq < ENTRIES_PER_SNAPSHOT {
+            return Ok(());
+        }
+        let json = serde_json::to_value(state).expect("plain data becomes JSON");
+        let Journal { ledger, lease, last_seq, .. } = self;
+        if let Some(ledger) = ledger {
+            ledger.write_snapshot(lease, *last_seq, &json, now)?;
+            self.snapshot_seq = *last_seq;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection until the next step.
+    pub(crate) fn rest(&mut self) {
+        self.ledger = None;
+    }
+}

@@ -1,0 +1,300 @@
+//! A task: one conversation with the agent, journalled step by step.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use takeback_ledger::{
+    AppendedMessage, Event, MessageRecord, ParentKind, SessionRecord, TaskChange,
+};
+use takeback_undo::{Deadline, Report, ReportedEvent, TurnId, hook};
+
+use crate::agent::{AGENT, Agent};
+use crate::cancel::Cancel;
+use crate::conversation::Conversation;
+use crate::entry::Entry;
+use crate::error::TaskError;
+use crate::front_end::{FrontEnd, TurnEvent, TurnOutcome};
+use crate::journal::Journal;
+use crate::state::{Circumstances, State, Step};
+
+/// A task that this process holds. No other process can continue it meanwhile.
+pub struct Task {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) journal: Journal,
+    pub(crate) session: SessionRecord,
+    /// The directory that the agent works in, canonical.
+    pub(crate) directory: PathBuf,
+    /// The number of agents above this one.
+    pub(crate) depth: usize,
+    pub(crate) state: State,
+    pub(crate) conversation: Conversation,
+    pub(crate) cancel: Cancel,
+}
+
+/// The reason why [`Task::proceed`] returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// The turn is over.
+    TurnEnded(TurnOutcome),
+    /// There is no turn.
+    Idle,
+    /// A call waits for the user's answer.
+    Waiting,
+}
+
+impl Task {
+    /// Returns the id of the session in the ledger.
+    pub fn session_id(&self) -> &str {
+        &self.session.id
+    }
+
+    /// Returns the id of the task.
+    pub fn id(&self) -> &str {
+        self.journal.task()
+    }
+
+    /// Returns the state, which is a fold of the journal.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the switch that stops the running turn.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Returns the text of the model's last answer.
+    pub fn last_answer(&self) -> &str {
+        self.conversation.last_answer()
+    }
+
+    /// Returns true if a turn is open, for example because a process was killed.
+    pub fn is_interrupted(&self) -> bool {
+        self.state.turn.is_some()
+    }
+
+    /// Begins a turn with a prompt, and continues until the turn is over or waits for the user.
+    pub fn prompt(&mut self, text: &str, front: &dyn FrontEnd) -> Result<Pause, TaskError> {
+        self.refresh()?;
+        if self.state.turn.is_some() {
+            return Err(TaskError::TurnIsOpen);
+        }
+        self.begin_turn(text)?;
+        self.proceed(front)
+    }
+
+    /// Continues the open turn until it is over or waits for the user.
+    pub fn proceed(&mut self, front: &dyn FrontEnd) -> Result<Pause, TaskError> {
+        self.refresh()?;
+        loop {
+            if self.cancel.is_cancelled() && self.state.turn.is_some() {
+                return self.end_turn(TurnOutcome::Cancelled, front);
+            }
+            match self.state.next(self.circumstances()) {
+                Step::Wait => return Ok(Pause::Idle),
+                Step::ForgetRequest => self.append(&[], |_| vec![Entry::Lost])?,
+                Step::Ask(step) => self.ask_model(step, front)?,
+                Step::LimitOutput(max_output) => {
+                    self.append(&[], |_| vec![Entry::LimitedOutput { max_output }])?;
+                }
+                Step::FailOver => self.fail_over(front)?,
+                Step::Compress => self.compress(front)?,
+                Step::Approve(index) => {
+                    if !self.approve_call(index, front)? {
+                        return Ok(Pause::Waiting);
+                    }
+                }
+                Step::Call(index) => self.make_call(index, front)?,
+                Step::Delegate(indices) => {
+                    if !self.delegate(&indices, front)? {
+                        return Ok(Pause::Waiting);
+                    }
+                }
+                Step::Refuse(index) => self.refuse_call(index, front)?,
+                Step::Settle(index) => self.settle_call(index, front)?,
+                Step::End(outcome) => return self.end_turn(outcome, front),
+            }
+        }
+    }
+
+    fn circumstances(&self) -> Circumstances {
+        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
+        Circumstances {
+            max_output: self.agent.provider(use_fallback).max_output,
+            has_fallback: self.agent.fallback.is_some(),
+            can_compress: self.can_compress(),
+        }
+    }
+
+    /// Appends entries to the journal together with the ledger's events, and applies them to the
+    /// state. `build` receives the messages that the events add.
+    pub(crate) fn append(
+        &mut self,
+        events: &[Event],
+        build: impl FnOnce(&[AppendedMessage]) -> Vec<Entry>,
+    ) -> Result<(), TaskError> {
+        self.append_change(&TaskChange { events, ..TaskChange::default() }, build)
+    }
+
+    /// Appends entries to the journal together with a change of the task.
+    pub(crate) fn append_change(
+        &mut self,
+        change: &TaskChange<'_>,
+        build: impl FnOnce(&[AppendedMessage]) -> Vec<Entry>,
+    ) -> Result<(), TaskError> {
+        let now = self.agent.opened.now();
+        let appended = self.journal.append(change, build, now)?;
+        for entry in &appended.entries {
+            self.state.apply(entry);
+        }
+        let written = change.events.iter().filter_map(|event| match event {
+            Event::Messages { messages, .. } => Some(messages),
+            _ => None,
+        });
+        for (message, AppendedMessage { session, seq, .. }) in
+            written.flatten().zip(appended.messages)
+        {
+            if session == self.session.id {
+                self.conversation.push(MessageRecord { seq, ..message.clone() });
+            }
+        }
+        if appended.is_stopping {
+            self.cancel.cancel();
+        }
+        self.journal.keep_snapshot(&self.state, now)
+    }
+
+    /// Continues the conversation in another session.
+    pub(crate) fn enter_session(&mut self, id: &str) -> Result<(), TaskError> {
+        self.session = self.journal.ledger()?.session(id)?;
+        self.conversation = Conversation::default();
+        self.conversation.refresh(self.journal.ledger()?, id)?;
+        Ok(())
+    }
+
+    /// Notices changes that another process made to the conversation, as a rollback does.
+    pub(crate) fn refresh(&mut self) -> Result<(), TaskError> {
+        self.return_to_old_session()?;
+        self.conversation.refresh(self.journal.ledger()?, &self.session.id)?;
+        let prompt = self.state.turn.as_ref().map(|turn| turn.prompt);
+        let is_there = |seq| self.conversation.messages.iter().any(|message| message.seq == seq);
+        if prompt.is_some_and(|prompt| !is_there(prompt)) {
+            let change = TaskChange { state: Some("idle"), ..TaskChange::default() };
+            self.append_change(&change, |_| vec![Entry::TakenBack])?;
+        }
+        Ok(())
+    }
+
+    /// Returns to the session before the last compression if a rollback has moved that session.
+    fn return_to_old_session(&mut self) -> Result<(), TaskError> {
+        let is_continuation = self.session.parent_kind == Some(ParentKind::Compaction);
+        let Some(old) = self.session.parent_session_id.clone().filter(|_| is_continuation) else {
+            return Ok(());
+        };
+        let (_, moves) = self.journal.ledger()?.conversation_mark(&old)?;
+        if moves <= self.state.moves_before {
+            return Ok(());
+        }
+        let left = self.session.id.clone();
+        let events = [
+            Event::SessionEnd { session: left, reason: "rolled back".to_owned() },
+            Event::SessionResumed { session: old.clone() },
+        ];
+        let change = TaskChange {
+            events: &events,
+            session: Some(&old),
+            state: Some("idle"),
+            ..TaskChange::default()
+        };
+        self.append_change(&change, |_| vec![Entry::Returned { session: old.clone() }])?;
+        self.enter_session(&old)
+    }
+
+    fn begin_turn(&mut self, text: &str) -> Result<(), TaskError> {
+        let turn = self.journal.ledger()?.last_turn(&self.session.id)? + 1;
+        self.report(ReportedEvent::TurnStart { prompt: None }, turn);
+        let session = self.session.id.clone();
+        let (notice, taken) = self.read_notices()?;
+        let notice = notice.map(|text| new_message("system", text));
+        let prompt = new_message("user", text.to_owned());
+        let messages: Vec<MessageRecord> = notice.into_iter().chain([prompt]).collect();
+        let events: Vec<Event> = std::iter::once(Event::SessionResumed { session: session.clone() })
+            .chain(taken)
+            .chain([Event::Messages { session, messages }])
+            .collect();
+        let change =
+            TaskChange { events: &events, state: Some("running"), ..TaskChange::default() };
+        self.append_change(&change, |messages| {
+            let message = messages.last().expect("the prompt is a message").seq;
+            vec![Entry::Prompted { message, turn }]
+        })
+    }
+
+    /// Reads the notices that wait for this session. Returns their text, and the event that marks
+    /// them as delivered.
+    fn read_notices(&mut self) -> Result<(Option<String>, Vec<Event>), TaskError> {
+        let (notices, ids) =
+            takeback_undo::rollback::read_notices(&self.agent.opened, &self.session.id)
+                .map_err(TaskError::Notices)?;
+        if ids.is_empty() {
+            return Ok((None, Vec::new()));
+        }
+        let session = self.session.id.clone();
+        let event = Event::NoticesDelivered { session, ids };
+        Ok((takeback_undo::rollback::notice_text(&notices), vec![event]))
+    }
+
+    pub(crate) fn end_turn(
+        &mut self,
+        outcome: TurnOutcome,
+        front: &dyn FrontEnd,
+    ) -> Result<Pause, TaskError> {
+        let turn = self.state.turn.as_ref();
+        let (number, tokens, cost) =
+            turn.map_or((0, <_>::default(), None), |turn| (turn.number, turn.tokens, turn.cost));
+        self.report(ReportedEvent::TurnEnd, number);
+        let events = [Event::TurnEnd { session: self.session.id.clone() }];
+        let change = TaskChange { events: &events, state: Some("idle"), ..TaskChange::default() };
+        self.append_change(&change, |_| vec![Entry::TurnEnded { outcome: outcome.clone() }])?;
+        self.journal.rest();
+        front.show(&TurnEvent::TurnEnded { outcome: &outcome, tokens, cost });
+        Ok(Pause::TurnEnded(outcome))
+    }
+
+    /// Reports an event to the part of takeback that takes checkpoints.
+    pub(crate) fn report(&self, event: ReportedEvent, turn: i64) -> hook::Handled {
+        let report = self.new_report(event, turn);
+        let mut handled = hook::handle(&self.agent.opened, &report, &Deadline::open());
+        if let Some(follow_up) = handled.follow_up.take() {
+            (self.agent.on_follow_up)(&self.agent.opened, follow_up);
+        }
+        handled
+    }
+
+    /// Describes an event in the turn with this number.
+    pub(crate) fn new_report(&self, event: ReportedEvent, turn: i64) -> Report {
+        let name = |id: &str| id.split_once(':').map_or(id, |(_, name)| name).to_owned();
+        Report {
+            agent: AGENT.to_owned(),
+            session: name(&self.session.id),
+            parent: match self.depth {
+                0 => None,
+                _ => self.session.parent_session_id.as_deref().map(name),
+            },
+            turn: Some(TurnId::Number(turn)),
+            directory: self.directory.clone(),
+            model: Some(self.agent.provider.model.clone()),
+            event,
+        }
+    }
+}
+
+/// Creates a message that consists of a text.
+pub(crate) fn new_message(role: &str, text: String) -> MessageRecord {
+    MessageRecord {
+        role: role.to_owned(),
+        content: Some(Value::from(text)),
+        ..MessageRecord::default()
+    }
+}
