@@ -3,13 +3,28 @@
 //! Every step of a task is an entry in a journal, which is part of the ledger. The state of a task
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
+mod agent;
+mod calls;
 pub mod cancel;
+mod compress;
+mod conversation;
+mod delegate;
 pub mod entry;
+mod error;
 pub mod front_end;
+mod journal;
 pub mod model;
+mod open;
 pub mod recovery;
+mod request;
+mod settle;
 pub mod state;
+mod task;
 pub mod tools;
 
+pub use agent::{AGENT, Agent};
 pub use cancel::Cancel;
+pub use error::TaskError;
 pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
+pub use open::NewSession;
+pub use task::{Pause, Task};
