@@ -84,7 +84,7 @@ impl Ledger {
     /// Moves everything that is recorded for one workspace to another path.
     pub fn move_workspace(&mut self, from: &str, to: &str) -> Result<(), LedgerError> {
         self.database.write(|transaction| {
-            for table in ["sessions", "calls", "effects"] {
+            for table in ["sessions", "calls", "effects", "tasks"] {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }

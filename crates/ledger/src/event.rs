@@ -1,5 +1,6 @@
 //! Events that hooks report. They are written at once, or spooled and written by the next process.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -71,7 +72,9 @@ impl Ledger {
         self.database.limit_waiting(true);
         // Events in the spool are older, so they go first.
         let written = match self.take_in_spool() {
-            Ok(true) => self.database.write(|transaction| apply_events(transaction, &events, now)),
+            Ok(true) => self
+                .database
+                .write(|transaction| apply_events(transaction, &events, now).map(|_| ())),
             Ok(false) => Err(LedgerError::Busy { waited: Duration::ZERO }),
             Err(error) => Err(error),
         };
@@ -111,8 +114,12 @@ impl Ledger {
     }
 }
 
-fn mask_if(redact: bool, events: &[Event]) -> Vec<Event> {
-    if redact { events.iter().map(Event::to_masked).collect() } else { events.to_vec() }
+/// Returns the events, with their secrets masked if necessary.
+pub(crate) fn mask_if(redact: bool, events: &[Event]) -> Cow<'_, [Event]> {
+    match redact {
+        true => Cow::Owned(events.iter().map(Event::to_masked).collect()),
+        false => Cow::Borrowed(events),
+    }
 }
 
 fn spool_events(
@@ -125,12 +132,13 @@ fn spool_events(
     Ok(Recorded::Spooled { because: error.to_string() })
 }
 
-/// Writes events in a transaction.
+/// Writes events in a transaction. Returns the session and number of each message that they add.
 pub(crate) fn apply_events(
     transaction: &Transaction<'_>,
     events: &[Event],
     now: Time,
-) -> Result<(), LedgerError> {
+) -> Result<Vec<(String, i64)>, LedgerError> {
+    let mut added = Vec::new();
     for event in events {
         match event {
             Event::Session { record } => {
@@ -139,7 +147,7 @@ pub(crate) fn apply_events(
             Event::Messages { session, messages } => {
                 let mut appender = Appender::new(transaction, head(transaction, session)?);
                 for message in messages {
-                    appender.append(message, now)?;
+                    added.push((session.clone(), appender.append(message, now)?));
                 }
                 appender.finish()?;
             }
@@ -167,7 +175,7 @@ pub(crate) fn apply_events(
             }
         }
     }
-    Ok(())
+    Ok(added)
 }
 
 impl Event {

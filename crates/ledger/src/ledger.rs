@@ -16,12 +16,20 @@ pub struct LedgerOptions {
     pub redact: bool,
     /// The journal mode. `None` chooses the one that suits the file system.
     pub journal: Option<JournalMode>,
+    /// True if every write is on the disk before it returns, so that it survives a power cut.
+    pub durable: bool,
 }
 
 impl Default for LedgerOptions {
-    /// Returns options that wait up to a minute for other processes and mask nothing.
+    /// Returns options that wait up to a minute for other processes, mask nothing, and leave it to
+    /// the system when to write to the disk.
     fn default() -> LedgerOptions {
-        LedgerOptions { wait: Duration::from_secs(60), redact: false, journal: None }
+        LedgerOptions {
+            wait: Duration::from_secs(60),
+            redact: false,
+            journal: None,
+            durable: false,
+        }
     }
 }
 
@@ -51,6 +59,28 @@ pub enum LedgerError {
     /// continued since.
     #[error("session {0} has continued since then, so its messages cannot be brought back")]
     WentOn(String),
+    #[error("no task {0:?}")]
+    NoSuchTask(String),
+    #[error("task {0:?} already exists")]
+    TaskExists(String),
+    /// A task's id is also the name of its lock file.
+    #[error("task id {0:?} is not 1 to 64 letters, digits, `-` and `_`")]
+    BadTaskId(String),
+    /// Another process holds the lock of the task, or this process holds it already.
+    #[error("task {0} is running")]
+    TaskRunning(String),
+    /// Another process has taken the task's lease since.
+    #[error("another process has taken over task {task}")]
+    Fenced { task: String, epoch: i64, current: i64 },
+    /// Part of a journal is lost, so the task's state cannot be determined.
+    #[error("entry {seq} is missing in the journal of task {task}, or cannot be read")]
+    NoSuchEntry { task: String, seq: i64 },
+    #[error("no goal {0:?}")]
+    NoSuchGoal(String),
+    #[error("goal {0:?} already exists")]
+    GoalExists(String),
+    #[error("cannot lock tasks in {path}")]
+    TaskLock { path: PathBuf, source: std::io::Error },
     #[error("cannot use the spool {path}")]
     Spool { path: PathBuf, source: std::io::Error },
     #[error("the ledger is damaged")]
@@ -87,6 +117,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
+    /// True if every write is on the disk before it returns.
+    pub(crate) durable: bool,
     pub(crate) spool: Spool,
     /// The size in bytes of the text that this process has written since the index was last
     /// complete.
@@ -114,9 +146,13 @@ impl Ledger {
 
     /// Opens the ledger without adding the events in the spool.
     pub(crate) fn open_alone(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
-        let database = Database::open(path, options.journal, options.wait)?;
+        let LedgerOptions { wait, redact, journal, durable } = *options;
+        let mut database = Database::open(path, journal, wait)?;
+        database
+            .sync_commits(durable)
+            .map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
         let spool = Spool::beside(database.path());
-        Ok(Ledger { database, redact: options.redact, spool, unindexed_bytes: 0 })
+        Ok(Ledger { database, redact, durable, spool, unindexed_bytes: 0 })
     }
 
     /// Returns the canonical path of the database.
@@ -151,5 +187,40 @@ impl rusqlite::ToSql for Time {
 impl rusqlite::types::FromSql for Time {
     fn column_result(value: rusqlite::types::ValueRef<'_>) -> rusqlite::types::FromSqlResult<Time> {
         i64::column_result(value).map(Time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{Event, SessionRecord};
+
+    fn sync_level(ledger: &Ledger) -> i64 {
+        let connection = ledger.database.reader().unwrap();
+        connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_durable_ledger_always_syncs() {
+        const NORMAL: i64 = 1;
+        const FULL: i64 = 2;
+        let scratch = tempfile::TempDir::new().unwrap();
+        let path = scratch.path().join("state.db");
+        let usual = Ledger::open(&path, &LedgerOptions::default()).unwrap();
+        let options = LedgerOptions { durable: true, ..LedgerOptions::default() };
+        let mut ledger = Ledger::open(&path, &options).unwrap();
+        assert_eq!((sync_level(&usual), sync_level(&ledger)), (NORMAL, FULL));
+
+        let record = Box::new(SessionRecord { id: "s".into(), ..SessionRecord::default() });
+        ledger.spool.add_events(&[Event::Session { record }], Time(1)).unwrap();
+        assert!(ledger.catch_up().unwrap());
+        assert_eq!(sync_level(&ledger), FULL, "after the spool was taken in");
+
+        let copy = scratch.path().join("copy.db");
+        ledger.copy_to(&copy).unwrap();
+        fs::rename(&copy, &path).unwrap();
+        assert_eq!(sync_level(&ledger), FULL, "after the file was replaced");
     }
 }

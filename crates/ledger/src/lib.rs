@@ -22,6 +22,7 @@ mod schema;
 mod search;
 mod sessions;
 mod spool;
+mod tasks;
 mod time;
 mod titles;
 mod turns;
@@ -49,6 +50,10 @@ pub use repair::{RepairError, RepairReport, repair_ledger};
 pub use rewinds::{ConversationMark, ConversationMove, ConversationPoint, RewindOutcome};
 pub use search::{SearchHit, SearchOptions, SearchResults, matches};
 pub use sessions::{ListOptions, PruneOptions, SessionSettings, SessionState, SessionSummary};
+pub use tasks::{
+    AppendOutcome, AppendedMessage, Budget, GoalRecord, GoalState, GoalUpdate, JournalEntry, Lease,
+    LoadedTask, Snapshot, Spending, TaskChange, TaskFilter, TaskRecord,
+};
 pub use time::Time;
 pub use titles::TitleError;
 pub use turns::{CallId, Turn};

@@ -8,12 +8,15 @@ use crate::search::INDEX_VERSION;
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
 /// The version that this program writes.
-pub(crate) const VERSION: i32 = 3;
+pub(crate) const VERSION: i32 = 4;
 
 /// The oldest version that this program can upgrade. Version 1 was never released.
 pub(crate) const OLDEST_VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
+
+/// The tables that version 4 added. A new database gets them after the others.
+const TASK_SCHEMA: &str = include_str!("schema_tasks.sql");
 
 /// The changes that turn the previous version into version `to`.
 struct Migration {
@@ -25,21 +28,25 @@ struct Migration {
 }
 
 /// The migrations from [`OLDEST_VERSION`] to [`VERSION`], in order.
-const MIGRATIONS: &[Migration] = &[Migration {
-    to: 3,
-    columns: &[
-        ("undos", "was_seq", "INTEGER"),
-        ("undos", "to_seq", "INTEGER"),
-        ("calls", "owner_turn", "INTEGER"),
-    ],
-    sql: "",
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        to: 3,
+        columns: &[
+            ("undos", "was_seq", "INTEGER"),
+            ("undos", "to_seq", "INTEGER"),
+            ("calls", "owner_turn", "INTEGER"),
+        ],
+        sql: "",
+    },
+    Migration { to: 4, columns: &[], sql: TASK_SCHEMA },
+];
 
 /// Creates the tables in an empty database, or upgrades an older one. The caller provides the
 /// transaction.
 pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite::Result<()> {
     if found == 0 {
         connection.execute_batch(SCHEMA)?;
+        connection.execute_batch(TASK_SCHEMA)?;
         connection.execute(
             "INSERT INTO search_state (id, version, indexed) VALUES (1, ?1, 0)",
             [INDEX_VERSION],

@@ -1,5 +1,6 @@
--- Schema version 3. Times are milliseconds since 1970. Columns that are read without the texts
--- come first, so that reading them does not touch large texts on overflow pages.
+-- The tables since version 2; schema_tasks.sql has those that version 4 added. Times are milliseconds
+-- since 1970. Columns that are read without the texts come first, so that reading them does not touch
+-- large texts on overflow pages.
 
 CREATE TABLE sessions (
     key                INTEGER PRIMARY KEY,

@@ -106,7 +106,7 @@ impl Ledger {
         // The files are durable, so the commits that replace them must also be durable.
         self.database.sync_commits(true)?;
         let taken = self.take_in_files();
-        self.database.sync_commits(false)?;
+        self.database.sync_commits(self.durable)?;
         taken
     }
 
@@ -147,7 +147,10 @@ impl Ledger {
         let written = self.database.write(|transaction| {
             let is_new = transaction
                 .execute("INSERT OR IGNORE INTO spooled (id) VALUES (?1)", [&entry.id])?;
-            if is_new == 1 { apply_events(transaction, &entry.events, entry.time) } else { Ok(()) }
+            if is_new == 1 {
+                apply_events(transaction, &entry.events, entry.time)?;
+            }
+            Ok(())
         });
         match written {
             Ok(()) => fs::remove_file(file).map(|()| Some(entry.id)).map_err(failed),

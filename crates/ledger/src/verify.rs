@@ -1,4 +1,4 @@
-//! Verifying a ledger: pages, counts and the search index.
+//! Verifying a ledger: pages, counts, tasks and the search index.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -6,6 +6,7 @@ use rusqlite::{Connection, Error};
 
 use crate::messages::read_searchable;
 use crate::search::{fold_fields, index_entry, indexed_up_to};
+use crate::tasks::check_tasks;
 use crate::{Ledger, LedgerError};
 
 /// The result of verifying a ledger.
@@ -26,8 +27,9 @@ const MAX_PROBLEMS: usize = 20;
 
 impl Ledger {
     /// Reads and checks everything: whether the pages of the database are intact, whether every row
-    /// belongs to a session, and whether the counts and the search index are right. `progress` is
-    /// called with the number of messages checked so far, and with the total.
+    /// belongs to a session or a task, whether the journals of tasks are complete, and whether the
+    /// counts and the search index are right. `progress` is called with the number of messages
+    /// checked so far, and with the total.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, LedgerError> {
         let mut report = VerifyReport::default();
         let checked = self.database.snapshot(|connection| {
@@ -37,6 +39,7 @@ impl Ledger {
                 report.messages = query_count(connection, "SELECT count(*) FROM messages")?;
                 check_sessions(connection, &mut report)?;
                 check_counts(connection, &mut report)?;
+                report.problems.extend(check_tasks(connection)?);
                 check_index(connection, &mut report, progress)?;
             }
             Ok(())
@@ -100,6 +103,7 @@ pub(crate) const SESSION_TABLES: &[&str] = &[
     "notices",
     "undos",
     "origins",
+    "tasks",
 ];
 
 fn check_counts(connection: &Connection, report: &mut VerifyReport) -> Result<(), LedgerError> {

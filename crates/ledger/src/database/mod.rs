@@ -182,11 +182,11 @@ impl Database {
 
     /// Makes every commit durable before it returns. With `false`, commits become durable when the
     /// log is moved into the database.
-    pub(crate) fn sync_commits(&mut self, syncs: bool) -> Result<(), LedgerError> {
+    pub(crate) fn sync_commits(&mut self, syncs: bool) -> rusqlite::Result<()> {
         self.take_care(Care { syncs, ..self.care })
     }
 
-    fn take_care(&mut self, care: Care) -> Result<(), LedgerError> {
+    fn take_care(&mut self, care: Care) -> rusqlite::Result<()> {
         if self.journal == JournalMode::Wal && care.syncs != self.care.syncs {
             let mode = if care.syncs { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", mode)?;

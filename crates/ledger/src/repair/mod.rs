@@ -16,6 +16,7 @@ use self::files::{
     DatabaseLock, back_up, lock_file, mark_ready, path_beside, put_in_place, remove_database,
 };
 use self::rows::{complete_rows, copy_rows};
+use crate::tasks::fence_leases;
 use crate::{Ledger, LedgerError, LedgerOptions, OpenError, Time};
 
 /// The result of a repair.
@@ -102,8 +103,9 @@ fn correct_in_place(
     ledger: &mut Ledger,
     problems: Vec<String>,
 ) -> Result<RepairReport, LedgerError> {
+    let mut notes = Vec::new();
     if !problems.is_empty() {
-        ledger.database.write(complete_rows)?;
+        notes = ledger.database.write(complete_rows)?;
         ledger.rebuild_index(&|_| {})?;
     }
     let now = ledger.verify(&|_, _| {})?;
@@ -114,7 +116,7 @@ fn correct_in_place(
     Ok(RepairReport {
         sessions: now.sessions,
         messages: now.messages,
-        notes: problems.into_iter().map(describe).collect(),
+        notes: problems.into_iter().map(describe).chain(notes).collect(),
         ..RepairReport::default()
     })
 }
@@ -144,8 +146,9 @@ fn rebuild_database(
     let damaged = DamagedDatabase::open(&backup).map_err(failed)?;
     let mut ledger = Ledger::open_alone(&fresh, &LedgerOptions::default())?;
     let mut report = ledger.database.write(|transaction| {
-        let report = copy_rows(transaction, &damaged, progress)?;
-        complete_rows(transaction)?;
+        let mut report = copy_rows(transaction, &damaged, progress)?;
+        report.notes.extend(complete_rows(transaction)?);
+        fence_leases(transaction)?;
         Ok::<_, LedgerError>(report)
     })?;
     ledger.optimize(&|_| {})?;

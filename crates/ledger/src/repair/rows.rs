@@ -7,6 +7,7 @@ use rusqlite::{Connection, Transaction, params, params_from_iter};
 use takeback_salvage::{self as salvage, DamagedDatabase, SalvagedRow};
 
 use super::RepairReport;
+use crate::tasks::{TASK_TABLES, complete_tasks};
 use crate::verify::SESSION_TABLES;
 use crate::{LedgerError, turns};
 
@@ -73,7 +74,7 @@ pub(super) fn copy_rows(
 /// Reads the tables and columns of the new database.
 fn read_tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     let mut tables = Vec::new();
-    for name in SESSION_TABLES.iter().chain(&["sessions", "bookmarks"]) {
+    for name in SESSION_TABLES.iter().chain(TASK_TABLES).chain(&["sessions", "bookmarks"]) {
         let mut statement = connection.prepare(&format!("PRAGMA table_info({name})"))?;
         let columns = statement
             .query_map([], |row| Ok((row.get(1)?, row.get(2)?, !row.get::<_, bool>(3)?)))?
@@ -131,8 +132,11 @@ fn sql_value(value: salvage::Value) -> Value {
     }
 }
 
-/// Completes the rows: adds sessions for rows without a session, missing turns, and counts.
-pub(super) fn complete_rows(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
+/// Completes the rows: adds tasks and sessions for rows without one, missing turns, and counts.
+/// Returns notes for the user.
+pub(super) fn complete_rows(transaction: &Transaction<'_>) -> Result<Vec<String>, LedgerError> {
+    // A recovered task may also need a session.
+    let notes = complete_tasks(transaction)?;
     let mut lost: HashMap<i64, i64> = HashMap::new();
     for table in SESSION_TABLES {
         let time = if *table == "messages" { "ifnull(min(timestamp), 0)" } else { "0" };
@@ -166,5 +170,33 @@ pub(super) fn complete_rows(transaction: &Transaction<'_>) -> Result<(), LedgerE
     )?;
     let mut statement = transaction.prepare("SELECT key FROM sessions")?;
     let keys = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    keys.into_iter().try_for_each(|key| turns::recount_session(transaction, key))
+    keys.into_iter().try_for_each(|key| turns::recount_session(transaction, key))?;
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    /// True if a value can be in both columns.
+    fn overlap(one: &(String, String, bool), other: &(String, String, bool)) -> bool {
+        let is_number = |declared: &str| matches!(declared, "INTEGER" | "REAL");
+        (one.2 && other.2) || one.1 == other.1 || (is_number(&one.1) && is_number(&other.1))
+    }
+
+    #[test]
+    fn a_row_without_a_table_fits_only_one() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::bring_up_to_date(&connection, 0).unwrap();
+        let tables = read_tables(&connection).unwrap();
+        for (number, one) in tables.iter().enumerate() {
+            for other in &tables[number + 1..] {
+                let mut columns = one.columns.iter().zip(&other.columns).skip(1);
+                let fits_both = one.columns.len() == other.columns.len()
+                    && columns.all(|(one, other)| overlap(one, other));
+                assert!(!fits_both, "{} and {}", one.name, other.name);
+            }
+        }
+    }
 }

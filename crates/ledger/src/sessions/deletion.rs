@@ -1,10 +1,12 @@
 //! Deleting sessions, and clearing their messages.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Transaction, params};
 use serde_json::Value;
 
 use super::head;
-use crate::{Ledger, LedgerError, Time};
+use crate::{Ledger, LedgerError, Time, tasks};
 
 /// The selection of sessions that [`Ledger::prune`] deletes.
 #[derive(Clone, Debug, Default)]
@@ -32,19 +34,27 @@ pub enum SessionState {
 impl Ledger {
     /// Deletes a session with its messages, and the sessions of its subagents. Keeps its forks and
     /// continuations, but they no longer have a parent. Returns the ids of the deleted sessions.
+    /// Fails with [`LedgerError::TaskRunning`] if a process works on a task in one of them.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
+        let running = self.running_tasks()?;
         self.database.erase(|transaction| {
             head(transaction, id)?;
             let doomed = find_doomed(transaction, id)?;
+            for session in &doomed {
+                refuse_running(transaction, session.key, &running)?;
+            }
             delete_sessions(transaction, &doomed)
         })
     }
 
     /// Deletes the messages of a session and everything that belongs to them, but not the session.
-    /// Returns the number of deleted messages.
+    /// Returns the number of deleted messages. Fails with [`LedgerError::TaskRunning`] if a process
+    /// works on a task in the session.
     pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
+        let running = self.running_tasks()?;
         self.database.erase(|transaction| {
             let head = head(transaction, id)?;
+            refuse_running(transaction, head.key, &running)?;
             let cleared = clear_session(transaction, head.key)?;
             transaction.execute(
                 "UPDATE sessions SET message_count = 0, tool_call_count = 0 WHERE key = ?1",
@@ -57,6 +67,7 @@ impl Ledger {
     /// Returns the ids of the sessions that [`Ledger::prune`] would delete. The sessions of their
     /// subagents are deleted with them.
     pub fn prunable(&self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
+        let running = self.running_tasks()?;
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(
             "SELECT id FROM sessions
@@ -77,7 +88,8 @@ impl Ledger {
         let mut prunable = Vec::new();
         for id in rows {
             let id: String = id?;
-            if !options.spare(&find_doomed(connection, &id)?) {
+            let doomed = find_doomed(connection, &id)?;
+            if !options.spare(&doomed) && !has_running(connection, &doomed, &running)? {
                 prunable.push(id);
             }
         }
@@ -88,11 +100,12 @@ impl Ledger {
     pub fn prune(&mut self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
         let mut gone = Vec::new();
         for id in self.prunable(options)? {
+            let running = self.running_tasks()?;
             gone.extend(self.database.erase(|transaction| {
                 // In the meantime, the session may have been deleted along with an earlier one, or
                 // may have continued.
                 let doomed = find_doomed(transaction, &id)?;
-                match options.spare(&doomed) {
+                match options.spare(&doomed) || has_running(transaction, &doomed, &running)? {
                     true => Ok(Vec::new()),
                     false => delete_sessions(transaction, &doomed),
                 }
@@ -139,6 +152,36 @@ fn find_doomed(connection: &Connection, id: &str) -> Result<Vec<DoomedSession>, 
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// True if a process works on a task in one of the sessions.
+fn has_running(
+    connection: &Connection,
+    sessions: &[DoomedSession],
+    running: &BTreeSet<String>,
+) -> Result<bool, LedgerError> {
+    for session in sessions {
+        match refuse_running(connection, session.key, running) {
+            Err(LedgerError::TaskRunning(_)) => return Ok(true),
+            other => other?,
+        }
+    }
+    Ok(false)
+}
+
+/// Fails if a process works on a task in the session.
+fn refuse_running(
+    connection: &Connection,
+    key: i64,
+    running: &BTreeSet<String>,
+) -> Result<(), LedgerError> {
+    if running.is_empty() {
+        return Ok(());
+    }
+    match tasks::find_ids(connection, key)?.into_iter().find(|task| running.contains(task)) {
+        Some(task) => Err(LedgerError::TaskRunning(task)),
+        None => Ok(()),
+    }
+}
+
 /// Deletes sessions with everything that belongs to them. Returns their ids.
 fn delete_sessions(
     transaction: &Transaction<'_>,
@@ -163,6 +206,7 @@ fn delete_sessions(
 /// deleted messages.
 fn clear_session(transaction: &Transaction<'_>, key: i64) -> Result<usize, LedgerError> {
     crate::search::forget_session(transaction, key)?;
+    tasks::delete_tasks(transaction, key)?;
     let cleared = transaction.execute("DELETE FROM messages WHERE session = ?1", [key])?;
     for table in ["turns", "calls", "effects", "undos", "origins"] {
         transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
