@@ -12,6 +12,7 @@ use crate::approval::{self, Decision};
 use crate::entry::{Bill, CallStart, Entry};
 use crate::error::TaskError;
 use crate::front_end::{Answer, FrontEnd, Question, TurnEvent};
+use crate::goal::FINISH_GOAL;
 use crate::model::RequestedCall;
 use crate::state::CallProgress;
 use crate::task::{Task, new_message};
@@ -44,6 +45,9 @@ impl Task {
     ) -> Result<(), TaskError> {
         let agent = self.agent.clone();
         let state = self.call(index).clone();
+        if state.call.name == FINISH_GOAL && self.goal.is_some() {
+            return self.finish_goal(&state.call, front);
+        }
         let known = match self.understand(&agent, &state.call, front) {
             Ok(known) => known,
             Err(problem) => return self.end_call(&state.call, ToolOutput::error(problem), front),
@@ -86,9 +90,12 @@ impl Task {
         front: &dyn FrontEnd,
     ) -> Result<KnownCall<'a>, String> {
         let Some(tool) = agent.tools.get(&call.name) else {
-            let names: Vec<String> =
-                agent.tool_specs(self.depth).into_iter().map(|spec| spec.name).collect();
-            return Err(format!("no tool named {:?}; the tools are {}", call.name, names.join(", ")));
+            let names: Vec<String> = self.tool_specs().into_iter().map(|spec| spec.name).collect();
+            return Err(format!(
+                "no tool named {:?}; the tools are {}",
+                call.name,
+                names.join(", ")
+            ));
         };
         let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         let input: Value = serde_json::from_str(arguments)
@@ -171,11 +178,7 @@ impl Task {
 
     /// Takes a checkpoint before a call. Returns the tree of the workspace, or the reason why the
     /// call must not be made.
-    fn protect(
-        &self,
-        reported: &ToolCall,
-        front: &dyn FrontEnd,
-    ) -> Result<Option<String>, String> {
+    fn protect(&self, reported: &ToolCall, front: &dyn FrontEnd) -> Result<Option<String>, String> {
         if !self.agent.has_checkpoints {
             return Ok(None);
         }
@@ -187,8 +190,12 @@ impl Task {
             return Err(format!("takeback refuses this call: {first}"));
         }
         let handled = self.report(event, self.turn_number());
-        let lost: Vec<String> =
-            handled.unprotected.iter().filter(|lost| lost.is_new).map(ToString::to_string).collect();
+        let lost: Vec<String> = handled
+            .unprotected
+            .iter()
+            .filter(|lost| lost.is_new)
+            .map(ToString::to_string)
+            .collect();
         if self.agent.opened.settings().strict && (handled.missed || !lost.is_empty()) {
             let problems = handled.failures.iter().chain(&lost).cloned().collect::<Vec<_>>();
             return Err(format!("takeback cannot protect this call: {}", problems.join("; ")));

@@ -46,8 +46,7 @@ impl Task {
             Ok(summary) => summary,
             Err((failure, bill)) => {
                 // The failure counts like that of any other request.
-                let failed =
-                    Entry::Interrupted { message: None, calls: Vec::new(), failure, bill };
+                let failed = Entry::Interrupted { message: None, calls: Vec::new(), failure, bill };
                 return self.append(&[], |_| vec![failed]);
             }
         };
@@ -58,7 +57,7 @@ impl Task {
         let position = |prompt: i64| kept.iter().position(|message| message.seq == prompt);
         let prompt = self.state.turn.as_ref().and_then(|turn| position(turn.prompt));
         let turn = kept.iter().filter(|message| message.role == "user").count() as i64;
-        let (_, moves) = self.journal.ledger()?.conversation_mark(&old)?;
+        let moves = self.journal.ledger()?.conversation_mark(&old)?.moves;
         let messages: Vec<MessageRecord> = std::iter::once(summary).chain(kept).collect();
         let provider = self.agent.provider.clone();
         let mut events = vec![
@@ -67,8 +66,7 @@ impl Task {
             Event::Messages { session: id.clone(), messages },
         ];
         events.extend(self.usage_event(&provider, &bill));
-        let change =
-            TaskChange { events: &events, session: Some(&id), ..TaskChange::default() };
+        let change = TaskChange { events: &events, session: Some(&id), ..TaskChange::default() };
         self.append_change(&change, |messages| {
             // The summary is the first message.
             let prompt = prompt.map_or(0, |at| messages[at + 1].seq);
@@ -104,10 +102,7 @@ impl Task {
     }
 
     /// Asks the model for a summary of all messages before `cut`.
-    fn ask_for_summary(
-        &self,
-        cut: usize,
-    ) -> Result<(MessageRecord, Bill), (AttemptFailure, Bill)> {
+    fn ask_for_summary(&self, cut: usize) -> Result<(MessageRecord, Bill), (AttemptFailure, Bill)> {
         let mut messages = self.conversation.messages[..cut].to_vec();
         messages.push(new_message("user", ASK_FOR_SUMMARY.to_owned()));
         let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);

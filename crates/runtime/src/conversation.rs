@@ -1,7 +1,7 @@
 //! The messages that the next request carries.
 
 use serde_json::Value;
-use takeback_ledger::{Ledger, LedgerError, MessageFilter, MessageRecord};
+use takeback_ledger::{ConversationMark, Ledger, LedgerError, MessageFilter, MessageRecord};
 
 /// The finish reason of an answer that was cut off.
 pub(crate) const INTERRUPTED: &str = "interrupted";
@@ -20,7 +20,7 @@ const SHORTEST_OVERLAP: usize = 12;
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,
     /// The state of the session that the messages were read from.
-    mark: Option<(i64, i64)>,
+    mark: Option<ConversationMark>,
 }
 
 impl Conversation {
@@ -28,7 +28,9 @@ impl Conversation {
     /// does.
     pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<(), LedgerError> {
         let mark = ledger.conversation_mark(session)?;
-        if self.mark != Some(mark) {
+        let is_current =
+            |known: ConversationMark| (known.last_seq, known.moves) == (mark.last_seq, mark.moves);
+        if !self.mark.is_some_and(is_current) {
             self.messages = ledger.messages(session, MessageFilter::Current)?;
             self.mark = Some(mark);
         }
@@ -37,8 +39,8 @@ impl Conversation {
 
     /// Adds a message that this process has just written.
     pub(crate) fn push(&mut self, message: MessageRecord) {
-        if let Some((last, _)) = &mut self.mark {
-            *last = message.seq;
+        if let Some(mark) = &mut self.mark {
+            mark.last_seq = message.seq;
         }
         self.messages.push(message);
     }

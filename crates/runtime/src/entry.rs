@@ -5,6 +5,7 @@ use serde_json::Value;
 use takeback_ledger::Tokens;
 
 use crate::front_end::{Answer, TurnOutcome};
+use crate::goal::GoalReport;
 use crate::model::{AttemptFailure, Finish, RequestedCall};
 use crate::tools::{IntendedWrite, KnownFile};
 
@@ -81,6 +82,8 @@ pub enum Entry {
     /// A rollback took back turns from before a compression, so the conversation continues in the
     /// old session.
     Returned { session: String },
+    /// The model reported on the goal.
+    GoalReported { report: GoalReport },
     /// The turn is over.
     TurnEnded { outcome: TurnOutcome },
     /// A rollback took the open turn back.

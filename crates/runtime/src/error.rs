@@ -20,8 +20,6 @@ pub enum TaskError {
     Foreign(String),
     #[error("cannot use the directory {path}")]
     Directory { path: PathBuf, source: std::io::Error },
-    #[error("cannot read the notices: {0}")]
-    Notices(String),
     #[error("cannot start a subagent")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use takeback_ledger::{AppendedMessage, Lease, Ledger, LedgerError, OpenError, TaskChange, Time};
+use takeback_ledger::{
+    AppendedMessage, GoalRecord, Lease, Ledger, LedgerError, OpenError, TaskChange, Time,
+};
 use takeback_undo::Opened;
 
 use crate::entry::Entry;
 use crate::error::TaskError;
+use crate::fault;
 use crate::state::State;
 
 /// The number of entries after which the state is stored, so that loading a long task stays fast.
@@ -30,6 +33,8 @@ pub(crate) struct Journal {
 pub(crate) struct Appended {
     pub(crate) entries: Vec<Entry>,
     pub(crate) messages: Vec<AppendedMessage>,
+    /// The goal after its change.
+    pub(crate) goal: Option<GoalRecord>,
     /// True if another process asks this one to stop.
     pub(crate) is_stopping: bool,
 }
@@ -79,14 +84,16 @@ impl Journal {
             entries = build(messages);
             entries.iter().map(Entry::to_json).collect()
         };
+        fault::pass_point();
         let outcome = ledger.append_journal(lease, change, build_json, now);
         let outcome = outcome.map_err(|error| match error {
             LedgerError::Fenced { .. } => TaskError::Fenced,
             error => TaskError::Ledger(error),
         })?;
+        fault::pass_point();
         self.last_seq += entries.len() as i64;
         let is_stopping = outcome.previous_state == STOPPING;
-        Ok(Appended { entries, messages: outcome.messages, is_stopping })
+        Ok(Appended { entries, messages: outcome.messages, goal: outcome.goal, is_stopping })
     }
 
     /// Stores the state if many entries have been added since it was last stored.

@@ -4,6 +4,7 @@
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
 mod agent;
+mod approval;
 mod calls;
 pub mod cancel;
 mod compress;
@@ -11,7 +12,10 @@ mod conversation;
 mod delegate;
 pub mod entry;
 mod error;
+#[cfg_attr(not(feature = "faults"), doc(hidden))]
+pub mod fault;
 pub mod front_end;
+mod goal;
 mod journal;
 pub mod model;
 mod open;
@@ -26,5 +30,6 @@ pub use agent::{AGENT, Agent};
 pub use cancel::Cancel;
 pub use error::TaskError;
 pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
+pub use goal::GoalReport;
 pub use open::NewSession;
 pub use task::{Pause, Task};

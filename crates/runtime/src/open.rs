@@ -132,6 +132,7 @@ impl Task {
             state,
             conversation: Conversation::default(),
             cancel: Cancel::default(),
+            goal: None,
         };
         task.refresh()?;
         Ok(task)

@@ -32,9 +32,10 @@ impl Task {
         }
         let agent = self.agent.clone();
         let provider = agent.provider(step.use_fallback);
-        let (messages, tools) = (self.conversation.for_request(), agent.tool_specs(self.depth));
+        let (messages, tools) = (self.conversation.for_request(), self.tool_specs());
+        let session = self.session.clone();
         let request = ModelRequest {
-            session: &self.session,
+            session: &session,
             messages: &messages,
             tools: &tools,
             max_output: step.max_output,
@@ -201,4 +202,3 @@ pub(crate) fn bill_of(provider: &Provider, tokens: Option<Tokens>) -> Bill {
     let cost = tokens.zip(provider.prices).map(|(tokens, prices)| prices.cost(tokens));
     Bill { tokens, cost }
 }
-

@@ -123,4 +123,3 @@ fn describe_changes(diff: &Diff) -> String {
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
     format!("Since it began, these paths have changed: {}{more}.", paths.join(", "))
 }
-

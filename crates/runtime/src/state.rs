@@ -14,6 +14,7 @@ use takeback_ledger::Tokens;
 
 use crate::entry::{Bill, CallStart, Entry};
 use crate::front_end::{Answer, TurnOutcome};
+use crate::goal::GoalReport;
 use crate::model::{AttemptFailure, Finish, RequestedCall};
 use crate::recovery::{self, Attempts, Recovery};
 use crate::tools::KnownFiles;
@@ -41,6 +42,8 @@ pub struct State {
     pub known_files: KnownFiles,
     /// The command prefixes that the user allowed for the rest of the session.
     pub allowed: BTreeSet<String>,
+    /// The model's word on the goal, in the last turn.
+    pub goal_report: Option<GoalReport>,
     /// The number of turns so far.
     pub turns: u64,
     pub tokens: Tokens,
@@ -173,6 +176,7 @@ impl State {
         match entry {
             Entry::Prompted { message, turn } => {
                 self.turns += 1;
+                self.goal_report = None;
                 self.turn = Some(TurnState::new(*message, *turn));
             }
             Entry::TurnEnded { outcome } => {
@@ -195,6 +199,7 @@ impl State {
                     turn.attempts.setback = None;
                 }
             }
+            Entry::GoalReported { report } => self.goal_report = Some(report.clone()),
             Entry::Answered { call, answer } => self.apply_answer(call, answer),
             Entry::Ended { call, is_error, known_files, bill, .. } => {
                 self.add_bill(bill);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use takeback_ledger::{
     AppendedMessage, Event, MessageRecord, ParentKind, SessionRecord, TaskChange,
 };
-use takeback_undo::{Deadline, Report, ReportedEvent, TurnId, hook};
+use takeback_undo::{Deadline, Report, ReportedEvent, TurnId, hook, rollback};
 
 use crate::agent::{AGENT, Agent};
 use crate::cancel::Cancel;
@@ -15,7 +15,9 @@ use crate::conversation::Conversation;
 use crate::entry::Entry;
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent, TurnOutcome};
+use crate::goal::{GoalRun, finish_spec};
 use crate::journal::Journal;
+use crate::model::ToolSpec;
 use crate::state::{Circumstances, State, Step};
 
 /// A task that this process holds. No other process can continue it meanwhile.
@@ -30,6 +32,8 @@ pub struct Task {
     pub(crate) state: State,
     pub(crate) conversation: Conversation,
     pub(crate) cancel: Cancel,
+    /// The goal that the task works on now.
+    pub(crate) goal: Option<GoalRun>,
 }
 
 /// The reason why [`Task::proceed`] returned.
@@ -94,7 +98,10 @@ impl Task {
             match self.state.next(self.circumstances()) {
                 Step::Wait => return Ok(Pause::Idle),
                 Step::ForgetRequest => self.append(&[], |_| vec![Entry::Lost])?,
-                Step::Ask(step) => self.ask_model(step, front)?,
+                Step::Ask(step) => match self.find_overrun() {
+                    Some(outcome) => return self.end_turn(outcome, front),
+                    None => self.ask_model(step, front)?,
+                },
                 Step::LimitOutput(max_output) => {
                     self.append(&[], |_| vec![Entry::LimitedOutput { max_output }])?;
                 }
@@ -116,6 +123,12 @@ impl Task {
                 Step::End(outcome) => return self.end_turn(outcome, front),
             }
         }
+    }
+
+    /// Describes the tools to the model.
+    pub(crate) fn tool_specs(&self) -> Vec<ToolSpec> {
+        let finish = self.goal.is_some().then(finish_spec);
+        self.agent.tool_specs(self.depth).into_iter().chain(finish).collect()
     }
 
     fn circumstances(&self) -> Circumstances {
@@ -159,6 +172,7 @@ impl Task {
                 self.conversation.push(MessageRecord { seq, ..message.clone() });
             }
         }
+        self.note_goal(appended.goal);
         if appended.is_stopping {
             self.cancel.cancel();
         }
@@ -192,7 +206,7 @@ impl Task {
         let Some(old) = self.session.parent_session_id.clone().filter(|_| is_continuation) else {
             return Ok(());
         };
-        let (_, moves) = self.journal.ledger()?.conversation_mark(&old)?;
+        let moves = self.journal.ledger()?.conversation_mark(&old)?.moves;
         if moves <= self.state.moves_before {
             return Ok(());
         }
@@ -212,17 +226,18 @@ impl Task {
     }
 
     fn begin_turn(&mut self, text: &str) -> Result<(), TaskError> {
-        let turn = self.journal.ledger()?.last_turn(&self.session.id)? + 1;
+        let turn = self.journal.ledger()?.conversation_mark(&self.session.id)?.last_turn + 1;
         self.report(ReportedEvent::TurnStart { prompt: None }, turn);
         let session = self.session.id.clone();
         let (notice, taken) = self.read_notices()?;
         let notice = notice.map(|text| new_message("system", text));
         let prompt = new_message("user", text.to_owned());
         let messages: Vec<MessageRecord> = notice.into_iter().chain([prompt]).collect();
-        let events: Vec<Event> = std::iter::once(Event::SessionResumed { session: session.clone() })
-            .chain(taken)
-            .chain([Event::Messages { session, messages }])
-            .collect();
+        let events: Vec<Event> =
+            std::iter::once(Event::SessionResumed { session: session.clone() })
+                .chain(taken)
+                .chain([Event::Messages { session, messages }])
+                .collect();
         let change =
             TaskChange { events: &events, state: Some("running"), ..TaskChange::default() };
         self.append_change(&change, |messages| {
@@ -234,15 +249,13 @@ impl Task {
     /// Reads the notices that wait for this session. Returns their text, and the event that marks
     /// them as delivered.
     fn read_notices(&mut self) -> Result<(Option<String>, Vec<Event>), TaskError> {
-        let (notices, ids) =
-            takeback_undo::rollback::read_notices(&self.agent.opened, &self.session.id)
-                .map_err(TaskError::Notices)?;
+        let (notices, ids) = rollback::read_notices(&self.agent.opened, &self.session.id)?;
         if ids.is_empty() {
             return Ok((None, Vec::new()));
         }
         let session = self.session.id.clone();
         let event = Event::NoticesDelivered { session, ids };
-        Ok((takeback_undo::rollback::notice_text(&notices), vec![event]))
+        Ok((rollback::notice_text(&notices), vec![event]))
     }
 
     pub(crate) fn end_turn(
@@ -255,7 +268,13 @@ impl Task {
             turn.map_or((0, <_>::default(), None), |turn| (turn.number, turn.tokens, turn.cost));
         self.report(ReportedEvent::TurnEnd, number);
         let events = [Event::TurnEnd { session: self.session.id.clone() }];
-        let change = TaskChange { events: &events, state: Some("idle"), ..TaskChange::default() };
+        let spent = self.spend_on_goal();
+        let change = TaskChange {
+            events: &events,
+            state: Some("idle"),
+            goal: spent.as_ref(),
+            ..TaskChange::default()
+        };
         self.append_change(&change, |_| vec![Entry::TurnEnded { outcome: outcome.clone() }])?;
         self.journal.rest();
         front.show(&TurnEvent::TurnEnded { outcome: &outcome, tokens, cost });

@@ -37,7 +37,13 @@ fn failed(kind: FailureKind, delivered: bool) -> Entry {
 }
 
 fn ended(call: &str, is_error: bool) -> Entry {
-    Entry::Ended { call: call.into(), message: 3, is_error, known_files: Vec::new(), bill: Bill::default() }
+    Entry::Ended {
+        call: call.into(),
+        message: 3,
+        is_error,
+        known_files: Vec::new(),
+        bill: Bill::default(),
+    }
 }
 
 /// Applies requests that all end in the same way, until the next step is no request.
