@@ -1,4 +1,23 @@
 //! The tools that a model can call.
+//!
+//! Each tool has a file of its own. They share `input` (parsing), `paths` (resolving names),
+//! `files` (reading and replacing files, and the rule that the model must know what it replaces)
+//! and `text` (line ends, cutting to size).
+
+mod fetch_url;
+mod files;
+mod input;
+mod list_files;
+mod patch;
+mod paths;
+mod read_file;
+mod registry;
+mod search_files;
+mod terminal;
+mod text;
+mod todo;
+mod walk;
+mod write_file;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +28,10 @@ use takeback_undo::ToolWork;
 use crate::cancel::Cancel;
 use crate::model::ToolSpec;
 
+pub use self::fetch_url::FetchSettings;
+pub(crate) use self::fetch_url::find_host;
+pub use self::registry::{ToolSettings, Tools};
+
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
     /// Describes the tool to the model.
@@ -17,6 +40,13 @@ pub trait Tool: Send + Sync {
     /// Returns the effect that a call may have on files. A checkpoint is taken before a call that
     /// may change files.
     fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork;
+
+    /// Returns the paths that a call names and reads or changes: absolute, with links resolved. A
+    /// call with a path outside the workspace needs approval.
+    fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
+        let _ = (input, context);
+        Vec::new()
+    }
 
     /// Returns the files that a call is about to write, with their content before and after.
     /// After a crash, these show whether the call was made. An empty list means that only the
@@ -38,7 +68,8 @@ pub struct ToolContext<'a> {
     pub known_files: &'a KnownFiles,
     /// Stops the call.
     pub cancel: &'a Cancel,
-    /// Receives the output of the call while it runs.
+    /// Receives the output of the call while it runs. The output is untrusted text, and may contain
+    /// control characters.
     pub on_output: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -54,25 +85,63 @@ pub struct ToolOutput {
     pub known_files: Vec<KnownFile>,
 }
 
+impl ToolOutput {
+    /// Returns the result of a call that succeeded.
+    pub fn success(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { text: text.into(), ..ToolOutput::default() }
+    }
+
+    /// Returns the result of a call that failed.
+    pub fn error(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { text: text.into(), is_error: true, ..ToolOutput::default() }
+    }
+}
+
+impl From<Result<ToolOutput, String>> for ToolOutput {
+    fn from(result: Result<ToolOutput, String>) -> ToolOutput {
+        result.unwrap_or_else(ToolOutput::error)
+    }
+}
+
 /// A file whose content the model knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct KnownFile {
+    /// The absolute path, with links resolved.
+    #[serde(with = "any_path")]
     pub path: PathBuf,
     /// The SHA-256 of the content, in hexadecimal; `None` if the file does not exist.
     pub digest: Option<String>,
 }
 
-/// The files that the model knows, by absolute path.
+/// The files that the model knows, by absolute path with links resolved.
 pub type KnownFiles = std::collections::BTreeMap<PathBuf, Option<String>>;
 
 /// A file that a call is about to write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct IntendedWrite {
+    /// The absolute path, with links resolved.
+    #[serde(with = "any_path")]
     pub path: PathBuf,
     /// The SHA-256 of the content before the call; `None` if the file does not exist.
     pub before: Option<String>,
     /// The SHA-256 of the content after the call; `None` if the call deletes the file.
     pub after: Option<String>,
+}
+
+/// Stores a path in JSON even if it is not UTF-8.
+mod any_path {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use takeback_tree::AnyPath;
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        AnyPath::from(path).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        AnyPath::deserialize(from).map(|path| path.0)
+    }
 }

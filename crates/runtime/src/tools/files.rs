@@ -1,0 +1,276 @@
+//! Reading and replacing single files, and the rule that the model must know what it replaces.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use takeback_base::durable::rename_new;
+use takeback_base::owners::{adopt_owner, keep_owner};
+use takeback_base::{foreign, hex};
+use takeback_undo::ToolWork;
+
+use super::paths::{describe_missing, show};
+use super::{IntendedWrite, KnownFile, KnownFiles, ToolContext};
+
+/// The size of the largest file that is edited, in bytes. The model cannot know the content of a
+/// larger file.
+pub(super) const MAX_EDITED: u64 = 64 << 20;
+
+/// A file as it was when it was read.
+pub(super) struct FileContent {
+    pub(super) bytes: Vec<u8>,
+    pub(super) digest: String,
+    metadata: Metadata,
+}
+
+/// A new content for a file, planned but not written.
+pub(super) struct PlannedWrite {
+    pub(super) path: PathBuf,
+    /// The content to be replaced; `None` if the file does not exist.
+    pub(super) before: Option<FileContent>,
+    pub(super) after: Vec<u8>,
+}
+
+/// Describes the effect of a call that changes exactly these files. A call that names no file
+/// fails, and changes nothing.
+pub(super) fn work_on(paths: Vec<PathBuf>) -> ToolWork {
+    match paths.is_empty() {
+        true => ToolWork::Reads,
+        false => ToolWork::Changes { script: None, paths },
+    }
+}
+
+/// Returns the SHA-256 of a content, in hexadecimal.
+pub(super) fn digest(content: &[u8]) -> String {
+    hex::encode(&Sha256::digest(content))
+}
+
+/// Returns an error of the system as a clause, without its number.
+pub(super) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// Opens a regular file for reading. Never opens anything else, such as a pipe or a device. The
+/// error explains to the model what is wrong with the path.
+pub(super) fn open(path: &Path, directory: &Path) -> Result<File, String> {
+    let name = show(path, directory);
+    let found = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if fs::symlink_metadata(path).is_ok() => {
+            format!("{name} is a link to a file that does not exist")
+        }
+        io::ErrorKind::NotFound => describe_missing(path, directory),
+        io::ErrorKind::NotADirectory => describe_missing(path, directory),
+        _ => format!("cannot read {name}: {}", reason(&error)),
+    })?;
+    if !found.is_file() {
+        return Err(format!("{name} is {}, not a file", describe_kind(&found)));
+    }
+    foreign::open_regular(path).map_err(|error| format!("cannot read {name}: {}", reason(&error)))
+}
+
+fn describe_kind(found: &Metadata) -> &'static str {
+    let kind = found.file_type();
+    match () {
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }
+}
+
+/// Reads a file that is to be edited. Returns `None` if it does not exist.
+pub(super) fn read(path: &Path, directory: &Path) -> Result<Option<FileContent>, String> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        _ => {}
+    }
+    let file = open(path, directory)?;
+    let fail =
+        |error: io::Error| format!("cannot read {}: {}", show(path, directory), reason(&error));
+    let metadata = file.metadata().map_err(fail)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_EDITED + 1).read_to_end(&mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > MAX_EDITED {
+        return Err(format!(
+            "{} is larger than {} MiB: change it with a command",
+            show(path, directory),
+            MAX_EDITED >> 20
+        ));
+    }
+    Ok(Some(FileContent { digest: digest(&bytes), bytes, metadata }))
+}
+
+/// Checks that the model knows the current content of a file. Otherwise it would overwrite changes
+/// that it never saw.
+pub(super) fn check_known(
+    path: &Path,
+    current: Option<&FileContent>,
+    context: &ToolContext<'_>,
+) -> Result<(), String> {
+    let name = show(path, context.directory);
+    let known_files: &KnownFiles = context.known_files;
+    match (known_files.get(path), current) {
+        (None | Some(None), None) => Ok(()),
+        (None, Some(_)) => Err(format!(
+            "nothing was written: {name} exists and you have not read it; read it first"
+        )),
+        (Some(Some(_)), None) => Err(format!(
+            "nothing was written: {name} was deleted since you last read it; read it again"
+        )),
+        (Some(known), Some(current)) if known.as_deref() == Some(&current.digest) => Ok(()),
+        (Some(_), Some(_)) => Err(format!(
+            "nothing was written: {name} changed since you last read it; read it again"
+        )),
+    }
+}
+
+impl PlannedWrite {
+    /// Describes the write for the journal.
+    pub(super) fn to_intended(&self) -> IntendedWrite {
+        IntendedWrite {
+            path: self.path.clone(),
+            before: self.before.as_ref().map(|before| before.digest.clone()),
+            after: Some(digest(&self.after)),
+        }
+    }
+
+    /// Replaces the file, or creates it together with its directories. After an error, everything
+    /// is as before.
+    pub(super) fn apply(&self, directory: &Path) -> Result<KnownFile, String> {
+        let mut created = Vec::new();
+        let result = create_parents(&self.path, &mut created).and_then(|()| self.write());
+        if result.is_err() {
+            // A directory that is not empty stays.
+            created.iter().rev().for_each(|parent| drop(fs::remove_dir(parent)));
+        }
+        let name = show(&self.path, directory);
+        match result {
+            Ok(()) => Ok(KnownFile { path: self.path.clone(), digest: Some(digest(&self.after)) }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(format!("nothing was written: {name} changed at this moment; read it again"))
+            }
+            Err(error) => {
+                Err(format!("nothing was written: cannot write {name}: {}", reason(&error)))
+            }
+        }
+    }
+
+    /// Writes the content beside the file and renames it into place, so that the file always has
+    /// either its old or its new content. Hard links to the old file keep the old content.
+    fn write(&self) -> io::Result<()> {
+        let replaced = self.before.as_ref().map(|before| &before.metadata);
+        let mut staged = StagedFile::create(&self.path, replaced.is_none())?;
+        staged.file.write_all(&self.after)?;
+        if let Some(replaced) = replaced {
+            let is_kept = keep_owner(&staged.file, replaced).is_ok();
+            // Another owner must not gain rights through these bits.
+            let mask = if is_kept { 0o7777 } else { 0o777 };
+            staged.file.set_permissions(fs::Permissions::from_mode(replaced.mode() & mask))?;
+        } else {
+            adopt_owner(&staged.path)?;
+        }
+        staged.file.sync_data()?;
+        match &self.before {
+            Some(before) => {
+                // The user may have saved the file since it was read.
+                let current = foreign::read_regular(&self.path, MAX_EDITED)?;
+                if current != before.bytes {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                fs::rename(&staged.path, &self.path)?;
+            }
+            None => rename_new(&staged.path, &self.path)?,
+        }
+        staged.is_renamed = true;
+        Ok(())
+    }
+}
+
+/// Creates the missing directories above a file, and adds them to `created`, topmost first.
+fn create_parents(path: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut missing: Vec<&Path> =
+        path.ancestors().skip(1).take_while(|above| fs::symlink_metadata(above).is_err()).collect();
+    missing.reverse();
+    for directory in missing {
+        fs::create_dir(directory)?;
+        created.push(directory.to_owned());
+        adopt_owner(directory)?;
+    }
+    Ok(())
+}
+
+/// A new file beside the one that it will replace.
+///
+/// Its name depends only on the path. If the process is killed, the next write to the path removes
+/// what is left of it.
+struct StagedFile {
+    file: File,
+    path: PathBuf,
+    is_renamed: bool,
+}
+
+impl StagedFile {
+    fn create(destination: &Path, is_new: bool) -> io::Result<StagedFile> {
+        const ATTEMPTS: usize = 10;
+        let id = digest(takeback_base::paths::as_bytes(destination));
+        let path = destination.with_file_name(format!(".takeback-{}.tmp", &id[..16]));
+        // A new file gets the user's default mode. Other content must not be readable by more users
+        // than before.
+        let mode = Mode::from_raw_mode(if is_new { 0o666 } else { 0o600 });
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        for _ in 0..ATTEMPTS {
+            match rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+                Ok(file) => {
+                    let file = File::from(file);
+                    if lock(&file)? && is_at(&file, &path) {
+                        return Ok(StagedFile { file, path, is_renamed: false });
+                    }
+                }
+                Err(Errno::EXIST) => {
+                    let left = File::from(rustix::fs::open(&path, flags, mode)?);
+                    // A file that no process has locked was left behind by a killed process.
+                    if !lock(&left)? {
+                        return Err(io::Error::other("another call is writing it"));
+                    }
+                    if is_at(&left, &path) {
+                        fs::remove_file(&path)?;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::other("other calls are writing it"))
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if !self.is_renamed {
+            // If this fails, the next write to the path removes the file.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Locks a file. Returns false if another process or thread has locked it.
+fn lock(file: &File) -> io::Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        // Some file systems have no locks. There, two calls must not write one file at once.
+        Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns true if the open file is still at this path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |found: Metadata| (found.dev(), found.ino());
+    let at_path = fs::symlink_metadata(path).map(identity).ok();
+    at_path.is_some() && at_path == file.metadata().map(identity).ok()
+}

@@ -1,0 +1,91 @@
+//! The set of tools that an agent offers to its model.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::fetch_url::{FetchSettings, FetchUrl};
+use super::list_files::ListFiles;
+use super::patch::Patch;
+use super::read_file::ReadFile;
+use super::search_files::SearchFiles;
+use super::terminal::{Jobs, Process, Terminal};
+use super::todo::Todo;
+use super::write_file::WriteFile;
+use super::{Tool, ToolSpec};
+
+/// The settings of the standard tools.
+#[derive(Clone, Debug)]
+pub struct ToolSettings {
+    /// The environment of commands. Nothing else is passed on.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The directory that `~` stands for.
+    pub home: Option<PathBuf>,
+    /// The time that a command may take if the model names no limit.
+    pub command_timeout: Duration,
+    /// The longest limit that the model can name.
+    pub max_command_timeout: Duration,
+    /// The size of a command's output that the model reads, in bytes. The middle of a longer output
+    /// is left out.
+    pub max_output: usize,
+    /// The settings of `fetch_url`. Without them, the model is not offered the tool.
+    pub fetch: Option<FetchSettings>,
+}
+
+impl Default for ToolSettings {
+    /// Returns settings with an empty environment.
+    fn default() -> ToolSettings {
+        ToolSettings {
+            environment: Vec::new(),
+            home: None,
+            command_timeout: Duration::from_secs(120),
+            max_command_timeout: Duration::from_secs(3600),
+            max_output: 32 * 1024,
+            fetch: None,
+        }
+    }
+}
+
+/// A set of tools, by name. When it is dropped, its background commands are ended.
+pub struct Tools(Vec<Box<dyn Tool>>);
+
+impl Tools {
+    /// Returns the standard tools.
+    pub fn standard(settings: &ToolSettings) -> Tools {
+        let home = settings.home.clone();
+        let jobs = Arc::new(Jobs::new(settings));
+        let tools = Tools(vec![
+            Box::new(ReadFile { home: home.clone() }),
+            Box::new(WriteFile { home: home.clone() }),
+            Box::new(Patch { home: home.clone() }),
+            Box::new(ListFiles { home: home.clone() }),
+            Box::new(SearchFiles { home }),
+            Box::new(Terminal::new(settings, Arc::clone(&jobs))),
+            Box::new(Process { jobs }),
+            Box::new(Todo),
+        ]);
+        match &settings.fetch {
+            Some(fetch) => tools.with(Box::new(FetchUrl { settings: fetch.clone() })),
+            None => tools,
+        }
+    }
+
+    /// Adds a tool. It replaces a tool with the same name.
+    pub fn with(mut self, tool: Box<dyn Tool>) -> Tools {
+        let name = tool.spec().name;
+        self.0.retain(|known| known.spec().name != name);
+        self.0.push(tool);
+        self
+    }
+
+    /// Returns the tool with this name.
+    pub fn get(&self, name: &str) -> Option<&dyn Tool> {
+        self.0.iter().find(|tool| tool.spec().name == name).map(|tool| &**tool)
+    }
+
+    /// Describes all tools to the model, always in the same order.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.0.iter().map(|tool| tool.spec()).collect()
+    }
+}

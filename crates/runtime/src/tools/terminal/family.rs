@@ -1,0 +1,87 @@
+//! The processes of a command: the shell and everything that it starts.
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+
+/// The processes that belong to a command.
+///
+/// Normally the command has a session of its own. Its members are then found by their session, even
+/// if they form other process groups, as `timeout` does. A process leaves the family only by
+/// starting yet another session, which a daemon does on purpose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    /// The process id of the shell, which is also the id of the session and the process group.
+    pub(super) id: Pid,
+    /// False if the system has no program `setsid`. The family is then only a process group.
+    pub(super) is_session: bool,
+}
+
+impl Family {
+    /// Sends a signal to all processes. Processes that no longer exist are not an error.
+    pub(super) fn signal(self, signal: Signal) {
+        let _ = kill_process_group(self.id, signal);
+        for member in self.list_members() {
+            let _ = kill_process(member, signal);
+        }
+    }
+
+    /// Returns true if no process is left.
+    pub(super) fn is_empty(self) -> bool {
+        match self.is_session && can_list() {
+            true => self.list_members().is_empty(),
+            false => test_kill_process_group(self.id).is_err(),
+        }
+    }
+
+    /// Lists the living members of the session, as far as the system shows them.
+    fn list_members(self) -> Vec<Pid> {
+        if !self.is_session {
+            return Vec::new();
+        }
+        list_processes().into_iter().filter(|pid| self.is_living_member(*pid)).collect()
+    }
+
+    fn is_living_member(self, pid: Pid) -> bool {
+        let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        let stat = stat.unwrap_or_default();
+        parse_stat(&stat).is_some_and(|(is_living, session)| {
+            is_living && session == self.id.as_raw_nonzero().get()
+        })
+    }
+}
+
+fn can_list() -> bool {
+    std::path::Path::new("/proc/self/stat").exists()
+}
+
+fn list_processes() -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// Reads the state and the session from `/proc/<pid>/stat`. The name of the program may contain
+/// anything, so the fields are counted from the last parenthesis.
+fn parse_stat(stat: &[u8]) -> Option<(bool, i32)> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end + 1..]).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    let is_living = !matches!(fields.next()?, "Z" | "X" | "x");
+    Some((is_living, fields.nth(2)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_is_found_after_any_program_name() {
+        assert_eq!(parse_stat(b"12 (a) b) R 1) S 1 12 34 0 -1"), Some((true, 34)));
+        assert_eq!(parse_stat(b"12 (\xff) Z 1 12 34 0 -1"), Some((false, 34)));
+        assert_eq!(parse_stat(b"12 (a"), None);
+        assert_eq!(parse_stat(b""), None);
+        let own = std::fs::read("/proc/self/stat").unwrap_or_default();
+        if let Some((is_living, session)) = parse_stat(&own) {
+            let expected = rustix::process::getsid(None).unwrap().as_raw_nonzero().get();
+            assert_eq!((is_living, session), (true, expected));
+        }
+    }
+}

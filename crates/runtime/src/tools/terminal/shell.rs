@@ -1,0 +1,87 @@
+//! The shell that runs commands.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Pid;
+
+use super::family::Family;
+
+/// The directories in which programs are looked for if the environment names none.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The programs and the environment of commands.
+#[derive(Clone, Debug)]
+pub(super) struct Shell {
+    /// bash, or else sh.
+    program: PathBuf,
+    pub(super) posix: PathBuf,
+    /// The program that starts another one in a new session.
+    setsid: Option<PathBuf>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+}
+
+impl Shell {
+    pub(super) fn find(environment: &[(OsString, OsString)]) -> Shell {
+        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| &**value);
+        let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+        let find =
+            |name| std::env::split_paths(path).find_map(|directory| find_in(&directory, name));
+        let posix = find("sh").unwrap_or_else(|| PathBuf::from("/bin/sh"));
+        Shell {
+            program: find("bash").unwrap_or_else(|| posix.clone()),
+            posix,
+            setsid: find("setsid"),
+            environment: environment.to_vec(),
+        }
+    }
+
+    /// Starts a script. Its output and its errors go into one pipe, in order. It has no input and no
+    /// terminal, so a program that asks a question fails instead of waiting.
+    pub(super) fn start(
+        &self,
+        script: &str,
+        directory: &Path,
+        output: io::PipeWriter,
+    ) -> io::Result<(Child, Family)> {
+        let is_session = self.setsid.is_some();
+        let mut command = match &self.setsid {
+            Some(setsid) => {
+                let mut command = Command::new(setsid);
+                command.arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        // A leader of a group could not start a session without another process in between.
+        if !is_session {
+            command.process_group(0);
+        }
+        let child = command
+            .arg("-c")
+            .arg(script)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("PWD", directory)
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()?;
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let id = id.expect("a process has a positive id");
+        Ok((child, Family { id, is_session }))
+    }
+}
+
+fn find_in(directory: &Path, name: &str) -> Option<PathBuf> {
+    let path = directory.join(name);
+    let found = path.metadata().ok()?;
+    // A relative path would depend on the directory of the command.
+    let is_program = found.is_file() && found.permissions().mode() & 0o111 != 0;
+    (is_program && path.is_absolute()).then_some(path)
+}

@@ -1,0 +1,79 @@
+//! The tool `write_file`: creates a file, or replaces its whole content.
+//!
+//! A link is followed: the file that it leads to gets the content, and the link stays. That is also
+//! what an editor or a shell does. A link to a missing file is refused, because the user most
+//! likely does not expect a file there.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use takeback_undo::ToolWork;
+
+use super::files::{PlannedWrite, check_known, read, work_on};
+use super::paths::{resolve, show};
+use super::text::{count, keep_conventions};
+use super::{IntendedWrite, Tool, ToolContext, ToolOutput, ToolSpec, input};
+
+/// Writes a whole file.
+pub(super) struct WriteFile {
+    pub(super) home: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    path: String,
+    content: String,
+}
+
+impl Tool for WriteFile {
+    fn spec(&self) -> ToolSpec {
+        let properties = json!({
+            "path": { "type": "string" },
+            "content": { "type": "string" },
+        });
+        let description = "Creates a file, or replaces all of it. Read an existing file first.";
+        input::spec("write_file", description, &properties, &["path", "content"])
+    }
+
+    fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork {
+        work_on(self.paths(input, context))
+    }
+
+    fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
+        let path = input::parse::<Input>(input)
+            .and_then(|input| resolve(&input.path, context.directory, self.home.as_deref()));
+        path.into_iter().collect()
+    }
+
+    fn writes(&self, input: &Value, context: &ToolContext<'_>) -> Vec<IntendedWrite> {
+        self.plan(input, context).map(|plan| plan.to_intended()).into_iter().collect()
+    }
+
+    fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput {
+        self.write(input, context).into()
+    }
+}
+
+impl WriteFile {
+    fn plan(&self, input: &Value, context: &ToolContext<'_>) -> Result<PlannedWrite, String> {
+        let Input { path, content } = input::parse(input)?;
+        let path = resolve(&path, context.directory, self.home.as_deref())?;
+        let before = read(&path, context.directory)?;
+        check_known(&path, before.as_ref(), context)?;
+        let replaced = before.as_ref().map(|before| before.bytes.as_slice());
+        let after = keep_conventions(&content, replaced.unwrap_or_default());
+        Ok(PlannedWrite { path, before, after })
+    }
+
+    fn write(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
+        let plan = self.plan(input, context)?;
+        let known = plan.apply(context.directory)?;
+        let verb = if plan.before.is_some() { "replaced" } else { "created" };
+        let lines = plan.after.split_inclusive(|byte| *byte == b'\n').count();
+        let name = show(&plan.path, context.directory);
+        let text = format!("{verb} {name} ({})", count(lines, "line"));
+        Ok(ToolOutput { known_files: vec![known], ..ToolOutput::success(text) })
+    }
+}
