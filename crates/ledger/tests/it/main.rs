@@ -4,6 +4,7 @@
 
 mod calls;
 mod exchange;
+mod goals;
 mod logs;
 mod long_lived;
 mod masking;
@@ -19,4 +20,8 @@ mod search;
 mod sessions;
 mod spool;
 mod support;
+mod task_leases;
+mod task_processes;
+mod task_repair;
+mod tasks;
 mod usage;

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use serde_json::{Value, json};
 use takeback_ledger::{
     Event, ImportReport, Ledger, LedgerOptions, MessageFilter, MessageRecord, Recorded,
-    SearchOptions, SessionRecord, Time,
+    SearchOptions, SessionRecord, TaskRecord, Time,
 };
 use tempfile::TempDir;
 
@@ -71,6 +71,14 @@ impl Fixture {
         fixture
     }
 
+    /// Creates the session `s` with the task `t`.
+    pub(crate) fn with_task() -> Fixture {
+        let mut fixture = Fixture::new();
+        fixture.create_session("s");
+        fixture.ledger.create_task(&task("t"), at(0)).unwrap();
+        fixture
+    }
+
     /// Returns the texts of the current messages.
     pub(crate) fn current_texts(&self, session: &str) -> Vec<String> {
         current_texts(&self.ledger, session)
@@ -98,6 +106,17 @@ pub(crate) fn message(role: &str, text: &str) -> MessageRecord {
         role: role.to_owned(),
         content: Some(Value::from(text)),
         ..MessageRecord::default()
+    }
+}
+
+/// Builds a task in the session `s`.
+pub(crate) fn task(id: &str) -> TaskRecord {
+    TaskRecord {
+        id: id.to_owned(),
+        session: "s".to_owned(),
+        kind: "chat".to_owned(),
+        state: "running".to_owned(),
+        ..TaskRecord::default()
     }
 }
 
@@ -178,6 +197,12 @@ pub(crate) fn open_raw(path: &Path) -> rusqlite::Connection {
 pub(crate) fn tail_length(path: &Path) -> i64 {
     let sql = "SELECT (SELECT max(id) FROM messages) - indexed FROM search_state";
     open_raw(path).query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// Counts the rows of a table.
+pub(crate) fn count_rows(path: &Path, table: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM {table}");
+    open_raw(path).query_row(&sql, [], |row| row.get(0)).unwrap()
 }
 
 /// Overwrites the root page of an index. This damage is noticed but loses no rows.
