@@ -1,5 +1,6 @@
 //! The steps that make tool calls.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use takeback_undo::shell::{ScriptAnalysis, ScriptContext, analyze_script};
 use takeback_undo::{HistoryProtection, ReportedEvent, ToolCall, ToolWork};
 
 use crate::agent::Agent;
-use crate::approval::{self, Decision};
+use crate::approval::{self, ApprovalRequest, Decision};
 use crate::entry::{Bill, CallStart, Entry};
 use crate::error::TaskError;
 use crate::front_end::{Answer, FrontEnd, Question, TurnEvent};
@@ -114,14 +115,18 @@ impl Task {
     }
 
     fn analyze(&self, script: &str) -> ScriptAnalysis {
-        let workspace = self.agent.opened.find_root(&self.directory);
-        let workspace = workspace.unwrap_or_else(|_| self.directory.clone());
+        let workspace = self.workspace();
         let context = ScriptContext {
             directory: &self.directory,
             workspace: &workspace,
             home: self.agent.user_home.as_deref(),
         };
         analyze_script(script, &context)
+    }
+
+    /// Returns the root of the workspace, or the agent's directory if that cannot be a workspace.
+    fn workspace(&self) -> PathBuf {
+        self.agent.opened.find_root(&self.directory).unwrap_or_else(|_| self.directory.clone())
     }
 
     fn tool_context<'a>(&'a self, on_output: &'a (dyn Fn(&str) + Sync)) -> ToolContext<'a> {
@@ -134,14 +139,19 @@ impl Task {
     }
 
     fn decide(&self, known: &KnownCall<'_>) -> Decision {
-        let subject = approval::Subject {
+        let paths = known.tool.paths(&known.input, &self.tool_context(&|_| {}));
+        approval::decide(&ApprovalRequest {
+            mode: self.agent.approval,
             tool: &known.call.name,
             input: &known.input,
             work: &known.work,
+            paths: &paths,
             analysis: known.analysis.as_ref(),
             directory: &self.directory,
-        };
-        approval::decide(self.agent.approval, &subject, &self.state.allowed)
+            workspace: &self.workspace(),
+            is_covered: self.agent.has_checkpoints,
+            remembered: &self.state.allowed,
+        })
     }
 
     /// Takes a checkpoint, runs the tool, and records the result.
@@ -295,12 +305,5 @@ impl KnownCall<'_> {
 
     fn has_effects(&self) -> bool {
         self.analysis.as_ref().is_some_and(|analysis| !analysis.effects.is_empty())
-    }
-}
-
-impl ToolOutput {
-    /// Creates the result of a call that failed.
-    pub fn error(text: impl Into<String>) -> ToolOutput {
-        ToolOutput { text: text.into(), is_error: true, known_files: Vec::new() }
     }
 }

@@ -7,7 +7,7 @@ use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent};
 use crate::model::{Attempt, AttemptEnd, AttemptFailure, FailureKind, Finish, ModelRequest};
-use crate::request::bill_of;
+use crate::request::{bill_of, cancelled};
 use crate::task::{Task, new_message};
 
 /// The number of turns that are kept as they are.
@@ -122,7 +122,7 @@ impl Task {
                 Ok((new_message("system", text), bill))
             }
             AttemptEnd::Failed(failure) => Err((failure, bill)),
-            AttemptEnd::Cancelled => Err((AttemptFailure::cancelled(), bill)),
+            AttemptEnd::Cancelled => Err((cancelled(), bill)),
             AttemptEnd::Finished(_) => {
                 let message = "the model gave no summary".to_owned();
                 let kind = FailureKind::Rejected;

@@ -4,7 +4,7 @@
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
 mod agent;
-mod approval;
+pub mod approval;
 mod calls;
 pub mod cancel;
 mod compress;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use takeback_ledger::{Event, MessageRecord, Tokens, UsageRecord};
 
-use crate::conversation::{INTERRUPTED, LENGTH, OverlapTrimmer};
+use crate::conversation::OverlapTrimmer;
 use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent, TurnOutcome};
 use crate::model::{
-    Attempt, AttemptEnd, AttemptFailure, Delta, Finish, ModelRequest, Provider, Reply,
-    estimate_tokens, request_digest, to_message,
+    Attempt, AttemptEnd, AttemptFailure, Delta, FailureKind, Finish, ModelRequest, Provider, Reply,
+    build_request, estimate_tokens, request_digest, to_message,
 };
 use crate::recovery::Setback;
 use crate::state::ModelStep;
@@ -44,10 +44,11 @@ impl Task {
         if estimate_tokens(&request) > room && self.can_compress() {
             return self.compress(front);
         }
+        let body = build_request(provider, &request);
         let requested = Entry::Requested {
             provider: provider.name.clone(),
             model: provider.model.clone(),
-            digest: request_digest(provider, &request),
+            digest: request_digest(&body),
             max_output: step.max_output,
         };
         self.append(&[], |_| vec![requested])?;
@@ -61,7 +62,7 @@ impl Task {
             Delta::Reasoning(piece) => front.show(&TurnEvent::Reasoning(piece)),
             Delta::Call { .. } => {}
         };
-        let mut attempt = agent.client.request(provider, &request, &self.cancel, &mut on_delta);
+        let mut attempt = agent.client.send(provider, &body, &self.cancel, &mut on_delta);
         let rest = trimmer.finish();
         show_text(&rest, &mut text, front);
         attempt.reply.text = text;
@@ -89,10 +90,7 @@ impl Task {
         match end {
             AttemptEnd::Finished(finish) => self.record_reply(provider, reply, finish, bill, usage),
             AttemptEnd::Failed(failure) => self.record_part(provider, reply, failure, bill, usage),
-            AttemptEnd::Cancelled => {
-                let failure = AttemptFailure::cancelled();
-                self.record_part(provider, reply, failure, bill, usage)
-            }
+            AttemptEnd::Cancelled => self.record_part(provider, reply, cancelled(), bill, usage),
         }
     }
 
@@ -109,14 +107,9 @@ impl Task {
         self.name_calls(&mut reply);
         let is_cut_call = finish == Finish::Length && reply.cut_calls > 0 && reply.calls.is_empty();
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
-        let reason = match finish {
-            Finish::Length => LENGTH,
-            Finish::Refused => "refused",
-            Finish::Stop if reply.calls.is_empty() => "stop",
-            Finish::Stop => "tool_calls",
-        };
         let is_kept = !is_cut_call && !is_empty;
-        let message = is_kept.then(|| to_message(&reply, provider, reason));
+        let end = AttemptEnd::Finished(finish.clone());
+        let message = is_kept.then(|| to_message(&reply, provider, &end));
         let (calls, cut_calls) = (reply.calls, reply.cut_calls);
         self.append(&self.events_of(message, usage), |messages| {
             let message = messages.first().map(|message| message.seq);
@@ -137,7 +130,8 @@ impl Task {
         // Reasoning without its signature is not accepted by the next request.
         (reply.reasoning, reply.reasoning_details) = (None, None);
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
-        let message = (!is_empty).then(|| to_message(&reply, provider, INTERRUPTED));
+        let end = AttemptEnd::Failed(failure.clone());
+        let message = (!is_empty).then(|| to_message(&reply, provider, &end));
         let calls = reply.calls;
         self.append(&self.events_of(message, usage), |messages| {
             let message = messages.first().map(|message| message.seq);
@@ -189,6 +183,12 @@ impl Task {
         front.show(&TurnEvent::FailedOver { because: &because, provider: &fallback.name });
         self.append(&[], |_| vec![Entry::FailedOver { provider: fallback.name }])
     }
+}
+
+/// Describes the end of an attempt that the user stopped.
+pub(crate) fn cancelled() -> AttemptFailure {
+    let message = "stopped by the user".to_owned();
+    AttemptFailure { kind: FailureKind::Connection, status: None, message, retry_after: None }
 }
 
 fn show_text(new: &str, text: &mut String, front: &dyn FrontEnd) {

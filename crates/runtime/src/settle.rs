@@ -4,7 +4,11 @@
 //! are as the call intended, it was. Otherwise the outcome is unknown, and both the model and the
 //! user are told.
 
+use std::path::Path;
+
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use takeback_base::{foreign, hex};
 use takeback_tree::{Diff, Oid};
 use takeback_undo::history::compare_tree_with_present;
 use takeback_undo::{ToolCall, ToolWork};
@@ -14,7 +18,10 @@ use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent};
 use crate::state::CallProgress;
 use crate::task::Task;
-use crate::tools::{IntendedWrite, KnownFile, ToolOutput, digest_file};
+use crate::tools::{IntendedWrite, KnownFile, ToolOutput};
+
+/// The size of the largest file that is compared, in bytes.
+const MAX_COMPARED: u64 = 256 << 20;
 
 /// The number of changed paths that are listed.
 const LISTED: usize = 20;
@@ -109,6 +116,12 @@ fn settle_writes(writes: &[IntendedWrite]) -> Settled {
             writes.iter().map(|write| write.path.display().to_string()).collect();
         Settled::Unknown(format!("These files are in another state: {}.", paths.join(", ")))
     }
+}
+
+/// Returns the digest of a file's content, or `None` if the file does not exist or cannot be read.
+fn digest_file(path: &Path) -> Option<String> {
+    let content = foreign::read_regular(path, MAX_COMPARED).ok()?;
+    Some(hex::encode(&Sha256::digest(content)))
 }
 
 fn known_file(write: &IntendedWrite) -> KnownFile {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::event_stream::{StreamEvent, split_in_half};
-use crate::reply::{Reply, ToolCall};
+use crate::reply::{Finish, Reply, ToolCall};
 use crate::request::{
     Message, Provider, Request, Role, ToolResult, content_text, list_items, string_value,
 };
@@ -50,30 +50,50 @@ fn parse_message(message: &Value) -> Message {
 
 /// Builds the message without its content.
 fn empty_message(id: &str, model: &str, reply: &Reply) -> Value {
-    json!({
+    let mut message = json!({
         "id": format!("msg_{id}"), "type": "message", "role": "assistant", "model": model,
         "content": [], "stop_reason": null, "stop_sequence": null,
-        "usage": {
+    });
+    if !reply.hides_usage {
+        message["usage"] = json!({
             "input_tokens": reply.usage.input, "output_tokens": 1,
             "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
-        },
-    })
+        });
+    }
+    message
+}
+
+/// Returns the signature of the reply's reasoning.
+fn signature(id: &str) -> String {
+    format!("signature_{id}")
 }
 
 fn stop_reason(reply: &Reply) -> &'static str {
-    if reply.calls.is_empty() { "end_turn" } else { "tool_use" }
+    match reply.finish {
+        Finish::Complete if reply.calls.is_empty() => "end_turn",
+        Finish::Complete => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Refusal => "refusal",
+    }
 }
 
 /// Builds a reply in one piece.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let mut message = empty_message(id, &request.model, reply);
     let text = (!reply.text.is_empty()).then(|| json!({ "type": "text", "text": reply.text }));
-    let calls = reply.calls.iter().map(
-        |call| json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input }),
+    let thinking = (!reply.reasoning.is_empty()).then(
+        || json!({ "type": "thinking", "thinking": reply.reasoning, "signature": signature(id) }),
     );
-    message["content"] = text.into_iter().chain(calls).collect();
+    let calls = reply.calls.iter().enumerate().map(|(index, call)| {
+        // The API cannot show half an object.
+        let input = if reply.is_cut_off(index) { json!({}) } else { call.input.clone() };
+        json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
+    });
+    message["content"] = thinking.into_iter().chain(text).chain(calls).collect();
     message["stop_reason"] = stop_reason(reply).into();
-    message["usage"]["output_tokens"] = reply.usage.output.into();
+    if !reply.hides_usage {
+        message["usage"]["output_tokens"] = reply.usage.output.into();
+    }
     message
 }
 
@@ -91,6 +111,14 @@ pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<St
         add(json!({ "type": "content_block_stop", "index": index }));
         index += 1;
     };
+    if !reply.reasoning.is_empty() {
+        let delta = |piece| json!({ "type": "thinking_delta", "thinking": piece });
+        let end = json!({ "type": "signature_delta", "signature": signature(id) });
+        block(
+            json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            split_in_half(&reply.reasoning).map(delta).chain([end]).collect(),
+        );
+    }
     if !reply.text.is_empty() {
         let delta = |piece| json!({ "type": "text_delta", "text": piece });
         block(
@@ -98,16 +126,20 @@ pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<St
             split_in_half(&reply.text).map(delta).collect(),
         );
     }
-    for call in &reply.calls {
+    for (index, call) in reply.calls.iter().enumerate() {
         let start = json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": {} });
         let delta = |piece| json!({ "type": "input_json_delta", "partial_json": piece });
-        block(start, split_in_half(&call.input.to_string()).map(delta).collect());
+        block(start, split_in_half(&reply.input_text(index)).map(delta).collect());
     }
-    add(json!({
+    let mut last = json!({
         "type": "message_delta",
         "delta": { "stop_reason": stop_reason(reply), "stop_sequence": null },
-        "usage": { "input_tokens": reply.usage.input, "output_tokens": reply.usage.output },
-    }));
+    });
+    if !reply.hides_usage {
+        last["usage"] =
+            json!({ "input_tokens": reply.usage.input, "output_tokens": reply.usage.output });
+    }
+    add(last);
     add(json!({ "type": "message_stop" }));
     events
 }

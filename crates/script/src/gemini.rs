@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::event_stream::{StreamEvent, split_in_half};
-use crate::reply::{Reply, ToolCall};
+use crate::reply::{Finish, Reply, ToolCall};
 use crate::request::{
     Message, Provider, Request, Role, ToolResult, content_text, list_items, string_value,
 };
@@ -61,13 +61,24 @@ fn build_chunk(id: &str, request: &Request, parts: &Value, end: Option<&Reply>) 
         "candidates": [{ "index": 0, "content": content }],
     });
     if let Some(reply) = end {
-        chunk["candidates"][0]["finishReason"] = "STOP".into();
-        chunk["usageMetadata"] = json!({
-            "promptTokenCount": reply.usage.input, "candidatesTokenCount": reply.usage.output,
-            "totalTokenCount": reply.usage.input + reply.usage.output,
-        });
+        let reason = match reply.finish {
+            Finish::Complete => "STOP",
+            Finish::Length => "MAX_TOKENS",
+            Finish::Refusal => "SAFETY",
+        };
+        chunk["candidates"][0]["finishReason"] = reason.into();
+        if !reply.hides_usage {
+            chunk["usageMetadata"] = json!({
+                "promptTokenCount": reply.usage.input, "candidatesTokenCount": reply.usage.output,
+                "totalTokenCount": reply.usage.input + reply.usage.output,
+            });
+        }
     }
     chunk
+}
+
+fn thought_json(text: &str) -> Value {
+    json!({ "text": text, "thought": true })
 }
 
 fn call_json(call: &ToolCall) -> Value {
@@ -77,15 +88,17 @@ fn call_json(call: &ToolCall) -> Value {
 /// Builds a reply in one piece.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let text = (!reply.text.is_empty()).then(|| json!({ "text": reply.text }));
-    let parts = text.into_iter().chain(reply.calls.iter().map(call_json)).collect();
+    let thought = (!reply.reasoning.is_empty()).then(|| thought_json(&reply.reasoning));
+    let parts = thought.into_iter().chain(text).chain(reply.calls.iter().map(call_json)).collect();
     build_chunk(id, request, &parts, Some(reply))
 }
 
 /// Builds a reply as the events of a stream.
 pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<StreamEvent> {
+    let thoughts = split_in_half(&reply.reasoning).map(|piece| json!([thought_json(piece)]));
     let texts = split_in_half(&reply.text).map(|piece| json!([{ "text": piece }]));
     let calls = reply.calls.iter().map(|wanted| json!([call_json(wanted)]));
-    let mut pieces: Vec<Value> = texts.chain(calls).collect();
+    let mut pieces: Vec<Value> = thoughts.chain(texts).chain(calls).collect();
     if pieces.is_empty() {
         // An empty reply still needs an event that ends it.
         pieces.push(json!([{ "text": "" }]));

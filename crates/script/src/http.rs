@@ -17,14 +17,19 @@ pub(crate) struct HttpRequest {
 
 impl HttpRequest {
     fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        find_header(&self.headers, name)
     }
 
     /// Returns the path without its query.
     pub(crate) fn path_only(&self) -> &str {
         self.path.split('?').next().unwrap_or_default()
     }
+}
+
+/// Finds the value of a header.
+pub(crate) fn find_header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut headers = headers.iter();
+    headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
 /// Reads one request. Returns `None` if the client closed the connection without sending one.
@@ -121,6 +126,22 @@ pub(crate) fn send_response(stream: &mut impl Write, status: &str, body: &str) -
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          connection: close\r\n\r\n{body}"
     )
+}
+
+/// Sends a response with headers of its own.
+pub(crate) fn send_with_headers(
+    stream: &mut impl Write,
+    status: u16,
+    headers: &[(String, String)],
+    body: &str,
+) -> io::Result<()> {
+    write!(stream, "HTTP/1.1 {status} Scripted\r\n")?;
+    let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    if !has_type {
+        stream.write_all(b"content-type: application/json\r\n")?;
+    }
+    headers.iter().try_for_each(|(name, value)| write!(stream, "{name}: {value}\r\n"))?;
+    write!(stream, "content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
 }
 
 /// Begins a response in chunks.

@@ -7,6 +7,9 @@
 //! any time, so a script should base its replies on the content of a request, never on the number
 //! of earlier requests.
 //!
+//! A reply can also fail in every way in which real servers fail: see [`Fault`], [`Finish`] and
+//! [`StreamGate`].
+//!
 //! ```
 //! use takeback_script::{Reply, Server};
 //!
@@ -20,6 +23,7 @@
 
 mod anthropic_messages;
 mod event_stream;
+mod fault;
 mod gemini;
 mod http;
 mod openai_chat;
@@ -28,6 +32,7 @@ mod reply;
 mod request;
 mod server;
 
-pub use reply::{Reply, StreamGate, StreamStep, ToolCall, Usage};
+pub use fault::Fault;
+pub use reply::{Finish, Reply, StreamGate, StreamStep, ToolCall, Usage};
 pub use request::{Message, Provider, Request, Role, ToolResult};
 pub use server::{LoggedRequest, Server};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::event_stream::{StreamEvent, split_in_half};
-use crate::reply::{Reply, ToolCall};
+use crate::reply::{Finish, Reply, ToolCall};
 use crate::request::{
     Message, Provider, Request, Role, ToolResult, content_text, list_items, parse_embedded,
     string_value,
@@ -50,10 +50,18 @@ fn parse_message(message: &Value) -> Message {
 }
 
 fn finish_reason(reply: &Reply) -> &'static str {
-    if reply.calls.is_empty() { "stop" } else { "tool_calls" }
+    match reply.finish {
+        Finish::Complete if reply.calls.is_empty() => "stop",
+        Finish::Complete => "tool_calls",
+        Finish::Length => "length",
+        Finish::Refusal => "content_filter",
+    }
 }
 
 fn usage_json(reply: &Reply) -> Value {
+    if reply.hides_usage {
+        return Value::Null;
+    }
     let total = reply.usage.input + reply.usage.output;
     json!({
         "prompt_tokens": reply.usage.input, "completion_tokens": reply.usage.output,
@@ -64,9 +72,12 @@ fn usage_json(reply: &Reply) -> Value {
 /// Builds a reply in one piece.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let mut message = json!({ "role": "assistant", "content": reply.text });
+    if !reply.reasoning.is_empty() {
+        message["reasoning_content"] = reply.reasoning.as_str().into();
+    }
     if !reply.calls.is_empty() {
-        let calls = reply.calls.iter().map(|call| {
-            let function = json!({ "name": call.name, "arguments": call.input.to_string() });
+        let calls = reply.calls.iter().enumerate().map(|(index, call)| {
+            let function = json!({ "name": call.name, "arguments": reply.input_text(index) });
             json!({ "id": call.id, "type": "function", "function": function })
         });
         message["tool_calls"] = calls.collect();
@@ -92,20 +103,26 @@ pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<St
         ))
     };
     let mut events = vec![delta(json!({ "role": "assistant", "content": "" }))];
+    events.extend(
+        split_in_half(&reply.reasoning).map(|piece| delta(json!({ "reasoning_content": piece }))),
+    );
     events.extend(split_in_half(&reply.text).map(|piece| delta(json!({ "content": piece }))));
     for (index, call) in reply.calls.iter().enumerate() {
         let function = json!({ "name": call.name, "arguments": "" });
         let start =
             json!({ "index": index, "id": call.id, "type": "function", "function": function });
         events.push(delta(json!({ "tool_calls": [start] })));
-        events.extend(split_in_half(&call.input.to_string()).map(|piece| {
+        events.extend(split_in_half(&reply.input_text(index)).map(|piece| {
             delta(json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] }))
         }));
     }
     let last = json!([{ "index": 0, "delta": {}, "finish_reason": finish_reason(reply) }]);
     events.push(StreamEvent::without_name(&chunk(last)));
-    let mut end = chunk(json!([]));
-    end["usage"] = usage_json(reply);
-    events.extend([StreamEvent::without_name(&end), StreamEvent::end_of_chat()]);
+    if !reply.hides_usage {
+        let mut end = chunk(json!([]));
+        end["usage"] = usage_json(reply);
+        events.push(StreamEvent::without_name(&end));
+    }
+    events.push(StreamEvent::end_of_chat());
     events
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::event_stream::{StreamEvent, split_in_half};
-use crate::reply::{Reply, ToolCall};
+use crate::reply::{Finish, Reply, ToolCall};
 use crate::request::{
     Message, Provider, Request, Role, ToolResult, content_text, list_items, parse_embedded,
     string_value,
@@ -71,37 +71,56 @@ fn parse_item(item: &Value) -> Option<Message> {
 
 /// Builds the items of a reply.
 fn reply_items(id: &str, reply: &Reply) -> Vec<Value> {
+    let reasoning = (!reply.reasoning.is_empty()).then(|| {
+        json!({
+            "type": "reasoning", "id": format!("rs_{id}"),
+            "summary": [{ "type": "summary_text", "text": reply.reasoning }],
+            "encrypted_content": format!("encrypted_{id}"),
+        })
+    });
     let content = json!([{ "type": "output_text", "text": reply.text, "annotations": [] }]);
     let text = json!({
         "type": "message", "id": format!("msg_{id}"), "status": "completed", "role": "assistant",
         "content": content,
     });
     let text = (!reply.text.is_empty()).then_some(text);
-    let calls = reply.calls.iter().map(|call| {
+    let calls = reply.calls.iter().enumerate().map(|(index, call)| {
         let (kind, key, input) = match &call.input {
             // Calls to tools that do not take JSON have a separate type.
             Value::String(text) => ("custom_tool_call", "input", text.clone()),
-            input => ("function_call", "arguments", input.to_string()),
+            _ => ("function_call", "arguments", reply.input_text(index)),
         };
+        let status = if reply.is_cut_off(index) { "incomplete" } else { "completed" };
         json!({
-            "type": kind, "id": format!("item_{}", call.id), "status": "completed",
+            "type": kind, "id": format!("item_{}", call.id), "status": status,
             "call_id": call.id, "name": call.name, key: input,
         })
     });
-    text.into_iter().chain(calls).collect()
+    reasoning.into_iter().chain(text).chain(calls).collect()
+}
+
+/// Returns the status of a reply, and the reason if it is incomplete.
+fn reply_status(reply: &Reply) -> (&'static str, Value) {
+    match reply.finish {
+        Finish::Complete => ("completed", Value::Null),
+        Finish::Length => ("incomplete", json!({ "reason": "max_output_tokens" })),
+        Finish::Refusal => ("incomplete", json!({ "reason": "content_filter" })),
+    }
 }
 
 /// Builds a reply in one piece.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let total = reply.usage.input + reply.usage.output;
+    let (status, reason) = reply_status(reply);
+    let usage = json!({
+        "input_tokens": reply.usage.input, "output_tokens": reply.usage.output,
+        "total_tokens": total, "input_tokens_details": { "cached_tokens": 0 },
+        "output_tokens_details": { "reasoning_tokens": 0 },
+    });
     json!({
-        "id": format!("resp_{id}"), "object": "response", "created_at": 0, "status": "completed",
-        "model": request.model, "output": reply_items(id, reply), "error": null,
-        "usage": {
-            "input_tokens": reply.usage.input, "output_tokens": reply.usage.output,
-            "total_tokens": total, "input_tokens_details": { "cached_tokens": 0 },
-            "output_tokens_details": { "reasoning_tokens": 0 },
-        },
+        "id": format!("resp_{id}"), "object": "response", "created_at": 0, "status": status,
+        "incomplete_details": reason, "model": request.model, "output": reply_items(id, reply),
+        "error": null, "usage": if reply.hides_usage { Value::Null } else { usage },
     })
 }
 
@@ -115,6 +134,7 @@ pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<St
     let whole = build_reply(id, request, reply);
     let mut begun = whole.clone();
     begun["status"] = "in_progress".into();
+    begun["incomplete_details"] = Value::Null;
     begun["output"] = json!([]);
     begun["usage"] = Value::Null;
     add(json!({ "type": "response.created", "response": begun }));
@@ -122,6 +142,11 @@ pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<St
         let mut empty = item.clone();
         empty["status"] = "in_progress".into();
         let pieces = match item["type"].as_str() {
+            Some("reasoning") => {
+                empty["summary"] = json!([]);
+                empty["encrypted_content"] = "".into();
+                reasoning_events(item, index)
+            }
             Some("message") => {
                 empty["content"] = json!([]);
                 text_events(item, index)
@@ -139,8 +164,26 @@ pub(crate) fn build_events(id: &str, request: &Request, reply: &Reply) -> Vec<St
         pieces.into_iter().for_each(&mut add);
         add(json!({ "type": "response.output_item.done", "output_index": index, "item": item }));
     }
-    add(json!({ "type": "response.completed", "response": whole }));
+    let (status, _) = reply_status(reply);
+    add(json!({ "type": format!("response.{status}"), "response": whole }));
     all
+}
+
+fn reasoning_events(item: &Value, index: usize) -> Vec<Value> {
+    let part = &item["summary"][0];
+    let event = |kind: &str, key: &str, value: Value| {
+        json!({
+            "type": format!("response.reasoning_summary_{kind}"), "item_id": item["id"],
+            "output_index": index, "summary_index": 0, key: value,
+        })
+    };
+    let empty = json!({ "type": "summary_text", "text": "" });
+    let text = string_value(&part["text"]);
+    let mut events = vec![event("part.added", "part", empty)];
+    events.extend(split_in_half(&text).map(|piece| event("text.delta", "delta", piece.into())));
+    events.push(event("text.done", "text", part["text"].clone()));
+    events.push(event("part.done", "part", part.clone()));
+    events
 }
 
 fn text_events(item: &Value, index: usize) -> Vec<Value> {

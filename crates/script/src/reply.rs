@@ -5,17 +5,41 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::event_stream::split_in_half;
+use crate::fault::Fault;
+
 /// A reply from the model.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Reply {
+    /// The reasoning before the text, in the API's form: signed, encrypted or plain.
+    pub reasoning: String,
     pub text: String,
     /// The tool calls after the text.
     pub calls: Vec<ToolCall>,
+    /// The reason for the end of the reply.
+    pub finish: Finish,
     /// The token counts that the reply reports.
     pub usage: Usage,
+    /// True if the reply reports no token counts.
+    pub hides_usage: bool,
     /// A gate that is called before each event of a stream.
     pub gate: Option<StreamGate>,
+    /// A fault of the server.
+    pub fault: Option<Fault>,
+}
+
+/// The reason for the end of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finish {
+    /// The model has said everything, or calls tools.
+    #[default]
+    Complete,
+    /// The output limit was reached. If there are calls, the last one is cut off in the middle of
+    /// its input.
+    Length,
+    /// The provider refused to answer.
+    Refusal,
 }
 
 /// A tool call that the model asks for.
@@ -85,5 +109,24 @@ impl Reply {
     pub fn call(name: impl Into<String>, input: Value) -> Reply {
         let call = ToolCall { id: String::new(), name: name.into(), input };
         Reply { calls: vec![call], ..Reply::default() }
+    }
+
+    /// Creates a reply that the server sends with a fault.
+    pub fn fault(fault: Fault) -> Reply {
+        Reply { fault: Some(fault), ..Reply::default() }
+    }
+
+    /// Returns the input of a call as JSON text, as far as the model wrote it.
+    pub(crate) fn input_text(&self, index: usize) -> String {
+        let input = self.calls[index].input.to_string();
+        if self.is_cut_off(index) {
+            return split_in_half(&input).next().unwrap_or_default().to_owned();
+        }
+        input
+    }
+
+    /// True if the output limit cuts off this call.
+    pub(crate) fn is_cut_off(&self, index: usize) -> bool {
+        self.finish == Finish::Length && index + 1 == self.calls.len()
     }
 }

@@ -1,6 +1,6 @@
 //! The server: accepts connections, routes requests and keeps the log.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
 
+use crate::event_stream::StreamEvent;
+use crate::fault::{self, CutWriter, Fault};
 use crate::http::{self, HttpRequest};
 use crate::reply::{Reply, StreamStep};
 use crate::request::{Provider, Request};
@@ -29,10 +31,18 @@ pub struct LoggedRequest {
     pub method: String,
     /// The path with its query.
     pub path: String,
+    pub headers: Vec<(String, String)>,
     /// The request to the model; `None` if the request did not ask for a reply.
     pub request: Option<Request>,
-    /// The status of the response.
+    /// The status of the response, unless the reply has another one.
     pub status: &'static str,
+}
+
+impl LoggedRequest {
+    /// Returns the value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        http::find_header(&self.headers, name)
+    }
 }
 
 struct Shared {
@@ -128,13 +138,14 @@ fn serve_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
         Endpoint::Reply(request) => Some(request.clone()),
         _ => None,
     };
-    let (method, path) = (incoming.method, incoming.path);
-    shared.lock_log().push(LoggedRequest { method, path, request, status });
+    let HttpRequest { method, path, headers, .. } = incoming;
+    shared.lock_log().push(LoggedRequest { method, path, headers, request, status });
     match endpoint {
         Endpoint::Reply(request) => {
             let number = shared.reply_count.fetch_add(1, Ordering::SeqCst) + 1;
             let reply = add_call_ids((shared.script)(&request), number);
-            send_reply(stream, &request, &reply, &format!("{number:06}"))
+            let mut stream = CutWriter::new(stream, reply.fault.as_ref());
+            send_reply(&mut stream, &request, &reply, &format!("{number:06}"))
         }
         Endpoint::TokenCount(Provider::Gemini) => {
             http::send_response(stream, status, &json!({ "totalTokens": 100 }).to_string())
@@ -192,26 +203,46 @@ fn add_call_ids(mut reply: Reply, number: usize) -> Reply {
 }
 
 fn send_reply(
-    stream: &mut TcpStream,
+    stream: &mut impl Write,
     request: &Request,
     reply: &Reply,
     id: &str,
 ) -> io::Result<()> {
-    if !request.stream {
-        let whole = match request.provider {
-            Provider::Anthropic => anthropic_messages::build_reply(id, request, reply),
-            Provider::Responses => openai_responses::build_reply(id, request, reply),
-            Provider::Chat => openai_chat::build_reply(id, request, reply),
-            Provider::Gemini => gemini::build_reply(id, request, reply),
-        };
-        return http::send_response(stream, "200 OK", &whole.to_string());
+    match &reply.fault {
+        Some(Fault::Response { status, headers, body }) => {
+            http::send_with_headers(stream, *status, headers, body)
+        }
+        fault if !request.stream || *fault == Some(Fault::NoStream) => {
+            http::send_response(stream, "200 OK", &build_whole(request, reply, id).to_string())
+        }
+        _ => send_events(stream, &build_events(request, reply, id), reply),
     }
-    let events = match request.provider {
+}
+
+fn build_whole(request: &Request, reply: &Reply, id: &str) -> Value {
+    match request.provider {
+        Provider::Anthropic => anthropic_messages::build_reply(id, request, reply),
+        Provider::Responses => openai_responses::build_reply(id, request, reply),
+        Provider::Chat => openai_chat::build_reply(id, request, reply),
+        Provider::Gemini => gemini::build_reply(id, request, reply),
+    }
+}
+
+fn build_events(request: &Request, reply: &Reply, id: &str) -> Vec<StreamEvent> {
+    let mut events = match request.provider {
         Provider::Anthropic => anthropic_messages::build_events(id, request, reply),
         Provider::Responses => openai_responses::build_events(id, request, reply),
         Provider::Chat => openai_chat::build_events(id, request, reply),
         Provider::Gemini => gemini::build_events(id, request, reply),
     };
+    if let Some(Fault::ErrorEvent { after, kind, message }) = &reply.fault {
+        events.truncate(*after);
+        events.push(fault::error_event(request.provider, kind, message));
+    }
+    events
+}
+
+fn send_events(stream: &mut impl Write, events: &[StreamEvent], reply: &Reply) -> io::Result<()> {
     http::begin_stream(stream)?;
     for (number, event) in events.iter().enumerate() {
         if reply.gate.as_ref().is_some_and(|gate| gate.decide(number) == StreamStep::Cut) {

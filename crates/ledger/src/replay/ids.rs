@@ -23,6 +23,11 @@ impl CallIds {
         CallIds::new(64, true)
     }
 
+    /// Returns a source of ids that OpenAI's Responses API accepts: longer, with any characters.
+    pub(super) fn responses() -> CallIds {
+        CallIds::new(64, false)
+    }
+
     fn new(max_length: usize, is_plain: bool) -> CallIds {
         CallIds { max_length, is_plain, taken: HashSet::new(), next: HashMap::new() }
     }
@@ -52,8 +57,8 @@ impl CallIds {
     }
 }
 
-/// Converts a tool name to one that both APIs accept. Both allow the same characters; the length
-/// limit is OpenAI's, which is lower.
+/// Converts a tool name to one that every API accepts. All allow the same characters; the length
+/// limit is the lowest one, that of OpenAI's chat completions.
 pub(super) fn tool_name(name: &str) -> String {
     cut_text(&replace_special(name), 64).to_owned()
 }

@@ -17,6 +17,7 @@ mod openai;
 mod pairing;
 mod parts;
 mod reading;
+mod responses;
 
 #[cfg(test)]
 mod properties;
@@ -43,4 +44,13 @@ pub fn openai(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
 /// `messages` are the current messages, in order.
 pub fn anthropic(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
     anthropic::write_request(pairing::pair_results(reading::read_items(session, messages)))
+}
+
+/// Builds the instructions and the input of a request to OpenAI's Responses API: `{"instructions":
+/// …, "input": […]}`. `instructions` is a string, and is left out if there is no system prompt.
+///
+/// `messages` are the current messages, in order. Reasoning is passed on if it came from this API
+/// and is encrypted, so that the API does not have to store the conversation.
+pub fn responses(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
+    responses::write_request(pairing::pair_results(reading::read_items(session, messages)))
 }

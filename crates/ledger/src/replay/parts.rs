@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The image types that both APIs accept.
+/// The image types that all APIs accept.
 const IMAGE_TYPES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 

@@ -1,12 +1,14 @@
-//! Both APIs accept a replay of any stored messages, and the replay contains every text.
+//! Every API accepts a replay of any stored messages, and the replay contains every text.
+
+mod generators;
 
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
-use super::{anthropic, openai};
+use self::generators::any_conversation;
+use super::{anthropic, openai, responses};
 use crate::{MessageRecord, SessionRecord};
 
 proptest! {
@@ -28,6 +30,15 @@ proptest! {
         check_anthropic(&written);
         check_texts(&messages, &written);
         prop_assert_eq!(&written, &anthropic(&session, &messages));
+    }
+
+    #[test]
+    fn responses_accepts_any_replay(messages in any_conversation(), prompt in any::<bool>()) {
+        let session = make_session(prompt);
+        let written = responses(&session, &messages);
+        check_responses(&written);
+        check_texts(&messages, &written);
+        prop_assert_eq!(&written, &responses(&session, &messages));
     }
 
     #[test]
@@ -188,6 +199,70 @@ fn check_anthropic_assistant(blocks: &[Value]) -> Vec<String> {
     open
 }
 
+/// Checks the rules of the Responses API.
+fn check_responses(written: &Value) {
+    assert!(written.get("instructions").is_none_or(is_text));
+    let mut open: Vec<&str> = Vec::new();
+    let mut ids = HashSet::new();
+    let mut has_reasoning = false;
+    for item in written["input"].as_array().unwrap() {
+        let kind = item["type"].as_str().unwrap();
+        let is_output = kind == "function_call_output";
+        assert!(is_output || kind == "function_call" || open.is_empty(), "{open:?} before {item}");
+        match kind {
+            "reasoning" => {
+                assert!(is_text(&item["encrypted_content"]) && item["summary"].is_array());
+                assert!(ids.insert(item["encrypted_content"].as_str().unwrap()), "{item} again");
+            }
+            "message" => check_responses_message(item, has_reasoning),
+            "function_call" => {
+                let id = check_responses_call(item);
+                assert!(ids.insert(id), "{id} again");
+                open.push(id);
+            }
+            "function_call_output" => {
+                assert_eq!(open.remove(0), item["call_id"].as_str().unwrap());
+                assert!(item["output"].is_string());
+            }
+            kind => panic!("item {kind}"),
+        }
+        has_reasoning = kind == "reasoning";
+    }
+    assert!(open.is_empty(), "{open:?} without results");
+    assert!(!has_reasoning, "reasoning at the end");
+}
+
+fn check_responses_message(item: &Value, has_reasoning: bool) {
+    let role = item["role"].as_str().unwrap();
+    assert!(!has_reasoning || role == "assistant", "reasoning before {item}");
+    match (role, &item["content"]) {
+        ("user", Value::Array(blocks)) => blocks.iter().for_each(check_responses_block),
+        ("user" | "assistant" | "system" | "developer", content) => assert!(is_text(content)),
+        (role, _) => panic!("role {role}"),
+    }
+}
+
+fn check_responses_block(block: &Value) {
+    match block["type"].as_str().unwrap() {
+        "input_text" => assert!(is_text(&block["text"])),
+        "input_image" => {
+            let url = block["image_url"].as_str().unwrap();
+            assert!(url.starts_with("http") || url.starts_with("data:image/"));
+            assert!(["auto", "low", "high"].contains(&block["detail"].as_str().unwrap()));
+        }
+        "input_file" => assert!(is_text(&block["filename"]) && is_text(&block["file_data"])),
+        kind => panic!("block {kind}"),
+    }
+}
+
+fn check_responses_call(item: &Value) -> &str {
+    assert!(is_plain(&item["name"], 64));
+    serde_json::from_str::<Map<String, Value>>(item["arguments"].as_str().unwrap()).unwrap();
+    let id = item["call_id"].as_str().unwrap();
+    assert!((1..=64).contains(&id.len()));
+    id
+}
+
 fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.trim().is_empty())
 }
@@ -208,148 +283,4 @@ fn check_texts(messages: &[MessageRecord], written: &Value) {
             assert!(written.contains(&format!("«{text}»")), "«{text}» is lost in {written}");
         }
     }
-}
-
-fn any_conversation() -> impl Strategy<Value = Vec<MessageRecord>> {
-    prop::collection::vec(any_message(), 0..12)
-}
-
-const ROLES: &[&str] = &[
-    "user",
-    "user",
-    "assistant",
-    "assistant",
-    "assistant",
-    "tool",
-    "tool",
-    "tool",
-    "system",
-    "developer",
-    "function",
-    "session_meta",
-    "",
-    "narrator",
-];
-
-fn any_message() -> impl Strategy<Value = MessageRecord> {
-    let content = prop_oneof![
-        2 => Just(None),
-        4 => any_text().prop_map(|text| Some(Value::String(text))),
-        4 => prop::collection::vec(any_block(), 0..4).prop_map(|blocks| Some(Value::Array(blocks))),
-        1 => any_block().prop_map(Some),
-        1 => any_junk().prop_map(Some),
-    ];
-    let calls = prop_oneof![
-        3 => Just(None),
-        3 => prop::collection::vec(any_call(), 0..4).prop_map(|calls| Some(Value::Array(calls))),
-        1 => any_call().prop_map(Some),
-        1 => any_call().prop_map(|call| Some(Value::String(call.to_string()))),
-        1 => any_junk().prop_map(Some),
-    ];
-    let details =
-        prop::option::of(prop::collection::vec(any_thinking(), 0..2).prop_map(Value::Array));
-    let names = (prop::option::of(any_id()), prop::option::of(any_tool()));
-    (select(ROLES), content, calls, names, details).prop_map(
-        |(role, content, tool_calls, (tool_call_id, tool_name), reasoning_details)| MessageRecord {
-            role: role.to_owned(),
-            content,
-            tool_calls,
-            tool_call_id,
-            tool_name,
-            reasoning_details,
-            ..MessageRecord::default()
-        },
-    )
-}
-
-fn any_text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        4 => (0..10_000u32).prop_map(|number| format!("«{number}»")),
-        1 => (0..10_000u32).prop_map(|number| format!("«{number}»\n ")),
-        1 => select(&["", " ", "\n", "{}", "null", "[]"][..]).prop_map(str::to_owned),
-    ]
-}
-
-/// Generates ids. There are few, so that calls and results share some.
-fn any_id() -> impl Strategy<Value = String> {
-    let long = "x".repeat(90);
-    let ids = ["", "a", "b", "c.d", "c_d", "é", "call|fc"].map(str::to_owned);
-    select([ids.to_vec(), vec![long.clone(), format!("{long}y")]].concat())
-}
-
-fn any_tool() -> impl Strategy<Value = String> {
-    select(&["run", "read", "fs.read", "名前", "run it"][..]).prop_map(str::to_owned)
-}
-
-/// The keys of generated objects. `name` is left out, because a replay can change names.
-const KEYS: &[&str] =
-    &["type", "text", "id", "function", "input", "source", "content", "image_url"];
-
-fn any_junk() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i32>().prop_map(Value::from),
-        any_text().prop_map(Value::from),
-    ];
-    leaf.prop_recursive(3, 12, 3, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
-            prop::collection::vec((select(KEYS), inner), 0..3).prop_map(|fields| {
-                fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-            }),
-        ]
-    })
-}
-
-fn any_call() -> impl Strategy<Value = Value> {
-    let arguments = prop_oneof![
-        2 => any_text().prop_map(|text| Value::String(json!({ "a": text }).to_string())),
-        1 => any_text().prop_map(Value::String),
-        1 => any_junk(),
-    ];
-    prop_oneof![
-        6 => (any_id(), any_tool(), arguments).prop_map(|(id, name, arguments)| {
-            json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
-        }),
-        1 => any_tool().prop_map(|name| json!({ "function": { "name": name } })),
-        1 => any_text().prop_map(|text| json!({ "id": "a", "function": { "arguments": text } })),
-        1 => any_junk(),
-    ]
-}
-
-fn any_thinking() -> impl Strategy<Value = Value> {
-    select(vec![
-        json!({ "type": "thinking", "thinking": "hm", "signature": "s" }),
-        json!({ "type": "thinking", "thinking": "hm" }),
-        json!({ "type": "redacted_thinking", "data": "aGk=" }),
-        json!({ "type": "reasoning.text", "text": "hm", "signature": "t", "format": "anthropic-claude-v1" }),
-        json!({ "type": "reasoning.encrypted", "data": "aGk=", "format": "openai-responses-v1" }),
-    ])
-}
-
-fn any_block() -> impl Strategy<Value = Value> {
-    let image = select(vec![
-        json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } }),
-        json!({ "type": "image_url", "image_url": { "url": "http://example.org/a.png" } }),
-        json!({ "type": "image", "source": { "type": "base64", "media_type": "image/bmp", "data": "aGk=" } }),
-        json!({ "type": "image", "source": { "type": "url", "url": "https://example.org/a.png" } }),
-        json!({ "type": "file", "file": { "file_data": "data:application/pdf;base64,aGk=" } }),
-        json!({ "type": "document", "source": { "type": "text", "media_type": "text/plain", "data": "«d»" } }),
-        json!({ "type": "input_audio", "input_audio": { "data": "aGk=", "format": "wav" } }),
-    ]);
-    let result =
-        (any_id(), prop_oneof![any_junk(), any_text().prop_map(Value::from), image.clone()]);
-    prop_oneof![
-        3 => any_text().prop_map(|text| json!({ "type": "text", "text": text })),
-        1 => image,
-        2 => (any_id(), any_tool(), any_junk()).prop_map(|(id, name, input)| {
-            json!({ "type": "tool_use", "id": id, "name": name, "input": input })
-        }),
-        2 => (result, any::<bool>()).prop_map(|((id, content), is_error)| json!({
-            "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error,
-        })),
-        1 => any_thinking(),
-        1 => any_junk(),
-    ]
 }

@@ -6,7 +6,7 @@ use super::calls::{self, Call, CallResult, ToolResult};
 use super::parts::{self, Part};
 use crate::{MessageRecord, SessionRecord};
 
-/// A message in terms common to both APIs.
+/// A message in terms common to all APIs.
 #[derive(Clone, Debug)]
 pub(super) enum ReplayMessage {
     System { role: &'static str, parts: Vec<Part> },

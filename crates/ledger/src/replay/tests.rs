@@ -1,8 +1,10 @@
 //! Stored conversations, and the requests that are made from them.
 
+mod responses_input;
+
 use serde_json::{Value, json};
 
-use super::{anthropic, openai};
+use super::{anthropic, openai, responses};
 use crate::{MessageRecord, SessionRecord};
 
 fn make_session() -> SessionRecord {
@@ -23,6 +25,12 @@ fn to_anthropic(stored: Value) -> Value {
     request["messages"].take()
 }
 
+fn to_responses(stored: Value) -> Value {
+    let mut request = responses(&SessionRecord::default(), &parse_messages(stored));
+    assert_eq!(request.get("instructions"), None);
+    request["input"].take()
+}
+
 fn call(id: &str, name: &str, arguments: &str) -> Value {
     json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
@@ -33,6 +41,10 @@ fn tool_use(id: &str, name: &str, input: &Value) -> Value {
 
 fn tool_result(id: &str, content: &str) -> Value {
     json!({ "type": "tool_result", "tool_use_id": id, "content": content })
+}
+
+fn message(role: &str, content: &str) -> Value {
+    json!({ "type": "message", "role": role, "content": content })
 }
 
 fn text(text: &str) -> Value {
@@ -64,6 +76,16 @@ fn a_conversation_with_a_tool_is_replayed() {
             { "role": "assistant", "content": [text("I look."), tool_use("c1", "read", &json!({ "path": "a.txt" }))] },
             { "role": "user", "content": [tool_result("c1", "hello")] },
             { "role": "assistant", "content": "It says hello." },
+        ] })
+    );
+    assert_eq!(
+        responses(&make_session(), &stored),
+        json!({ "instructions": "Be brief.", "input": [
+            message("user", "What is in a.txt?"),
+            message("assistant", "I look."),
+            { "type": "function_call", "call_id": "c1", "name": "read", "arguments": "{\"path\": \"a.txt\"}" },
+            { "type": "function_call_output", "call_id": "c1", "output": "hello" },
+            message("assistant", "It says hello."),
         ] })
     );
 }

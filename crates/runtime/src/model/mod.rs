@@ -1,10 +1,26 @@
 //! Talking to a model: one request, streamed, over any of three APIs.
 
+mod client;
+mod decode;
+mod draft;
+mod estimate;
+mod failure;
+mod message;
+mod response;
+mod sse;
+mod transport;
+mod write;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use takeback_ledger::{MessageRecord, SessionRecord, Tokens};
+
+pub use self::client::{Client, ClientOptions};
+pub use self::estimate::estimate_tokens;
+pub use self::message::to_message;
+pub use self::write::{build_request, request_digest};
 
 /// The API of a model provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

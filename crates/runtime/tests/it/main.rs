@@ -1,6 +1,14 @@
 //! Tests of the agent with a scripted model, real files and a real ledger.
 
+#![allow(clippy::unwrap_used)]
+
 mod kills;
+mod model_cancel;
+mod model_connections;
+mod model_cuts;
+mod model_failures;
+mod model_replies;
+mod model_support;
 mod recovery;
 mod subagents;
 mod support;

@@ -1,7 +1,7 @@
 //! Broken streams and refused requests: each ends in a complete answer, or says why it does not.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use takeback_runtime::model::ApiKind;

@@ -14,12 +14,17 @@ pub(crate) struct Response {
     pub(crate) is_whole: bool,
 }
 
-pub(crate) fn send_raw(server: &Server, raw: &str) -> Response {
+fn exchange_bytes(server: &Server, raw: &str) -> Vec<u8> {
     let address = server.url().replace("http://", "");
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(raw.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+pub(crate) fn send_raw(server: &Server, raw: &str) -> Response {
+    let text = String::from_utf8(exchange_bytes(server, raw)).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let is_chunked = head.contains("transfer-encoding: chunked");
     let (body, is_whole) = if is_chunked { join_chunks(body) } else { (body.to_owned(), true) };
@@ -27,12 +32,18 @@ pub(crate) fn send_raw(server: &Server, raw: &str) -> Response {
 }
 
 pub(crate) fn post_json(server: &Server, path: &str, body: &Value) -> Response {
+    send_raw(server, &format_post(path, body))
+}
+
+/// Returns all bytes of the response to a request.
+pub(crate) fn send_bytes(server: &Server, path: &str, body: &Value) -> Vec<u8> {
+    exchange_bytes(server, &format_post(path, body))
+}
+
+fn format_post(path: &str, body: &Value) -> String {
     let body = body.to_string();
     let length = body.len();
-    send_raw(
-        server,
-        &format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"),
-    )
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
 fn join_chunks(mut rest: &str) -> (String, bool) {

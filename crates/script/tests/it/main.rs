@@ -5,3 +5,4 @@
 mod apis;
 mod client;
 mod connections;
+mod faults;

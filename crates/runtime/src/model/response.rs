@@ -1,0 +1,213 @@
+//! Reading a response: its head, and its body as it arrives.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::decode::Decoder;
+use super::draft::{OnDelta, ReplyDraft, ReplyEnd};
+use super::failure::{self, ErrorReport};
+use super::sse::SseReader;
+use super::{ApiKind, Attempt, AttemptEnd, AttemptFailure, FailureKind};
+
+/// The number of bytes that the body of a response may have.
+const MAX_BODY: usize = 64 << 20;
+
+/// The number of bytes of an error's body that are read.
+const MAX_ERROR: usize = 256 << 10;
+
+/// The time to wait for the usage after the finish reason of a reply.
+const USAGE_WAIT: Duration = Duration::from_secs(10);
+
+/// The time to wait for the end of the body after the last event. If the body ends, the connection
+/// can be used again.
+const END_WAIT: Duration = Duration::from_millis(250);
+
+/// The headers of a response.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// Creates headers from names and values.
+    pub(crate) fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Headers {
+        let own = |(name, value): (&str, &str)| (name.to_lowercase(), value.to_owned());
+        Headers(pairs.into_iter().map(own).collect())
+    }
+
+    /// Returns the value of a header, whose name is in lower case.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The end of reading a response.
+#[derive(Clone, Debug)]
+pub(crate) enum ReadEnd {
+    /// The body has ended, or nothing more is needed from it.
+    Ended,
+    /// The connection failed.
+    Broken(AttemptFailure),
+    Cancelled,
+}
+
+/// A reader of one response.
+pub(crate) struct ResponseReader {
+    status: u16,
+    headers: Headers,
+    body: Body,
+    size: usize,
+    decoder: Decoder,
+    draft: ReplyDraft,
+    key: Option<String>,
+}
+
+/// The body of a response, by its format.
+enum Body {
+    /// The first bytes do not show the format yet.
+    Unknown,
+    Stream(SseReader),
+    /// A reply in one piece, or anything else that is not a stream.
+    Whole(Vec<u8>),
+    Error(Vec<u8>),
+}
+
+impl ResponseReader {
+    /// Creates a reader for the response of an API. Messages never contain the key.
+    pub(crate) fn new(kind: ApiKind, key: Option<&str>) -> ResponseReader {
+        ResponseReader {
+            status: 0,
+            headers: Headers::default(),
+            body: Body::Unknown,
+            size: 0,
+            decoder: Decoder::new(kind),
+            draft: ReplyDraft::default(),
+            key: key.map(str::to_owned),
+        }
+    }
+
+    /// Reads the head of the response.
+    pub(crate) fn read_head(&mut self, status: u16, headers: Headers) {
+        (self.status, self.headers) = (status, headers);
+        if !(200..300).contains(&status) {
+            self.body = Body::Error(Vec::new());
+        }
+    }
+
+    /// Reads the next bytes of the body.
+    pub(crate) fn read_body(&mut self, bytes: &[u8], on_delta: &mut OnDelta<'_>) {
+        self.size += bytes.len();
+        if self.size > MAX_BODY {
+            let message = format!("the reply is larger than {} MB", MAX_BODY >> 20);
+            self.draft.fail(ErrorReport::from_message(&message));
+            return;
+        }
+        if let Body::Unknown = self.body {
+            self.body = find_format(bytes);
+        }
+        match &mut self.body {
+            Body::Unknown => {}
+            Body::Whole(body) => body.extend_from_slice(bytes),
+            Body::Error(body) => {
+                let left = MAX_ERROR.saturating_sub(body.len());
+                body.extend_from_slice(&bytes[..bytes.len().min(left)]);
+            }
+            Body::Stream(reader) => {
+                let mut events = Vec::new();
+                let result = reader.read_bytes(bytes, &mut events);
+                for event in &events {
+                    if !self.draft.is_done {
+                        self.decoder.decode_event(event, &mut self.draft, on_delta);
+                    }
+                }
+                if result.is_err() {
+                    self.draft.fail(ErrorReport::from_message("the server sent a huge event"));
+                }
+            }
+        }
+    }
+
+    /// Returns the time to wait for more bytes, or `None` if the reply is not complete without
+    /// them.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        match self.draft.end() {
+            Some(_) if self.draft.is_done => Some(END_WAIT),
+            Some(_) => Some(USAGE_WAIT),
+            None => None,
+        }
+    }
+
+    /// True if more bytes cannot change the outcome.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        matches!(self.draft.end(), Some(ReplyEnd::Failed(_)))
+    }
+
+    /// Returns the outcome of the attempt.
+    pub(crate) fn finish(mut self, end: ReadEnd, on_delta: &mut OnDelta<'_>) -> Attempt {
+        let body = std::mem::replace(&mut self.body, Body::Unknown);
+        let end = match body {
+            _ if matches!(end, ReadEnd::Cancelled) => self.finish_stream(end),
+            Body::Error(body) => self.classify(&ErrorReport::from_body(&body)),
+            Body::Whole(body) => self.finish_whole(&body, end, on_delta),
+            Body::Unknown | Body::Stream(_) => self.finish_stream(end),
+        };
+        self.decoder.complete(&mut self.draft);
+        Attempt { reply: self.draft.into_reply(), end }
+    }
+
+    fn finish_whole(
+        &mut self,
+        body: &[u8],
+        end: ReadEnd,
+        on_delta: &mut OnDelta<'_>,
+    ) -> AttemptEnd {
+        if let Ok(value) = serde_json::from_slice::<Value>(body) {
+            self.decoder.decode_whole(&value, &mut self.draft, on_delta);
+            if self.draft.end().is_some() {
+                return self.finish_stream(end);
+            }
+        }
+        match end {
+            ReadEnd::Ended => AttemptEnd::Failed(AttemptFailure {
+                kind: FailureKind::Rejected,
+                status: Some(self.status),
+                message: "the server answered, but not like a model: check base_url".to_owned(),
+                retry_after: None,
+            }),
+            other => self.finish_stream(other),
+        }
+    }
+
+    fn finish_stream(&self, end: ReadEnd) -> AttemptEnd {
+        match (self.draft.end(), end) {
+            (Some(ReplyEnd::Finished(finish)), _) => AttemptEnd::Finished(finish.clone()),
+            (Some(ReplyEnd::Failed(report)), _) => self.classify(report),
+            (None, ReadEnd::Cancelled) => AttemptEnd::Cancelled,
+            (None, ReadEnd::Broken(failure)) => AttemptEnd::Failed(AttemptFailure {
+                status: failure.status.or(Some(self.status).filter(|status| *status != 0)),
+                ..failure
+            }),
+            (None, ReadEnd::Ended) => AttemptEnd::Failed(AttemptFailure {
+                kind: FailureKind::Connection,
+                status: Some(self.status),
+                message: "the reply ended before it was complete".to_owned(),
+                retry_after: None,
+            }),
+        }
+    }
+
+    fn classify(&self, report: &ErrorReport) -> AttemptEnd {
+        let key = self.key.as_deref();
+        AttemptEnd::Failed(failure::classify_error(self.status, &self.headers, report, key))
+    }
+}
+
+/// Finds the format of a body by its first bytes, because servers name the wrong type. Neither JSON
+/// nor a web page can be the beginning of a stream.
+fn find_format(bytes: &[u8]) -> Body {
+    let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => Body::Unknown,
+        Some(b'{' | b'[' | b'<') => Body::Whole(Vec::new()),
+        Some(_) => Body::Stream(SseReader::default()),
+    }
+}

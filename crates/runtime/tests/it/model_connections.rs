@@ -1,0 +1,1 @@
+//! Connections: kept for later requests, and closed when they are not needed.
