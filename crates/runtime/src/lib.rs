@@ -3,6 +3,7 @@
 //! Every step of a task is an entry in a journal, which is part of the ledger. The state of a task
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
+pub mod approval;
 pub mod cancel;
 pub mod model;
 pub mod tools;
