@@ -173,8 +173,8 @@ impl Task {
                     return self.end_call(&known.call, ToolOutput::error(refusal), front);
                 }
             };
-            let writes = known.tool.writes(&known.input, &self.tool_context(&|_| {}));
-            let start = CallStart { reads, has_effects, tree, writes };
+            let intent = known.tool.intent(&known.input, &self.tool_context(&|_| {}));
+            let start = CallStart { reads, has_effects, tree, intent };
             let call = known.call.id.clone();
             self.append(&[], |_| vec![Entry::Started { call, start }])?;
         }

@@ -7,7 +7,7 @@ use takeback_ledger::Tokens;
 use crate::front_end::{Answer, TurnOutcome};
 use crate::goal::GoalReport;
 use crate::model::{AttemptFailure, Finish, RequestedCall};
-use crate::tools::{IntendedWrite, KnownFile};
+use crate::tools::{Intent, KnownFile};
 
 /// The version of the entries that this program writes.
 const VERSION: u64 = 1;
@@ -113,8 +113,9 @@ pub struct CallStart {
     /// The id of the workspace's tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub writes: Vec<IntendedWrite>,
+    /// The files that the call is about to write, and its result if it writes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
 }
 
 /// The reason why an entry cannot be read.

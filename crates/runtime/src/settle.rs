@@ -18,7 +18,7 @@ use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent};
 use crate::state::CallProgress;
 use crate::task::Task;
-use crate::tools::{IntendedWrite, KnownFile, ToolOutput};
+use crate::tools::{IntendedWrite, Intent, ToolOutput};
 
 /// The size of the largest file that is compared, in bytes.
 const MAX_COMPARED: u64 = 256 << 20;
@@ -27,12 +27,12 @@ const MAX_COMPARED: u64 = 256 << 20;
 const LISTED: usize = 20;
 
 /// The outcome of an interrupted call, as far as it can be determined.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Settled {
     /// The call has changed nothing, so it can be made again.
     NotMade,
-    /// The call was made.
-    Made,
+    /// The call was made, with this result.
+    Made(ToolOutput),
     /// The call may have been made in part. The text describes the present state.
     Unknown(String),
 }
@@ -55,12 +55,7 @@ impl Task {
         };
         match self.settle(start) {
             Settled::NotMade => self.repeat_call(index, front),
-            Settled::Made => {
-                let known_files = start.writes.iter().map(known_file).collect();
-                let text = "done; the agent was restarted before it could report".to_owned();
-                let output = ToolOutput { text, is_error: false, known_files };
-                self.finish_call(state.call, reported, output, front)
-            }
+            Settled::Made(output) => self.finish_call(state.call, reported, output, front),
             Settled::Unknown(present) => {
                 let warning = format!(
                     "{} was interrupted, and it is unknown whether it was completed",
@@ -84,8 +79,8 @@ impl Task {
         if start.reads {
             return Settled::NotMade;
         }
-        if !start.writes.is_empty() {
-            return settle_writes(&start.writes);
+        if let Some(intent) = &start.intent {
+            return settle_writes(intent);
         }
         let tree = start.tree.as_deref().and_then(|tree| tree.parse::<Oid>().ok());
         let Some(tree) = tree else {
@@ -102,13 +97,14 @@ impl Task {
     }
 }
 
-fn settle_writes(writes: &[IntendedWrite]) -> Settled {
+fn settle_writes(intent: &Intent) -> Settled {
+    let writes = &intent.writes;
     let now: Vec<Option<String>> = writes.iter().map(|write| digest_file(&write.path)).collect();
     let is_all = |expected: fn(&IntendedWrite) -> &Option<String>| {
         writes.iter().zip(&now).all(|(write, now)| expected(write) == now)
     };
     if is_all(|write| &write.after) {
-        Settled::Made
+        Settled::Made(intent.output.clone())
     } else if is_all(|write| &write.before) {
         Settled::NotMade
     } else {
@@ -122,10 +118,6 @@ fn settle_writes(writes: &[IntendedWrite]) -> Settled {
 fn digest_file(path: &Path) -> Option<String> {
     let content = foreign::read_regular(path, MAX_COMPARED).ok()?;
     Some(hex::encode(&Sha256::digest(content)))
-}
-
-fn known_file(write: &IntendedWrite) -> KnownFile {
-    KnownFile { path: write.path.clone(), digest: write.after.clone() }
 }
 
 /// Lists the paths that changed since the call began.

@@ -139,9 +139,14 @@ impl PlannedWrite {
         }
     }
 
+    /// Describes the file as the model knows it after the write.
+    pub(super) fn to_known(&self) -> KnownFile {
+        KnownFile { path: self.path.clone(), digest: Some(digest(&self.after)) }
+    }
+
     /// Replaces the file, or creates it together with its directories. After an error, everything
     /// is as before.
-    pub(super) fn apply(&self, directory: &Path) -> Result<KnownFile, String> {
+    pub(super) fn apply(&self, directory: &Path) -> Result<(), String> {
         let mut created = Vec::new();
         let result = create_parents(&self.path, &mut created).and_then(|()| self.write());
         if result.is_err() {
@@ -150,7 +155,7 @@ impl PlannedWrite {
         }
         let name = show(&self.path, directory);
         match result {
-            Ok(()) => Ok(KnownFile { path: self.path.clone(), digest: Some(digest(&self.after)) }),
+            Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(format!("nothing was written: {name} changed at this moment; read it again"))
             }
@@ -273,4 +278,39 @@ fn is_at(file: &File, path: &Path) -> bool {
     let identity = |found: Metadata| (found.dev(), found.ino());
     let at_path = fs::symlink_metadata(path).map(identity).ok();
     at_path.is_some() && at_path == file.metadata().map(identity).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_at_the_last_moment_is_not_overwritten() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let before = read(&path, scratch.path()).unwrap();
+        let plan = PlannedWrite { path: path.clone(), before, after: b"two".to_vec() };
+        fs::write(&path, "the user's").unwrap();
+        let error = plan.apply(scratch.path()).unwrap_err();
+        assert_eq!(error, "nothing was written: file changed at this moment; read it again");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the user's");
+
+        let new = scratch.path().join("directory/new");
+        let plan = PlannedWrite { path: new.clone(), before: None, after: b"two".to_vec() };
+        fs::create_dir(new.parent().unwrap()).unwrap();
+        fs::write(&new, "the user's").unwrap();
+        assert!(plan.apply(scratch.path()).unwrap_err().contains("changed at this moment"));
+        assert_eq!(fs::read_to_string(&new).unwrap(), "the user's");
+        assert_eq!(fs::read_dir(new.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_no_directories_behind() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a/b").join("x".repeat(300));
+        let plan = PlannedWrite { path, before: None, after: Vec::new() };
+        assert!(plan.apply(scratch.path()).is_err());
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
 }

@@ -48,12 +48,12 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the files that a call is about to write, with their content before and after.
-    /// After a crash, these show whether the call was made. An empty list means that only the
-    /// whole workspace can show it.
-    fn writes(&self, input: &Value, context: &ToolContext<'_>) -> Vec<IntendedWrite> {
+    /// Returns the files that a call is about to write, and the result that it will have. After a
+    /// crash, the files show whether the call was made. Without them, only the whole workspace can
+    /// show it.
+    fn intent(&self, input: &Value, context: &ToolContext<'_>) -> Option<Intent> {
         let _ = (input, context);
-        Vec::new()
+        None
     }
 
     /// Makes the call. An error is a result, too: the model reads it.
@@ -116,6 +116,15 @@ pub struct KnownFile {
 
 /// The files that the model knows, by absolute path with links resolved.
 pub type KnownFiles = std::collections::BTreeMap<PathBuf, Option<String>>;
+
+/// The plan of a call that writes files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The files that the call is about to write.
+    pub writes: Vec<IntendedWrite>,
+    /// The result if all of them are written.
+    pub output: ToolOutput,
+}
 
 /// A file that a call is about to write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
+use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
@@ -117,7 +118,7 @@ impl SearchFiles {
 /// Compiles an expression. The error explains what is wrong with it.
 fn compile(pattern: &str) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
-    builder.line_terminator(Some(b'\n')).crlf(true).size_limit(MAX_REGEX_MEMORY);
+    builder.crlf(true).multi_line(true).size_limit(MAX_REGEX_MEMORY);
     builder.build(pattern).map_err(|error| {
         format!("not a valid regular expression: {error}\n(lines are searched one by one)")
     })
@@ -126,6 +127,7 @@ fn compile(pattern: &str) -> Result<RegexMatcher, String> {
 fn build_searcher(context: usize) -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
+        .line_terminator(LineTerminator::crlf())
         .binary_detection(BinaryDetection::quit(0))
         .heap_limit(Some(MAX_LINE_MEMORY))
         .before_context(context)

@@ -13,7 +13,7 @@ use takeback_undo::ToolWork;
 use super::files::{PlannedWrite, check_known, read, work_on};
 use super::paths::{resolve, show};
 use super::text::{count, keep_conventions};
-use super::{IntendedWrite, Tool, ToolContext, ToolOutput, ToolSpec, input};
+use super::{Intent, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// Writes a whole file.
 pub(super) struct WriteFile {
@@ -47,8 +47,9 @@ impl Tool for WriteFile {
         path.into_iter().collect()
     }
 
-    fn writes(&self, input: &Value, context: &ToolContext<'_>) -> Vec<IntendedWrite> {
-        self.plan(input, context).map(|plan| plan.to_intended()).into_iter().collect()
+    fn intent(&self, input: &Value, context: &ToolContext<'_>) -> Option<Intent> {
+        let plan = self.plan(input, context).ok()?;
+        Some(Intent { writes: vec![plan.to_intended()], output: describe(&plan, context) })
     }
 
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput {
@@ -69,11 +70,16 @@ impl WriteFile {
 
     fn write(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
         let plan = self.plan(input, context)?;
-        let known = plan.apply(context.directory)?;
-        let verb = if plan.before.is_some() { "replaced" } else { "created" };
-        let lines = plan.after.split_inclusive(|byte| *byte == b'\n').count();
-        let name = show(&plan.path, context.directory);
-        let text = format!("{verb} {name} ({})", count(lines, "line"));
-        Ok(ToolOutput { known_files: vec![known], ..ToolOutput::success(text) })
+        plan.apply(context.directory)?;
+        Ok(describe(&plan, context))
     }
+}
+
+/// Describes the result of a write.
+fn describe(plan: &PlannedWrite, context: &ToolContext<'_>) -> ToolOutput {
+    let verb = if plan.before.is_some() { "replaced" } else { "created" };
+    let lines = plan.after.split_inclusive(|byte| *byte == b'\n').count();
+    let name = show(&plan.path, context.directory);
+    let text = format!("{verb} {name} ({})", count(lines, "line"));
+    ToolOutput { known_files: vec![plan.to_known()], ..ToolOutput::success(text) }
 }

@@ -13,6 +13,8 @@
 //!   For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
 //! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
 //! - `effects` recognizes the commands with effects that no rollback reverses.
+//! - `plain_commands` lists the commands of a simple script by program and verb, for users who
+//!   allow a command once and for all.
 //! - `targets` finds the paths that a script changes or deletes. It walks the tree a second time,
 //!   tracks the values of variables, and expands words against the file system.
 
@@ -20,6 +22,7 @@ mod analyzer;
 mod effects;
 mod nested_commands;
 mod parser;
+mod plain_commands;
 mod read_only;
 mod syntax;
 mod targets;
@@ -118,6 +121,25 @@ impl EffectKind {
             EffectKind::Repository => "repository",
         }
     }
+}
+
+/// A command in a plain list of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainCommand {
+    /// The command as written.
+    pub text: String,
+    /// The program and its verb, such as `git push`. `None` if these words alone do not describe the
+    /// command: the program has no verbs, or an option comes first, or the output goes to a file.
+    pub prefix: Option<String>,
+    /// True if the command may change files.
+    pub mutates: bool,
+}
+
+/// Lists the commands of a script that is nothing but a list of commands. Returns `None` if
+/// anything in the script could change the meaning of its words, such as an assignment, a function
+/// or a substitution, or if a command runs other commands, as `sudo` and `bash -c` do.
+pub fn list_plain_commands(script: &str, context: &ScriptContext<'_>) -> Option<Vec<PlainCommand>> {
+    plain_commands::list_commands(script, context)
 }
 
 /// Analyzes a script for bash or zsh. A script that cannot be parsed may change files.

@@ -12,7 +12,7 @@ use self::edits::{Edit, apply_edits};
 use super::files::{PlannedWrite, check_known, read, work_on};
 use super::paths::{describe_missing, resolve, show};
 use super::text::{count, find_binary_kind};
-use super::{IntendedWrite, Tool, ToolContext, ToolOutput, ToolSpec, input};
+use super::{Intent, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// Replaces pieces of a file.
 pub(super) struct Patch {
@@ -57,8 +57,10 @@ impl Tool for Patch {
         path.into_iter().collect()
     }
 
-    fn writes(&self, input: &Value, context: &ToolContext<'_>) -> Vec<IntendedWrite> {
-        self.plan(input, context).map(|(plan, _)| plan.to_intended()).into_iter().collect()
+    fn intent(&self, input: &Value, context: &ToolContext<'_>) -> Option<Intent> {
+        let (plan, replaced) = self.plan(input, context).ok()?;
+        let output = describe(&plan, replaced, context);
+        Some(Intent { writes: vec![plan.to_intended()], output })
     }
 
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput {
@@ -91,9 +93,14 @@ impl Patch {
 
     fn patch(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
         let (plan, replaced) = self.plan(input, context)?;
-        let known = plan.apply(context.directory)?;
-        let name = show(&plan.path, context.directory);
-        let text = format!("patched {name}: {}", count(replaced, "replacement"));
-        Ok(ToolOutput { known_files: vec![known], ..ToolOutput::success(text) })
+        plan.apply(context.directory)?;
+        Ok(describe(&plan, replaced, context))
     }
+}
+
+/// Describes the result of a patch.
+fn describe(plan: &PlannedWrite, replaced: usize, context: &ToolContext<'_>) -> ToolOutput {
+    let name = show(&plan.path, context.directory);
+    let text = format!("patched {name}: {}", count(replaced, "replacement"));
+    ToolOutput { known_files: vec![plan.to_known()], ..ToolOutput::success(text) }
 }

@@ -26,25 +26,23 @@ impl Family {
 
     /// Returns true if no process is left.
     pub(super) fn is_empty(self) -> bool {
-        match self.is_session && can_list() {
+        match can_list() {
             true => self.list_members().is_empty(),
+            // This also counts processes that have ended and that their parent has not noticed.
             false => test_kill_process_group(self.id).is_err(),
         }
     }
 
-    /// Lists the living members of the session, as far as the system shows them.
+    /// Lists the living members, as far as the system shows them.
     fn list_members(self) -> Vec<Pid> {
-        if !self.is_session {
-            return Vec::new();
-        }
         list_processes().into_iter().filter(|pid| self.is_living_member(*pid)).collect()
     }
 
     fn is_living_member(self, pid: Pid) -> bool {
         let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-        let stat = stat.unwrap_or_default();
-        parse_stat(&stat).is_some_and(|(is_living, session)| {
-            is_living && session == self.id.as_raw_nonzero().get()
+        parse_stat(&stat.unwrap_or_default()).is_some_and(|stat| {
+            let id = if self.is_session { stat.session } else { stat.group };
+            stat.is_living && id == self.id.as_raw_nonzero().get()
         })
     }
 }
@@ -58,14 +56,23 @@ fn list_processes() -> Vec<Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// Reads the state and the session from `/proc/<pid>/stat`. The name of the program may contain
-/// anything, so the fields are counted from the last parenthesis.
-fn parse_stat(stat: &[u8]) -> Option<(bool, i32)> {
+/// The part of `/proc/<pid>/stat` that matters here.
+#[derive(Debug, PartialEq, Eq)]
+struct ProcessStat {
+    is_living: bool,
+    group: i32,
+    session: i32,
+}
+
+/// Parses `/proc/<pid>/stat`. The name of the program may contain anything, so the fields are
+/// counted from the last parenthesis.
+fn parse_stat(stat: &[u8]) -> Option<ProcessStat> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[end + 1..]).ok()?;
     let mut fields = fields.split_ascii_whitespace();
     let is_living = !matches!(fields.next()?, "Z" | "X" | "x");
-    Some((is_living, fields.nth(2)?.parse().ok()?))
+    let group = fields.nth(1)?.parse().ok()?;
+    Some(ProcessStat { is_living, group, session: fields.next()?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -74,14 +81,14 @@ mod tests {
 
     #[test]
     fn the_session_is_found_after_any_program_name() {
-        assert_eq!(parse_stat(b"12 (a) b) R 1) S 1 12 34 0 -1"), Some((true, 34)));
-        assert_eq!(parse_stat(b"12 (\xff) Z 1 12 34 0 -1"), Some((false, 34)));
+        let parsed = |is_living| Some(ProcessStat { is_living, group: 12, session: 34 });
+        assert_eq!(parse_stat(b"12 (a) b) R 1) S 1 12 34 0 -1"), parsed(true));
+        assert_eq!(parse_stat(b"12 (\xff) Z 1 12 34 0 -1"), parsed(false));
         assert_eq!(parse_stat(b"12 (a"), None);
         assert_eq!(parse_stat(b""), None);
-        let own = std::fs::read("/proc/self/stat").unwrap_or_default();
-        if let Some((is_living, session)) = parse_stat(&own) {
-            let expected = rustix::process::getsid(None).unwrap().as_raw_nonzero().get();
-            assert_eq!((is_living, session), (true, expected));
+        if let Some(own) = parse_stat(&std::fs::read("/proc/self/stat").unwrap_or_default()) {
+            assert_eq!(own.session, rustix::process::getsid(None).unwrap().as_raw_nonzero().get());
+            assert_eq!(own.group, rustix::process::getpgrp().as_raw_nonzero().get());
         }
     }
 }

@@ -7,6 +7,7 @@ mod bounded;
 mod changing;
 mod disguises;
 mod effects;
+mod plain_commands;
 mod random_scripts;
 mod reading;
 mod targets;

@@ -1,0 +1,283 @@
+//! Decides whether a tool call may run, needs the user's approval, or is refused.
+//!
+//! By default, everything that a checkpoint covers runs without a question, because it can be taken
+//! back. The user is asked about the rest: calls that leave the workspace, and effects that no
+//! rollback reverses.
+//!
+//! An answer can be remembered. What is remembered is the beginning of a call: a program and its
+//! verb (`git push`), a host (`fetch_url docs.rs`), a directory (`read /usr/include`) or a tool.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use takeback_base::text::disarm;
+use takeback_undo::ToolWork;
+use takeback_undo::shell::{PlainCommand, ScriptAnalysis, ScriptContext, list_plain_commands};
+
+use crate::tools::find_host;
+
+const OUTSIDE: &str = "outside the workspace";
+
+/// The length of a command in a question, in characters.
+const MAX_COMMAND: usize = 100;
+
+/// Programs that run others with more rights.
+const PRIVILEGED: [&str; 5] = ["doas", "pkexec", "run0", "su", "sudo"];
+
+/// The calls for which the user is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalMode {
+    /// Calls that a rollback cannot take back.
+    #[default]
+    Effects,
+    /// Calls that may change something, and calls that leave the workspace.
+    Ask,
+    /// No calls. Everything runs.
+    Auto,
+    /// No calls. Those that would need approval in the mode `Effects` are refused.
+    Never,
+}
+
+/// The decision about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The call runs.
+    Run,
+    /// The user is asked.
+    Ask {
+        /// The reason, as a sentence about the call that begins with a verb: "changes /etc/hosts".
+        because: String,
+        /// The beginning that can be remembered, so that the user is not asked again.
+        remember: Option<String>,
+    },
+    /// The call does not run. The model reads the reason.
+    Refuse {
+        /// The reason, as a sentence about the call that begins with a verb.
+        because: String,
+    },
+}
+
+/// A tool call about which to decide.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct ApprovalRequest<'a> {
+    pub mode: ApprovalMode,
+    pub tool: &'a str,
+    pub input: &'a Value,
+    /// The effect of the call, from [`Tool::work`](crate::tools::Tool::work).
+    pub work: &'a ToolWork,
+    /// The paths that the call names, from [`Tool::paths`](crate::tools::Tool::paths).
+    pub paths: &'a [PathBuf],
+    /// The analysis of the script, if the call runs one.
+    pub analysis: Option<&'a ScriptAnalysis>,
+    /// The directory that the agent works in.
+    pub directory: &'a Path,
+    /// The root of the workspace, or the agent's directory if that cannot be a workspace; canonical.
+    pub workspace: &'a Path,
+    /// True if a checkpoint of the workspace is taken before the call.
+    pub is_covered: bool,
+    /// The beginnings that the user allowed once and for all.
+    pub remembered: &'a BTreeSet<String>,
+}
+
+/// A reason to ask.
+struct Reason {
+    because: String,
+    remember: Option<String>,
+}
+
+impl Reason {
+    /// Returns a reason that cannot be remembered.
+    fn once(because: String) -> Reason {
+        Reason { because, remember: None }
+    }
+}
+
+/// Decides about a call.
+pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
+    if let Some(own) = request.analysis.and_then(|analysis| analysis.history.first()) {
+        let because = format!("runs {}, which deletes takeback's history", quote(&own.command));
+        return Decision::Refuse { because };
+    }
+    if request.mode == ApprovalMode::Auto {
+        return Decision::Run;
+    }
+    match request.find_reason() {
+        None => Decision::Run,
+        Some(Reason { because, .. }) if request.mode == ApprovalMode::Never => {
+            let because = format!("{because}; no user can approve it in this session");
+            Decision::Refuse { because }
+        }
+        Some(Reason { because, remember }) => Decision::Ask { because, remember },
+    }
+}
+
+impl ApprovalRequest<'_> {
+    /// Finds the most important reason to ask. Reasons that no remembered answer removes come first.
+    fn find_reason(&self) -> Option<Reason> {
+        let reason = self.find_outside_path().or_else(|| self.find_uncovered());
+        let reason = reason.or_else(|| self.find_effect()).or_else(|| self.find_fetch());
+        match self.mode {
+            ApprovalMode::Ask => reason.or_else(|| self.find_change()),
+            ApprovalMode::Effects | ApprovalMode::Never | ApprovalMode::Auto => reason,
+        }
+    }
+
+    /// Finds a path outside the workspace.
+    fn find_outside_path(&self) -> Option<Reason> {
+        let is_reading = *self.work == ToolWork::Reads;
+        for path in self.paths.iter().filter(|path| self.is_outside(path)) {
+            let name = disarm(&path.to_string_lossy());
+            if !is_reading {
+                return Some(Reason::once(format!("changes {name}, which is {OUTSIDE}")));
+            }
+            if !path.ancestors().map(read_key).any(|key| self.remembered.contains(&key)) {
+                let directory =
+                    if self.tool == "read_file" { path.parent() } else { Some(&**path) };
+                // The root of the file system would allow everything.
+                let directory = directory.filter(|directory| directory.parent().is_some());
+                let remember = directory.map(read_key);
+                return Some(Reason {
+                    because: format!("reads {name}, which is {OUTSIDE}"),
+                    remember,
+                });
+            }
+        }
+        let analysis = self.analysis?;
+        let swept = analysis.sweeps.iter().filter(|path| self.is_outside(path));
+        let path = analysis.outside.iter().chain(swept).next()?;
+        let name = disarm(&path.to_string_lossy());
+        Some(Reason::once(format!("changes {name}, which is {OUTSIDE}")))
+    }
+
+    fn is_outside(&self, path: &Path) -> bool {
+        !path.starts_with(self.workspace)
+    }
+
+    /// Finds changes that no checkpoint covers.
+    fn find_uncovered(&self) -> Option<Reason> {
+        if let Some(unknown) = self.analysis.and_then(|analysis| analysis.unknown.first()) {
+            let because = format!("runs {}, whose files are not known in advance", quote(unknown));
+            return Some(Reason::once(because));
+        }
+        if let Some(program) = self.script().and_then(find_privileged) {
+            return Some(Reason::once(format!("runs `{program}`, which can change the system")));
+        }
+        let because = "may change files, and no checkpoint covers them";
+        (!self.is_covered && self.may_change()).then(|| Reason::once(because.to_owned()))
+    }
+
+    /// Finds an effect that no rollback reverses and that is not remembered.
+    fn find_effect(&self) -> Option<Reason> {
+        let effects = &self.analysis?.effects;
+        let commands = self.list_commands();
+        let find_prefix = |text: &str| {
+            let command = commands.iter().flatten().find(|command| command.text == text)?;
+            command.prefix.as_deref()
+        };
+        let open: Vec<_> = effects
+            .iter()
+            .map(|effect| (effect, find_prefix(&effect.command)))
+            .filter(|(_, prefix)| prefix.is_none_or(|prefix| !self.remembered.contains(prefix)))
+            .collect();
+        let (effect, _) = open.first()?;
+        let (command, kind) = (quote(&effect.command), effect.kind.as_str());
+        let because = format!("runs {command}, which no rollback takes back ({kind})");
+        Some(Reason { because, remember: find_only(open.iter().map(|(_, prefix)| *prefix)) })
+    }
+
+    /// Finds a request to another machine.
+    fn find_fetch(&self) -> Option<Reason> {
+        if self.tool != "fetch_url" {
+            return None;
+        }
+        // A call without a valid address fails, and sends nothing.
+        let host = find_host(self.input.get("url")?.as_str()?)?;
+        let key = format!("fetch_url {host}");
+        (!self.remembered.contains(&key)).then(|| Reason {
+            because: format!("sends a request to {}", disarm(&host)),
+            remember: Some(key),
+        })
+    }
+
+    /// Finds a change that is not remembered.
+    fn find_change(&self) -> Option<Reason> {
+        if !self.may_change() {
+            return None;
+        }
+        if self.script().is_none() {
+            let is_remembered = self.remembered.contains(self.tool);
+            let remember = Some(self.tool.to_owned());
+            let because = "may change files".to_owned();
+            return (!is_remembered).then_some(Reason { because, remember });
+        }
+        let because = match self.analysis {
+            Some(analysis) => format!("may change files: {}", disarm(&analysis.because)),
+            None => "may change files".to_owned(),
+        };
+        let Some(commands) = self.list_commands() else { return Some(Reason::once(because)) };
+        let changing = commands.iter().filter(|command| command.mutates);
+        let open = changing.map(|command| command.prefix.as_deref());
+        let open: Vec<_> =
+            open.filter(|prefix| prefix.is_none_or(|p| !self.remembered.contains(p))).collect();
+        (!open.is_empty()).then(|| Reason { because, remember: find_only(open.into_iter()) })
+    }
+
+    fn may_change(&self) -> bool {
+        match self.work {
+            ToolWork::Reads => false,
+            ToolWork::Shell { .. } => self.analysis.is_none_or(|analysis| analysis.mutates),
+            ToolWork::Changes { .. } => true,
+        }
+    }
+
+    fn script(&self) -> Option<&str> {
+        match self.work {
+            ToolWork::Shell { script, .. } => Some(script),
+            ToolWork::Changes { script, .. } => script.as_deref(),
+            ToolWork::Reads => None,
+        }
+    }
+
+    /// Lists the commands of the script, if they can be remembered.
+    fn list_commands(&self) -> Option<Vec<PlainCommand>> {
+        let (directory, workspace) = (self.directory, self.workspace);
+        list_plain_commands(self.script()?, &ScriptContext { directory, workspace, home: None })
+    }
+}
+
+/// Returns the one prefix that would have to be remembered. Returns `None` if there are several, or
+/// if one of the commands has none.
+fn find_only<'p>(prefixes: impl Iterator<Item = Option<&'p str>>) -> Option<String> {
+    let prefixes: BTreeSet<&str> = prefixes.collect::<Option<_>>()?;
+    match prefixes.into_iter().collect::<Vec<_>>()[..] {
+        [only] => Some(only.to_owned()),
+        _ => None,
+    }
+}
+
+fn read_key(directory: &Path) -> String {
+    format!("read {}", directory.to_string_lossy())
+}
+
+/// Finds a program that runs others with more rights, anywhere in a script. The word may also be an
+/// argument, which only costs a question.
+fn find_privileged(script: &str) -> Option<&'static str> {
+    let words = script.split(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c));
+    words.into_iter().find_map(|word| PRIVILEGED.into_iter().find(|program| *program == word))
+}
+
+/// Quotes a command, shortened and on one line.
+fn quote(command: &str) -> String {
+    let command = disarm(command);
+    match command.char_indices().nth(MAX_COMMAND) {
+        Some((at, _)) => format!("`{}…`", &command[..at]),
+        None => format!("`{command}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
