@@ -104,7 +104,9 @@ fn assert_honest(path: &Path, before: &BTreeMap<String, LoadedTask>, notes: &[St
     let ledger = Ledger::open(path, &LedgerOptions::default()).unwrap();
     let report = ledger.verify(&|_, _| {}).unwrap();
     assert!(report.whole, "{:?}", report.problems);
-    for task in ledger.tasks(&TaskFilter::default()).unwrap() {
+    let tasks = ledger.tasks(&TaskFilter::default()).unwrap();
+    assert_eq!(tasks.len(), before.len());
+    for task in tasks {
         if task.state == "damaged" {
             assert!(ledger.load_task(&task.id).is_err());
             let start = format!("task {} cannot continue", task.id);
