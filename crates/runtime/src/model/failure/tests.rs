@@ -1,5 +1,7 @@
 //! A table of failures as providers report them.
 
+#![allow(clippy::needless_pass_by_value, reason = "the values are written in place")]
+
 use serde_json::{Value, json};
 
 use super::super::FailureKind::{self, *};

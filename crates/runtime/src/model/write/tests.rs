@@ -1,5 +1,7 @@
 //! The bodies of requests.
 
+#![allow(clippy::needless_pass_by_value, reason = "the values are written in place")]
+
 use serde_json::{Value, json};
 use takeback_ledger::{MessageRecord, SessionRecord};
 

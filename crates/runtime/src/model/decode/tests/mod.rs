@@ -1,5 +1,7 @@
 //! Streams in the forms that the real APIs and their imitations send.
 
+#![allow(clippy::needless_pass_by_value, reason = "the values are written in place")]
+
 mod anthropic;
 mod chat;
 mod responses;

@@ -1,0 +1,172 @@
+//! The client: sends requests to providers and returns what came of them.
+
+mod agents;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::http;
+
+use self::agents::AgentPool;
+use super::response::{ReadEnd, ResponseReader};
+use super::transport::{Exchange, Piece};
+use super::{
+    ApiKind, Attempt, AttemptEnd, AttemptFailure, Delta, ModelRequest, Provider, Reply,
+    build_request, request_digest,
+};
+use crate::cancel::Cancel;
+
+/// The version of the Messages API that the decoder knows.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// The options of a client.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The time in which a connection must be established.
+    pub connect_timeout: Duration,
+    /// The time without a single byte after which a request counts as stalled.
+    pub stall_timeout: Duration,
+    /// The name that servers see.
+    pub user_agent: String,
+    /// The address of a proxy.
+    pub proxy: Option<String>,
+    /// The hosts that are reached without the proxy, as in the variable `NO_PROXY`. Hosts on the
+    /// loopback interface always are.
+    pub no_proxy: String,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions {
+            connect_timeout: Duration::from_secs(20),
+            // Models that think, and local ones that read a long prompt, are silent for minutes.
+            stall_timeout: Duration::from_secs(300),
+            user_agent: concat!("takeback/", env!("CARGO_PKG_VERSION")).to_owned(),
+            proxy: None,
+            no_proxy: String::new(),
+        }
+    }
+}
+
+/// A client for model providers. It keeps connections, and many threads can use it at a time.
+pub struct Client(AgentPool);
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Creates a client. Nothing is connected until the first request.
+    pub fn new(options: ClientOptions) -> Client {
+        Client(AgentPool::new(options))
+    }
+
+    /// Asks a model for a reply and waits for its end. The pieces of the reply are passed to
+    /// `on_delta` as they arrive.
+    pub fn request(
+        &self,
+        provider: &Provider,
+        request: &ModelRequest<'_>,
+        cancel: &Cancel,
+        on_delta: &mut dyn FnMut(Delta<'_>),
+    ) -> Attempt {
+        let body = build_request(provider, request);
+        let mut attempt = match self.send_request(provider, &body, cancel, on_delta) {
+            Ok(attempt) => attempt,
+            Err(failure) => Attempt { reply: Reply::default(), end: AttemptEnd::Failed(failure) },
+        };
+        add_call_ids(&mut attempt.reply, &body);
+        attempt
+    }
+
+    fn send_request(
+        &self,
+        provider: &Provider,
+        body: &Value,
+        cancel: &Cancel,
+        on_delta: &mut dyn FnMut(Delta<'_>),
+    ) -> Result<Attempt, AttemptFailure> {
+        if cancel.is_cancelled() {
+            return Ok(Attempt { reply: Reply::default(), end: AttemptEnd::Cancelled });
+        }
+        let request = build_http(provider, body)?;
+        let uri = request.uri().clone();
+        let agent = self.0.take_agent(&uri)?;
+        let exchange = Exchange::start(agent, request, self.0.options().stall_timeout, cancel)?;
+        let mut reader = ResponseReader::new(provider.kind, provider.key.as_deref());
+        let end = loop {
+            match exchange.next_piece(reader.patience()) {
+                Some(Piece::Head { status, headers }) => reader.read_head(status, headers),
+                Some(Piece::Body(bytes)) => reader.read_body(&bytes, on_delta),
+                Some(Piece::End) => {
+                    if let Some(agent) = exchange.release_agent() {
+                        self.0.keep_agent(&uri, agent);
+                    }
+                    return Ok(reader.finish(ReadEnd::Ended, on_delta));
+                }
+                Some(Piece::Failed(failure)) => break ReadEnd::Broken(failure),
+                Some(Piece::Cancelled) => break ReadEnd::Cancelled,
+                None => break ReadEnd::Ended,
+            }
+            if reader.is_hopeless() {
+                break ReadEnd::Ended;
+            }
+        };
+        exchange.stop();
+        Ok(reader.finish(end, on_delta))
+    }
+}
+
+/// Builds the HTTP request. The errors contain neither the key nor a password in the address.
+fn build_http(provider: &Provider, body: &Value) -> Result<http::Request<Vec<u8>>, AttemptFailure> {
+    let path = match provider.kind {
+        ApiKind::Openai => "chat/completions",
+        ApiKind::Responses => "responses",
+        ApiKind::Anthropic => "messages",
+    };
+    let url = format!("{}/{path}", provider.base_url.trim_end_matches('/'));
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(AttemptFailure::rejected(
+            "base_url must begin with http:// or https://".to_owned(),
+        ));
+    }
+    let uri: http::Uri =
+        url.parse().map_err(|_| AttemptFailure::rejected("base_url is invalid".to_owned()))?;
+    let mut request = http::Request::post(uri)
+        .header("content-type", "application/json")
+        .header("accept", "text/event-stream, application/json");
+    if provider.kind == ApiKind::Anthropic {
+        request = request.header("anthropic-version", ANTHROPIC_VERSION);
+    }
+    if let Some(key) = &provider.key {
+        let (name, value) = match provider.kind {
+            ApiKind::Anthropic => ("x-api-key", key.trim().to_owned()),
+            _ => ("authorization", format!("Bearer {}", key.trim())),
+        };
+        let mut value = http::HeaderValue::from_str(&value).map_err(|_| {
+            AttemptFailure::rejected("the key contains characters that no key has".to_owned())
+        })?;
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    request
+        .body(body.to_string().into_bytes())
+        .map_err(|error| AttemptFailure::rejected(format!("invalid request: {error}")))
+}
+
+/// Assigns an id to each call that has none, or that shares one with another call. The ids follow
+/// from the request, so they do not occur in the rest of the conversation.
+fn add_call_ids(reply: &mut Reply, body: &Value) {
+    let mut known = Vec::new();
+    for (place, call) in reply.calls.iter_mut().enumerate() {
+        if call.id.trim().is_empty() || known.contains(&call.id) {
+            call.id = format!("call_{}_{place}", &request_digest(body)[..16]);
+        }
+        known.push(call.id.clone());
+    }
+}
