@@ -175,6 +175,13 @@ pub struct AttemptFailure {
     pub retry_after: Option<Duration>,
 }
 
+impl AttemptFailure {
+    /// Creates the failure of a request that cannot be sent as it is.
+    pub(crate) fn rejected(message: String) -> AttemptFailure {
+        AttemptFailure { kind: FailureKind::Rejected, status: None, message, retry_after: None }
+    }
+}
+
 /// The kinds of failures that need different treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

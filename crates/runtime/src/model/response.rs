@@ -211,3 +211,69 @@ fn find_format(bytes: &[u8]) -> Body {
         Some(_) => Body::Stream(SseReader::default()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: ApiKind, body: &str) -> ResponseReader {
+        let mut reader = ResponseReader::new(kind, None);
+        reader.read_head(200, Headers::default());
+        reader.read_body(body.as_bytes(), &mut |_| {});
+        reader
+    }
+
+    #[test]
+    fn only_a_reply_that_is_complete_has_limited_patience() {
+        let text = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+        let finish = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n";
+        let done = "data: [DONE]\n\n";
+        let patience = |body: &str| read(ApiKind::Openai, body).patience();
+        assert_eq!(patience(text), None);
+        assert_eq!(patience(&[text, done].concat()), None);
+        assert_eq!(patience(&[text, finish].concat()), Some(USAGE_WAIT));
+        assert_eq!(patience(&[text, finish, done].concat()), Some(END_WAIT));
+        let anthropic = |body: &str| read(ApiKind::Anthropic, body).patience();
+        let delta =
+            "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n";
+        assert_eq!(anthropic(delta), None);
+        let stop = "data: {\"type\":\"message_stop\"}\n\n";
+        assert_eq!(anthropic(&[delta, stop].concat()), Some(END_WAIT));
+    }
+
+    #[test]
+    fn nothing_after_the_last_event_counts() {
+        let stop = "data: {\"type\":\"message_stop\"}\n\n";
+        let text = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}\n\n";
+        let reader = read(ApiKind::Anthropic, &[text, stop, text].concat());
+        let attempt = reader.finish(ReadEnd::Ended, &mut |_| {});
+        assert_eq!(attempt.reply.text, "hi");
+    }
+
+    #[test]
+    fn a_huge_reply_is_refused() {
+        let mut reader = read(ApiKind::Openai, ": begin\n\n");
+        let line = format!("data: {}\n\n", "x".repeat(1 << 20));
+        for _ in 0..64 {
+            reader.read_body(line.as_bytes(), &mut |_| {});
+        }
+        assert!(reader.is_hopeless());
+        let attempt = reader.finish(ReadEnd::Ended, &mut |_| {});
+        let AttemptEnd::Failed(failure) = attempt.end else { panic!("{:?}", attempt.end) };
+        assert_eq!(failure.message, "the reply is larger than 64 MB");
+        let mut reader = read(ApiKind::Openai, "data: ");
+        reader.read_body(&vec![b'x'; 33 << 20], &mut |_| {});
+        assert!(reader.is_hopeless());
+    }
+
+    #[test]
+    fn an_error_that_is_cut_off_is_classified_by_its_status() {
+        let mut reader = ResponseReader::new(ApiKind::Openai, None);
+        reader.read_head(429, Headers::default());
+        reader.read_body(b"{\"error\": {\"mess", &mut |_| {});
+        let broken = AttemptFailure::rejected("gone".to_owned());
+        let attempt = reader.finish(ReadEnd::Broken(broken), &mut |_| {});
+        let AttemptEnd::Failed(failure) = attempt.end else { panic!("{:?}", attempt.end) };
+        assert_eq!((failure.kind, failure.status), (FailureKind::RateLimited, Some(429)));
+    }
+}

@@ -178,24 +178,26 @@ impl ResponsesDecoder {
         on_delta: &mut OnDelta<'_>,
     ) {
         let has_text = !self.texts.is_empty();
+        let mut known_calls: Vec<usize> = Vec::new();
         for (number, item) in (0..).zip(list_field(response, "output")) {
             // The numbers in this list can differ from those in the stream.
             let index = u64::MAX - number;
-            match item["type"].as_str() {
+            let is_known = match item["type"].as_str() {
                 Some("function_call") => {
-                    let id = text_field(item, "call_id").unwrap_or_default();
-                    match draft.calls().iter().position(|call| call.id == id) {
-                        Some(place) if draft.calls()[place].is_complete => {}
-                        Some(place) => {
-                            self.calls.insert(index, place);
-                            self.end_item(index, item, draft, on_delta);
-                        }
-                        None => self.end_item(index, item, draft, on_delta),
-                    }
+                    let place = find_call(draft.calls(), item, &known_calls);
+                    known_calls.extend(place);
+                    place.is_some_and(|place| {
+                        self.calls.insert(index, place);
+                        draft.calls()[place].is_complete
+                    })
                 }
-                Some("reasoning") if self.reasoning.iter().any(|it| it["id"] == item["id"]) => {}
-                Some("message") if has_text => {}
-                _ => self.end_item(index, item, draft, on_delta),
+                Some("reasoning") => self.reasoning.iter().any(|known| known["id"] == item["id"]),
+                Some("message") => has_text,
+                _ => true,
+            };
+            if !is_known {
+                self.end_item(index, item, draft, on_delta);
+                known_calls.extend(self.calls.get(&index));
             }
         }
     }
@@ -206,4 +208,10 @@ impl ResponsesDecoder {
             draft.details = Some(Value::Array(std::mem::take(&mut self.reasoning)));
         }
     }
+}
+
+/// Finds the call that an item stands for, among those that no other item stands for.
+fn find_call(calls: &[CallDraft], item: &Value, known: &[usize]) -> Option<usize> {
+    let id = text_field(item, "call_id").unwrap_or_default();
+    (0..calls.len()).find(|place| calls[*place].id == id && !known.contains(place))
 }
