@@ -133,6 +133,20 @@ pub struct CallRef {
     /// In the record of the state after the call, the state before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
+    /// In the records of a place outside the session's workspace, the newest checkpoint that the
+    /// workspace had when the call began. It puts the call in order with the workspace's
+    /// checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<NewestCheckpoint>,
+}
+
+/// The newest checkpoint of a workspace at some moment, as its record identifies it. Records do not
+/// change when a history is moved or renumbered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct NewestCheckpoint {
+    pub workspace: AnyPath,
+    pub seq: u64,
 }
 
 impl CallRef {

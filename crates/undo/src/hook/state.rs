@@ -16,7 +16,7 @@ use takeback_base::hex;
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, Oid, RelPath};
 
-use crate::history::record::TurnId;
+use crate::history::record::{NewestCheckpoint, TurnId};
 
 /// Turns arbitrary texts into a file name.
 pub(crate) fn file_name(parts: &[&str]) -> String {
@@ -146,6 +146,10 @@ pub(crate) struct OpenCall {
     pub(crate) late: bool,
     /// True if the state before the call was pinned, as a checkpoint or otherwise.
     pub(crate) has_pin: bool,
+    /// In a place outside the session's workspace, the newest checkpoint that the workspace had
+    /// when the call began.
+    #[serde(default)]
+    pub(crate) newest: Option<NewestCheckpoint>,
 }
 
 /// The key that pairs the end of a call with its start: the agent's name for the call, or a digest
