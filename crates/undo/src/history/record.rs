@@ -43,6 +43,10 @@ pub struct Record {
     /// changes that the call made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
+    /// The time of the prompt that began the call's turn: RFC 3339 in UTC. It identifies the turn
+    /// in the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompted: Option<String>,
     /// The state of the workspace's own repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Head>,
@@ -317,6 +321,7 @@ impl Record {
             call: None,
             first: false,
             late: false,
+            prompted: None,
             repository: None,
             rollback: None,
             attempt: None,
@@ -377,6 +382,7 @@ impl Record {
             call: &call.id,
             began: self.moment(),
             late: self.late,
+            prompted: self.prompted.as_deref().and_then(Time::parse),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The captures before and after a call, for each path that the call may change.
 
 use takeback_base::errors::error_chain;
+use takeback_ledger::Time;
 use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace};
 
 use super::call::{CallContext, ScriptWrites};
@@ -73,6 +74,7 @@ pub(super) fn capture_before(
             call: Some(CallRef { newest: newest.clone(), ..call.to_ref(&path.named, &writes) }),
             first: last.is_none(),
             late,
+            prompted: call.turn.prompted.map(Time::rfc3339),
             ..new_record(opened, &mut lock, kind, &reason)?
         };
         let taken = pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;

@@ -123,10 +123,11 @@ pub(super) fn start_turn(
     session.begin_turn(report.turn.clone());
     let resumed = LedgerEvent::SessionResumed { session: session.session.clone() };
     let Some(prompt) = prompt else { return vec![resumed] };
+    session.prompted = Some(opened.now());
     let message = MessageRecord {
         role: "user".into(),
         content: Some(Value::from(prompt)),
-        timestamp: Some(opened.now()),
+        timestamp: session.prompted,
         ..MessageRecord::default()
     };
     let session = session.session.clone();
