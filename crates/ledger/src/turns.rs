@@ -33,6 +33,9 @@ pub struct CallId<'a> {
     pub began: Time,
     /// True if the ledger may have recorded a different start time for the call.
     pub late: bool,
+    /// The time of the prompt that began the call's turn, if known. It identifies the turn if the
+    /// ledger does not know the call.
+    pub prompted: Option<Time>,
 }
 
 impl Ledger {
@@ -49,14 +52,19 @@ impl Ledger {
     }
 
     /// Returns the turn that a call is part of, or `None` if no turn had begun or the last one was
-    /// over. The turn is determined by the order of messages and calls in the ledger. Times are
-    /// compared only if the ledger cannot place the call.
+    /// over. The turn is determined by the order of messages and calls in the ledger, or by its
+    /// prompt if the ledger does not know the call. Times are compared only if the prompt is not
+    /// known either.
     pub fn turn_of_call(&self, call: &CallId<'_>) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let owner = head(connection, call.session)?.key;
         let number = match find_naming_turn(connection, owner, call)? {
             Some(turn) => Some(turn),
             None => find_recorded_turn(connection, owner, call)?,
+        };
+        let number = match (number, call.prompted) {
+            (None, Some(prompted)) => find_prompted_turn(connection, owner, prompted)?,
+            (number, _) => number,
         };
         let Some(number) = number else { return self.turn_at(call.session, call.began) };
         let mut statement = connection.prepare_cached(
@@ -171,6 +179,17 @@ fn find_recorded_turn(
         .query_row([owner, id], |row| row.get(0))
         .optional()?;
     Ok(of_parent)
+}
+
+/// Finds the turn whose prompt has exactly this time.
+fn find_prompted_turn(
+    connection: &Connection,
+    owner: i64,
+    prompted: Time,
+) -> Result<Option<i64>, LedgerError> {
+    let mut statement = connection
+        .prepare_cached("SELECT max(turn) FROM turns WHERE session = ?1 AND started_at = ?2")?;
+    Ok(statement.query_row(params![owner, prompted], |row| row.get(0))?)
 }
 
 /// Finds the turn that a session is in. Returns 0 if it is not in any turn.

@@ -188,13 +188,17 @@ impl Copier<'_> {
 
     fn copy_tree(&mut self, root: Oid) -> Result<(), CopyError> {
         let (mut trees, mut files) = (Vec::new(), HashSet::new());
-        let mut seen = HashSet::from([Oid::EMPTY_TREE]);
+        let mut seen = HashSet::new();
         let mut waiting = vec![root];
         while let Some(oid) = waiting.pop() {
             if self.has_object(&oid) || !seen.insert(oid) {
                 continue;
             }
-            let (kind, content) = self.from.read_object(&oid)?;
+            let (kind, content) = match oid {
+                // The empty tree can be read even if a damaged store has lost it.
+                Oid::EMPTY_TREE => (ObjectKind::Tree, Vec::new()),
+                _ => self.from.read_object(&oid)?,
+            };
             for entry in object::parse_entries(&content) {
                 let entry = entry.map_err(|error| ObjectError::Malformed(oid, error))?;
                 match entry.mode.is_directory() {

@@ -405,7 +405,7 @@ impl HookRun<'_> {
 }
 
 fn unknown_turn() -> Turn {
-    Turn { id: TurnId::Number(0), number: 0 }
+    Turn { id: TurnId::Number(0), number: 0, prompted: None }
 }
 
 fn print_answer(answer: &str) -> Result<(), String> {

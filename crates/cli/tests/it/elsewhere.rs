@@ -112,6 +112,37 @@ fn a_rollback_keeps_changes_of_earlier_turns_outside() {
 }
 
 #[test]
+fn a_rollback_into_a_turn_takes_back_only_what_was_changed_outside_since() {
+    let session = Session::new();
+    let (before, after) = (session.base().join(".bashrc"), session.base().join(".profile"));
+    fs::write(&before, "1").unwrap();
+    fs::write(&after, "1").unwrap();
+    session.write("a", "1");
+    session.write("b", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.hears("change files outside");
+    agent.writes("a", "2");
+    agent.writes("../.bashrc", "2");
+    let mut other = Agent::new(&session, "other");
+    other.turn("change b", "b", "2");
+    // The second call leaves no checkpoint in the workspace, because nothing there has changed since
+    // the first.
+    agent.pretends("touch b");
+    agent.writes("../.profile", "2");
+    agent.is_done();
+    let state = || {
+        let read = |path| fs::read_to_string(path).unwrap();
+        [session.read("a"), session.read("b"), read(&before), read(&after)].join("")
+    };
+    session.json(&["rollback", "1"]);
+    assert_eq!(state(), "2121");
+    session.json(&["rollback", "undo"]);
+    assert_eq!(state(), "2222");
+    session.json(&["rollback", "2"]);
+    assert_eq!(state(), "1111");
+}
+
+#[test]
 fn a_call_outside_that_was_cut_off_ends_with_its_turn() {
     let session = Session::new();
     session.write("a", "1");

@@ -10,7 +10,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::agent::{Agent, configure};
+use crate::agent::{Agent, configure, conversation};
 use crate::session::{Session, said};
 
 #[track_caller]
@@ -198,6 +198,38 @@ Done. `takeback rollback undo` takes this back.
     succeeds(&session, &["rollback", "undo"]);
     assert_eq!(session.read("a"), "2");
     assert_eq!(session.read("thing/inner"), "x");
+}
+
+#[test]
+fn the_conversation_returns_even_if_all_files_are_skipped() {
+    let mut session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s");
+    agent.turn("first", "a", "2");
+    agent.turn("second", "a", "3");
+    succeeds(&session, &["rollback", "2"]);
+    assert_eq!(conversation(&session), Vec::<String>::new());
+    fs::remove_file(session.project().join("a")).unwrap();
+    session.write("a/.git/HEAD", "x");
+    session.takeback(&["rollback", "1", "--skip-blocked"]);
+    session.takeback(&["rollback", "1", "--skip-blocked"]);
+    session.assert(
+        "
+$ takeback rollback 1 --skip-blocked
+Skipped, not changed:
+  a/.git  (never captured)
+Conversation: 1 message restored.
+Done. `takeback rollback undo` takes this back.
+$ takeback rollback 1 --skip-blocked
+Skipped, not changed:
+  a/.git  (never captured)
+Nothing was changed.
+",
+    );
+    assert_eq!(conversation(&session), ["first"]);
+    succeeds(&session, &["rollback", "undo"]);
+    assert_eq!(conversation(&session), Vec::<String>::new());
+    assert_eq!(session.read("a/.git/HEAD"), "x");
 }
 
 /// A file system in memory, which is unmounted at the end.

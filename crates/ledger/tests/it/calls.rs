@@ -46,6 +46,11 @@ fn tool_calls_are_completed_as_more_is_known() {
     );
 }
 
+fn unknown_call() -> CallId<'static> {
+    let (session, began) = ("s", at(0));
+    CallId { session, reporter: session, call: "c", began, late: false, prompted: None }
+}
+
 #[test]
 fn a_call_that_was_never_recorded_is_placed_even_if_the_clock_was_set_back_since() {
     let mut fixture = Fixture::new();
@@ -55,12 +60,15 @@ fn a_call_that_was_never_recorded_is_placed_even_if_the_clock_was_set_back_since
         let end = Event::TurnEnd { session: "s".into() };
         record_event(&mut fixture.ledger, end, at(start + 5));
     }
-    let turn_at = |seconds| {
-        let call =
-            CallId { session: "s", reporter: "s", call: "c", began: at(seconds), late: false };
+    let turn_at = |seconds, prompted: Option<i64>| {
+        let call = CallId { began: at(seconds), prompted: prompted.map(at), ..unknown_call() };
         fixture.ledger.turn_of_call(&call).unwrap().map(|turn| turn.turn)
     };
-    assert_eq!([86_401, 11, 50].map(turn_at), [Some(1), Some(2), None]);
+    assert_eq!([86_401, 11, 50].map(|began| turn_at(began, None)), [Some(1), Some(2), None]);
+    // The time of the prompt identifies the turn, whatever the clock said during the call.
+    assert_eq!(turn_at(11, Some(86_400)), Some(1));
+    assert_eq!(turn_at(50, Some(10)), Some(2));
+    assert_eq!(turn_at(11, Some(12)), Some(2));
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) fn distrust_missing_objects(
     let packs = context.store.packs();
     let mut is_any_missing = false;
     for entry in cache.entries.iter_mut().filter(|entry| entry.kind != EntryKind::Uncovered) {
-        if entry.oid == Oid::EMPTY_TREE || packs.contains(&entry.oid) {
+        if is_left_out(entry) || packs.contains(&entry.oid) {
             continue;
         }
         is_any_missing = true;
@@ -262,8 +262,7 @@ fn make_tree(sink: &ObjectSink<'_>, cache: &StatCache, index: u32) -> Oid {
     let mut children: Vec<TreeEntry<'_>> = cache
         .children(&cache.entries[index as usize])
         .iter()
-        // An excluded directory is in the tree only if files in it are captured.
-        .filter(|entry| entry.reach != Reach::Partial || entry.oid != Oid::EMPTY_TREE)
+        .filter(|entry| !is_left_out(entry))
         .filter_map(|entry| {
             Some(TreeEntry { mode: entry.mode()?, name: cache.name(entry), oid: entry.oid })
         })
@@ -274,4 +273,9 @@ fn make_tree(sink: &ObjectSink<'_>, cache: &StatCache, index: u32) -> Oid {
     let mut tree = Vec::with_capacity(children.len() * 48);
     children.into_iter().for_each(|child| object::push_entry(&mut tree, child));
     sink.add_object(object::ObjectKind::Tree, &tree)
+}
+
+/// True if an excluded directory is not in the tree, because no file in it is captured.
+fn is_left_out(entry: &CachedEntry) -> bool {
+    entry.reach == Reach::Partial && entry.oid == Oid::EMPTY_TREE
 }

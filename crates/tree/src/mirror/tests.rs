@@ -32,6 +32,17 @@ fn a_mirror_has_all_pins_and_survives_its_store() {
 }
 
 #[test]
+fn a_mirror_has_the_tree_of_an_empty_workspace() {
+    let bench = Bench::new();
+    let empty = bench.capture(1, &Files::new());
+    let mirror = bench.mirror();
+    let report = bench.store.copy_to_mirror(&mirror.store).unwrap();
+    assert_eq!((report.pins, report.objects), (1, 2));
+    mirror.fsck();
+    mirror.assert_whole(&[(empty, Files::new())].into());
+}
+
+#[test]
 fn only_new_objects_are_copied_and_nothing_is_deleted() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 4);

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use takeback_tree::fault::{self, Fault};
 use takeback_tree::{CaptureError, CaptureOptions, PlanError, RestoreTarget, UncoveredReason};
@@ -206,6 +207,23 @@ fn ids_are_valid_as_long_as_their_checkpoints_exist() {
         scratch.store.pin_names(workspace.id()).unwrap().last().unwrap().seq,
         names[2].seq + 1
     );
+}
+
+#[test]
+fn git_finds_the_tree_of_an_empty_workspace_after_a_gc() {
+    let mut scratch = Scratch::new();
+    scratch.ahead = Duration::from_secs(3600);
+    scratch.write("file", "1");
+    scratch.capture();
+    scratch.remove("file");
+    // Nothing pins the empty workspace yet, so gc deletes its tree.
+    scratch.capture_only();
+    scratch.store.gc().unwrap();
+    let capture = scratch.capture();
+    scratch.fsck();
+    scratch.write("file", "2");
+    scratch.restore(&capture, &[]);
+    assert!(!scratch.exists("file"));
 }
 
 #[test]

@@ -43,6 +43,10 @@ pub struct Record {
     /// changes that the call made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
+    /// The time of the prompt that began the call's turn: RFC 3339 in UTC. It identifies the turn
+    /// in the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompted: Option<String>,
     /// The state of the workspace's own repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Head>,
@@ -133,6 +137,20 @@ pub struct CallRef {
     /// In the record of the state after the call, the state before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
+    /// In the records of a place outside the session's workspace, the newest checkpoint that the
+    /// workspace had when the call began. It puts the call in order with the workspace's
+    /// checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<NewestCheckpoint>,
+}
+
+/// The newest checkpoint of a workspace at some moment, as its record identifies it. Records do not
+/// change when a history is moved or renumbered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct NewestCheckpoint {
+    pub workspace: AnyPath,
+    pub seq: u64,
 }
 
 impl CallRef {
@@ -303,6 +321,7 @@ impl Record {
             call: None,
             first: false,
             late: false,
+            prompted: None,
             repository: None,
             rollback: None,
             attempt: None,
@@ -363,6 +382,7 @@ impl Record {
             call: &call.id,
             began: self.moment(),
             late: self.late,
+            prompted: self.prompted.as_deref().and_then(Time::parse),
         })
     }
 

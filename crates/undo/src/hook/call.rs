@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::paths::canonicalize_parent;
 use takeback_ledger::Time;
-use takeback_tree::RelPath;
+use takeback_tree::{AnyPath, RelPath};
 
 use super::deadline::Deadline;
 use super::report::{Report, ToolCall, ToolWork};
@@ -27,6 +27,8 @@ pub(super) struct CallContext<'a> {
     pub(super) reporter: String,
     /// The session that the call belongs to. For a subagent's call, this is the parent session.
     pub(super) session: String,
+    /// The workspace of `session`. The call itself may work elsewhere.
+    pub(super) session_workspace: AnyPath,
     pub(super) turn: Turn,
     pub(super) key: CallKey,
     pub(super) id: String,
@@ -61,7 +63,8 @@ impl<'a> CallContext<'a> {
             (None, true) => format!("{}-{}", key.text, time.0),
             (None, false) => format!("{}-{}", key.text, session.turns),
         };
-        let (owner, turn) = find_owner(opened, session);
+        let owner = find_owner(opened, session);
+        let turn = deadline.late_turn().cloned().unwrap_or_else(|| owner.current_turn());
         CallContext {
             report,
             call,
@@ -70,8 +73,9 @@ impl<'a> CallContext<'a> {
             analysis,
             mutates,
             reporter: session.session.clone(),
-            session: owner,
-            turn: deadline.late_turn().cloned().unwrap_or(turn),
+            session: owner.session,
+            session_workspace: owner.workspace,
+            turn,
             key,
             id,
             time,
@@ -127,6 +131,7 @@ impl<'a> CallContext<'a> {
             script: self.call.script().is_some(),
             bounded: writes.bounded,
             began: None,
+            newest: None,
         }
     }
 }

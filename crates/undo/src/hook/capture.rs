@@ -1,6 +1,7 @@
 //! The captures before and after a call, for each path that the call may change.
 
 use takeback_base::errors::error_chain;
+use takeback_ledger::Time;
 use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace};
 
 use super::call::{CallContext, ScriptWrites};
@@ -9,7 +10,7 @@ use super::protected::{PathKind, ProtectedPath};
 use super::state::{self, OpenCall, StepState, WorkspaceState};
 use super::unprotected::{Unprotected, find_unprotected};
 use crate::Opened;
-use crate::history::record::{Began, CallRef, Kind, Record};
+use crate::history::record::{Began, CallRef, Kind, NewestCheckpoint, Record};
 use crate::history::{TakeError, has_pin, new_record, pin_tree};
 use crate::settings::Granularity;
 
@@ -22,11 +23,24 @@ pub(super) struct CapturedPath {
     pub(super) unprotected: Vec<Unprotected>,
 }
 
-/// Captures a path before a call.
+/// Finds the newest checkpoint of the workspace that a call's session works in.
+pub(super) fn find_newest_checkpoint(
+    opened: &Opened,
+    call: &CallContext<'_>,
+) -> Option<NewestCheckpoint> {
+    let store = opened.store().ok()?;
+    let workspace = call.session_workspace.clone();
+    let seq = store.pin_names(&store.workspace_id(&workspace.0)).ok()?.last()?.seq;
+    Some(NewestCheckpoint { workspace, seq })
+}
+
+/// Captures a path before a call. For a path outside the session's workspace, `newest` is the
+/// newest checkpoint of that workspace.
 pub(super) fn capture_before(
     opened: &Opened,
     path: &ProtectedPath,
     call: &CallContext<'_>,
+    newest: Option<NewestCheckpoint>,
 ) -> Result<CapturedPath, TakeError> {
     let workspace = path.open(opened)?;
     let mut lock = opened.lock(&workspace)?;
@@ -57,9 +71,10 @@ pub(super) fn capture_before(
         let record = Record {
             // The ledger records the effects of the call with the same time.
             time: call.time.rfc3339(),
-            call: Some(call.to_ref(&path.named, &writes)),
+            call: Some(CallRef { newest: newest.clone(), ..call.to_ref(&path.named, &writes) }),
             first: last.is_none(),
             late,
+            prompted: call.turn.prompted.map(Time::rfc3339),
             ..new_record(opened, &mut lock, kind, &reason)?
         };
         let taken = pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
@@ -84,6 +99,7 @@ pub(super) fn capture_before(
         time: call.time,
         late,
         has_pin: needs_pin,
+        newest,
     };
     let written = hook_state.add_open_call(&call.reporter, &call.key, &open_call);
     note_lost_state(opened, &workspace, written);
@@ -142,6 +158,7 @@ pub(super) fn capture_after(
             turn: open_call.turn.clone(),
             id: open_call.call.clone(),
             began: Some(began),
+            newest: open_call.newest.clone(),
             ..call.to_ref(&open_call.named, &writes)
         };
         let reason = format!("after {}", call.tool());

@@ -38,7 +38,7 @@ pub(super) fn capture_early(
     let paths = workspace.named.iter().filter_map(|named| find_place(opened, workspace, named));
     let capture = |place: ProtectedPath| {
         // A failure costs nothing: the capture of the workspace follows.
-        let checkpoint = capture_before(opened, &place, call).ok()?.checkpoint?;
+        let checkpoint = capture_before(opened, &place, call, None).ok()?.checkpoint?;
         Some((place, checkpoint))
     };
     EarlyCheckpoints(paths.take(MAX_PATHS).filter_map(capture).collect())

@@ -9,7 +9,7 @@ use takeback_tree::{CaptureError, RelPath, RepairError, Workspace, WorkspaceErro
 
 use super::repositories::find_nested_repositories;
 use super::session::find_owner;
-use super::state::{OpenCall, SessionState, Turn, WorkspaceState};
+use super::state::{OpenCall, SessionState, WorkspaceState};
 use crate::Opened;
 use crate::history::record::{Began, CallRef, Kind, Record};
 use crate::history::{History, TakeError, WorkspaceRef, count_changes, new_record, pin_tree};
@@ -157,8 +157,8 @@ struct PastTurns<'a> {
     session: &'a str,
     ended: Time,
     state: Option<SessionState>,
-    /// The session and turn that the work belongs to, as returned by `find_owner`.
-    owner: Option<(String, Turn)>,
+    /// The session that the work belongs to, as returned by `find_owner`.
+    owner: Option<SessionState>,
 }
 
 impl PastTurns<'_> {
@@ -170,7 +170,7 @@ impl PastTurns<'_> {
 
     fn contain(&self, call: &OpenCall) -> bool {
         let is_of_past_turn = match (&self.state, &self.owner) {
-            (Some(state), Some((_, turn))) => state.over || call.turn != turn.id,
+            (Some(state), Some(owner)) => state.over || call.turn != owner.current_turn().id,
             _ => call.time <= self.ended,
         };
         call.session == self.session && is_of_past_turn
@@ -181,8 +181,10 @@ impl PastTurns<'_> {
     /// may still be running.
     fn contain_subagents(&self, opened: &Opened, call: &OpenCall) -> bool {
         let Some(subagent) = opened.session_state(&call.session) else { return false };
-        let (owner, turn) = find_owner(opened, &subagent);
-        subagent.parent.is_some() && owner == self.session && call.turn != turn.id
+        let owner = find_owner(opened, &subagent);
+        subagent.parent.is_some()
+            && owner.session == self.session
+            && call.turn != owner.current_turn().id
     }
 }
 
@@ -195,7 +197,7 @@ fn drop_unended_calls(workspace: &Workspace<'_>, past: &PastTurns<'_>) -> Vec<Ca
     let mut calls: Vec<OpenCall> = hook_state.open_calls().into_iter().filter(is_over).collect();
     hook_state.drop_open_calls(is_over);
     calls.sort_by_key(|call| call.seq);
-    let owner = past.owner.as_ref().map_or(session, |(owner, _)| owner).to_owned();
+    let owner = past.owner.as_ref().map_or(session, |owner| &owner.session).to_owned();
     let describe = |call: OpenCall| CallRef {
         agent: session.split(':').next().unwrap_or_default().to_owned(),
         subagent: (owner != session).then(|| session.to_owned()),
@@ -214,6 +216,7 @@ fn drop_unended_calls(workspace: &Workspace<'_>, past: &PastTurns<'_>) -> Vec<Ca
             uncovered: call.uncovered,
             late: call.late,
         }),
+        newest: call.newest,
     };
     calls.into_iter().map(describe).collect()
 }

@@ -29,7 +29,7 @@ use takeback_ledger::{
 use takeback_tree::{GitDirectory, Oid};
 
 use self::call::CallContext;
-use self::capture::{CapturedPath, capture_after, capture_before};
+use self::capture::{CapturedPath, capture_after, capture_before, find_newest_checkpoint};
 use self::early::{capture_early, is_captured};
 use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substitutes};
 use self::state::SessionState;
@@ -176,13 +176,18 @@ fn capture_all_before(
     // Each path is tried only once. Otherwise, two paths that are too large would be substituted
     // for each other forever.
     let mut tried: Vec<(PathKind, bool)> = Vec::new();
+    let mut newest = None;
     while let Some(path) = waiting.pop_front() {
         let place = (path.kind.clone(), path.only_named);
         if tried.contains(&place) {
             continue;
         }
         tried.push(place);
-        match capture_before(opened, &path, call) {
+        let is_elsewhere = path.path() != call.session_workspace.0;
+        if is_elsewhere && newest.is_none() {
+            newest = find_newest_checkpoint(opened, call);
+        }
+        match capture_before(opened, &path, call, newest.clone().filter(|_| is_elsewhere)) {
             Ok(CapturedPath { tree, checkpoint, unprotected }) => {
                 handled.checkpoints.extend(checkpoint);
                 handled.unprotected.extend(unprotected);
@@ -197,7 +202,9 @@ fn capture_all_before(
                 let substitutes = find_substitutes(opened, &path, &error, call);
                 let is_complete =
                     substitutes.iter().any(|path| path.only_named) && call.call.names_everything();
-                waiting.extend(substitutes);
+                // The workspace still comes before the paths outside it, whose records name the
+                // workspace's newest checkpoint.
+                substitutes.into_iter().rev().for_each(|path| waiting.push_front(path));
                 if !is_complete {
                     let message = error_chain(&error);
                     handled.miss(opened, path.path(), &message);

@@ -97,17 +97,15 @@ fn last_turn(opened: &Opened, session: &str) -> i64 {
 /// Returns the turn that a report is part of. Returns `None` if the session has no stored state
 /// yet.
 pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
-    Some(find_owner(opened, &opened.session_state(&report.session_id())?).1)
+    Some(find_owner(opened, &opened.session_state(&report.session_id())?).current_turn())
 }
 
-/// Finds the session and turn that a session's work belongs to: a subagent's work belongs to its
-/// parent.
-pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> (String, Turn) {
+/// Finds the session that a session's work belongs to: a subagent's work belongs to its parent.
+pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> SessionState {
     const MAX_DEPTH: usize = 8;
     let parent = |state: &SessionState| opened.session_state(state.parent.as_ref()?);
     let ancestors = iter::successors(Some(session.clone()), parent).take(MAX_DEPTH);
-    let oldest = ancestors.last().expect("a session is its own first ancestor");
-    (oldest.session.clone(), oldest.current_turn())
+    ancestors.last().expect("a session is its own first ancestor")
 }
 
 /// Begins the turn that a report announces, and records its prompt. Resumes a session that had
@@ -125,10 +123,11 @@ pub(super) fn start_turn(
     session.begin_turn(report.turn.clone());
     let resumed = LedgerEvent::SessionResumed { session: session.session.clone() };
     let Some(prompt) = prompt else { return vec![resumed] };
+    session.prompted = Some(opened.now());
     let message = MessageRecord {
         role: "user".into(),
         content: Some(Value::from(prompt)),
-        timestamp: Some(opened.now()),
+        timestamp: session.prompted,
         ..MessageRecord::default()
     };
     let session = session.session.clone();

@@ -16,7 +16,7 @@ use takeback_base::hex;
 use takeback_ledger::Time;
 use takeback_tree::{AnyPath, Oid, RelPath};
 
-use crate::history::record::TurnId;
+use crate::history::record::{NewestCheckpoint, TurnId};
 
 /// Turns arbitrary texts into a file name.
 pub(crate) fn file_name(parts: &[&str]) -> String {
@@ -70,6 +70,9 @@ pub(crate) struct SessionState {
     pub(crate) turn: Option<TurnId>,
     /// True if the current turn is over.
     pub(crate) over: bool,
+    /// The time of the prompt that began the current turn, if it was reported.
+    #[serde(default)]
+    pub(crate) prompted: Option<Time>,
 }
 
 impl SessionState {
@@ -80,12 +83,12 @@ impl SessionState {
         parent: Option<String>,
         turns: i64,
     ) -> SessionState {
-        SessionState { session, workspace, parent, turns, turn: None, over: false }
+        SessionState { session, workspace, parent, turns, turn: None, over: false, prompted: None }
     }
 
     pub(crate) fn current_turn(&self) -> Turn {
         let id = self.turn.clone().unwrap_or(TurnId::Number(self.turns));
-        Turn { id, number: self.turns }
+        Turn { id, number: self.turns, prompted: self.prompted }
     }
 
     /// Begins the next turn.
@@ -96,7 +99,7 @@ impl SessionState {
             _ => 0,
         };
         self.turns = given.max(self.turns.saturating_add(1));
-        (self.turn, self.over) = (turn, false);
+        (self.turn, self.over, self.prompted) = (turn, false, None);
     }
 }
 
@@ -107,6 +110,9 @@ pub struct Turn {
     pub id: TurnId,
     /// The number of the turn in its session.
     pub number: i64,
+    /// The time of the prompt that began the turn, if it was reported.
+    #[serde(default)]
+    pub prompted: Option<Time>,
 }
 
 /// The latest checkpoint of a session in a workspace.
@@ -146,6 +152,10 @@ pub(crate) struct OpenCall {
     pub(crate) late: bool,
     /// True if the state before the call was pinned, as a checkpoint or otherwise.
     pub(crate) has_pin: bool,
+    /// In a place outside the session's workspace, the newest checkpoint that the workspace had
+    /// when the call began.
+    #[serde(default)]
+    pub(crate) newest: Option<NewestCheckpoint>,
 }
 
 /// The key that pairs the end of a call with its start: the agent's name for the call, or a digest

@@ -11,7 +11,7 @@ use takeback_tree::{
 
 use super::RollbackError;
 use super::conversation::move_conversation;
-use super::elsewhere::{ElsewhereView, apply_elsewhere};
+use super::elsewhere::apply_elsewhere;
 use super::git_index::{check_index, open_git_directory, restore_index};
 use super::notices::{self, RollbackSummary};
 use super::parts::{claim_parts, forget_parts, note_parts};
@@ -202,11 +202,9 @@ fn try_to_restore(
 
 /// Returns true if everything that the rollback would have done is skipped.
 fn is_nothing_left(work: &PlannedWork, present: &Plan, view: &RollbackView) -> bool {
-    let goal = &work.goal;
-    let is_elsewhere = view.elsewhere.iter().any(ElsewhereView::changes_files);
-    let is_more = goal.reverses.is_some() || goal.index.is_some() || view.undone_messages > 0;
-    let is_more = is_more || is_elsewhere;
-    present.writes.is_empty() && present.deletes.is_empty() && !goal.skipped.is_empty() && !is_more
+    let is_skipped =
+        present.writes.is_empty() && present.deletes.is_empty() && !work.goal.skipped.is_empty();
+    is_skipped && !work.goal.does_more_than_files() && !view.changes_files_elsewhere()
 }
 
 /// Fails if the new plan differs from the one that the user saw. Ignores skipped paths, and changes

@@ -165,7 +165,9 @@ impl<'l> Search<'l> {
             let began = call.began.as_ref().and_then(|began| Time::parse(&began.time));
             let began = began.unwrap_or_else(|| known.record.moment());
             let late = known.record.late || call.began.as_ref().is_some_and(|began| began.late);
-            let id = CallId { session, reporter: session, call: &call.id, began, late };
+            // The records have only the times of the prompts that the user wrote.
+            let prompted = None;
+            let id = CallId { session, reporter: session, call: &call.id, began, late, prompted };
             let is_same = |other: &CallRef| other.reporter() == session && other.turn == call.turn;
             let has_begun = history.events().any(|known| {
                 known.record.calls().any(|other| known.start_of(other) < seq && is_same(other))

@@ -200,13 +200,9 @@ impl Planned {
 
     /// Returns true if there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        // A reversal is recorded even if it changes nothing, so that the next one goes further
-        // back.
-        let goal = &self.work.goal;
-        let is_reversal = goal.reverses.is_some();
-        let is_more = !goal.chats.is_empty() || goal.index.is_some();
-        let is_elsewhere = self.view.elsewhere.iter().any(ElsewhereView::changes_files);
-        self.view.changes_no_file() && !is_reversal && !is_more && !is_elsewhere
+        self.view.changes_no_file()
+            && !self.view.changes_files_elsewhere()
+            && !self.work.goal.does_more_than_files()
     }
 
     /// Returns true if there are paths that cannot be restored.
@@ -228,6 +224,13 @@ impl Planned {
 }
 
 impl Goal {
+    /// Returns true if something is done even if no file has to be restored.
+    pub(super) fn does_more_than_files(&self) -> bool {
+        // A reversal is recorded even if it changes nothing, so that the next one goes further
+        // back.
+        self.reverses.is_some() || self.index.is_some() || !self.chats.is_empty()
+    }
+
     /// Adds blocked paths to the skipped ones.
     pub(super) fn skip(&mut self, blocked: Vec<BlockedPath>) {
         for path in blocked {
@@ -305,8 +308,13 @@ impl RollbackView {
         self.disowned = files.disowned.clone();
     }
 
-    /// Returns true if no file is restored or deleted.
+    /// Returns true if no file in the workspace is restored or deleted.
     pub fn changes_no_file(&self) -> bool {
         self.restored.is_empty() && self.deleted.is_empty()
+    }
+
+    /// Returns true if files outside the workspace are restored or deleted.
+    pub(super) fn changes_files_elsewhere(&self) -> bool {
+        self.elsewhere.iter().any(ElsewhereView::changes_files)
     }
 }

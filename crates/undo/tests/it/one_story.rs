@@ -110,6 +110,31 @@ fn a_clock_that_jumps_does_not_separate_files_from_the_conversation() {
 }
 
 #[test]
+fn a_call_that_the_ledger_does_not_know_is_part_of_its_turn_whatever_the_clock_says() {
+    for jump in [-3_600, 3_600] {
+        let scratch = Scratch::new();
+        scratch.write("a", "0\n");
+        scratch.play_turn("1", "a", "1\n");
+        scratch.begin_turn("s", "2");
+        shift_clock(jump);
+        scratch.begin_script("s", "killed", "make");
+        scratch.write("a", "2\n");
+        // The hook took the checkpoint, but was killed before it wrote to the ledger.
+        let ledger = rusqlite::Connection::open(scratch.base().join("home/state.db")).unwrap();
+        assert_eq!(ledger.execute("DELETE FROM calls WHERE call = 'killed'", []).unwrap(), 1);
+        shift_clock(-2 * jump);
+        scratch.end_turn("s");
+        scratch.play_turn("3", "a", "3\n");
+        let list = history::list_checkpoints(&scratch.opened, &scratch.project()).unwrap();
+        let prompts: Vec<_> = list.checkpoints.iter().map(|row| row.prompt.as_deref()).collect();
+        assert_eq!(prompts, [Some("3"), Some("2"), Some("1")], "{jump}");
+        scratch.roll_back("2");
+        assert_eq!((scratch.read("a"), scratch.prompts("s")), ("1\n".into(), vec!["1".into()]));
+        shift_clock(jump);
+    }
+}
+
+#[test]
 fn the_effects_since_a_manual_checkpoint_do_not_depend_on_clocks() {
     for jump in [-3_600, 3_600] {
         let scratch = Scratch::new();

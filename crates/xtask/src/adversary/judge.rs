@@ -208,7 +208,10 @@ impl Day<'_> {
         let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
         match output.status.success() {
             true => Ok(()),
-            false => Err(format!("git fsck: {}", String::from_utf8_lossy(&output.stderr))),
+            false => {
+                let said = [output.stdout, output.stderr].concat();
+                Err(format!("git fsck: {}", String::from_utf8_lossy(&said)))
+            }
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
         let done = if has_failed { "The workspace is done." } else { "Done." };
         println!("{done} `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
-        if view.conflicts.is_empty() && view.uncertain.is_empty() {
+        if view.conflicts.is_empty() && view.uncertain.is_empty() && view.skipped.is_empty() {
             println!("Nothing to restore: everything is already in that state.");
         } else {
             println!("Nothing was changed.");

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use takeback_tree::Oid;
+use takeback_tree::{AnyPath, Oid};
 
 use crate::history::record::{CallRef, Checkpoint, Record, TurnId};
 use crate::history::{History, Row};
@@ -18,6 +18,11 @@ fn key_of(call: &CallRef) -> CallKey {
 /// The calls and rollbacks that a plan takes back.
 #[derive(Default)]
 pub(super) struct TakenBack {
+    /// The order of the workspace's events. It shows when most calls in other places began. The
+    /// names below are for the other calls.
+    order: EventOrder,
+    /// True if only the calls of `turns` are taken back.
+    is_of_turns: bool,
     /// The turns that are taken back as a whole.
     turns: HashSet<(String, TurnId)>,
     /// The calls that have been made in the workspace since the checkpoint.
@@ -29,13 +34,51 @@ pub(super) struct TakenBack {
     rollbacks: HashSet<Oid>,
 }
 
+/// An event in the workspace, as its record identifies it.
+struct KnownEvent {
+    workspace: AnyPath,
+    seq: u64,
+    /// True for the checkpoint that a plan returns to, and for all later events.
+    is_since: bool,
+}
+
+/// The events in the workspace, oldest first.
+#[derive(Default)]
+struct EventOrder(Vec<KnownEvent>);
+
+impl EventOrder {
+    fn new(history: &History, checkpoint: Oid) -> EventOrder {
+        let mut is_since = false;
+        let mut events = Vec::new();
+        for known in history.events() {
+            is_since |= known.pin.id == checkpoint;
+            let Record { workspace, seq, imported, .. } = &known.record;
+            // Another program numbered the imported checkpoints.
+            if imported.is_none() {
+                events.push(KnownEvent { workspace: workspace.clone(), seq: *seq, is_since });
+            }
+        }
+        EventOrder(events)
+    }
+
+    /// Returns true if a call in another place began after the checkpoint had been taken. Returns
+    /// `None` if that is unknown.
+    fn is_since(&self, call: &CallRef) -> Option<bool> {
+        let newest = call.newest.as_ref()?;
+        let is_before =
+            |event: &&KnownEvent| event.workspace == newest.workspace && event.seq <= newest.seq;
+        self.0.iter().rev().find(is_before).map(|event| event.is_since)
+    }
+}
+
 impl TakenBack {
     /// Finds everything that has happened since a checkpoint.
     pub(super) fn since(history: &History, checkpoint: Oid) -> TakenBack {
         let seq = history.all.iter().find(|known| known.pin.id == checkpoint);
         let seq = seq.map_or(u64::MAX, |known| known.pin.name.seq);
         let rows = history.rows().filter(|row| row.first().pin.name.seq >= seq);
-        let mut taken_back = TakenBack { turns: turns_of(rows), ..TakenBack::default() };
+        let order = EventOrder::new(history, checkpoint);
+        let mut taken_back = TakenBack { order, turns: turns_of(rows), ..TakenBack::default() };
         let mut is_since = false;
         for known in history.events() {
             is_since |= known.pin.id == checkpoint;
@@ -60,19 +103,27 @@ impl TakenBack {
     /// Finds the calls that one row's turn made.
     pub(super) fn of_row(history: &History, number: usize) -> TakenBack {
         let Ok(row) = history.row(number) else { return TakenBack::default() };
-        let seq = row.first().pin.name.seq;
+        let first = &row.first().pin;
         let calls = history.all.iter().filter_map(|known| {
             let call = known.record.call.as_ref()?;
-            (known.start_of(call) < seq).then(|| key_of(call))
+            (known.start_of(call) < first.name.seq).then(|| key_of(call))
         });
-        let earlier = calls.collect();
-        TakenBack { turns: turns_of([row].into_iter()), earlier, ..TakenBack::default() }
+        TakenBack {
+            order: EventOrder::new(history, first.id),
+            is_of_turns: true,
+            turns: turns_of([row].into_iter()),
+            earlier: calls.collect(),
+            ..TakenBack::default()
+        }
     }
 
     pub(super) fn contains(&self, call: &CallRef) -> bool {
         let key = key_of(call);
         let is_in_turn = self.turns.contains(&(call.session.clone(), call.turn.clone()));
-        self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key))
+        match self.order.is_since(call) {
+            Some(is_since) => is_since && (is_in_turn || !self.is_of_turns),
+            None => self.calls.contains(&key) || (is_in_turn && !self.earlier.contains(&key)),
+        }
     }
 
     /// Lists, oldest first, the checkpoints and states of another place that belong to these calls
