@@ -6,6 +6,7 @@
 pub mod cancel;
 pub mod front_end;
 pub mod model;
+pub mod settings;
 pub mod tools;
 
 pub use cancel::Cancel;
