@@ -1,6 +1,7 @@
 //! Errors as the user sees them. All hints and exit codes are determined here.
 
 mod hints;
+mod provider_hints;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -55,7 +56,8 @@ impl Failure {
             eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
             if let Some(hint) = &self.hint {
-                eprintln!("{} {}", paint(Style::Label, "hint:"), output::disarm(hint));
+                let hint = output::disarm_lines(hint).replace('\n', "\n  ");
+                eprintln!("{} {hint}", paint(Style::Label, "hint:"));
             }
         }
         ExitCode::FAILURE

@@ -3,7 +3,8 @@
 use thiserror::Error;
 
 use super::{
-    ChatSettings, ProviderSettings, Providers, READY_PROVIDERS, ReadyProvider, find_ready,
+    ChatSettings, ProviderSettings, Providers, READY_PROVIDERS, ReadyModel, ReadyProvider,
+    find_ready,
 };
 use crate::model::{ApiKind, Provider};
 
