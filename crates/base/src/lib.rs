@@ -10,7 +10,7 @@
 //! - [`owners`]: owners of files that root writes for a user
 //! - [`paths`]: normalized and canonical paths; paths as bytes
 //! - [`scratch`]: a directory for temporary files that are removed even if their process is killed
-//! - [`text`]: untrusted text that must not control the terminal
+//! - [`text`]: untrusted text that must not control the terminal; mistyped names
 //!
 //! This crate depends on no other crate in the project.
 

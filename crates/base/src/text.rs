@@ -1,4 +1,4 @@
-//! Untrusted text that must not control the terminal in which it is shown.
+//! Untrusted text that must not control the terminal in which it is shown, and mistyped names.
 
 /// True if a terminal obeys this character instead of showing it: the character controls the
 /// terminal, breaks the line, or reorders the text around it.
@@ -27,6 +27,15 @@ pub fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
+/// Finds the name that is most similar to a mistyped one.
+pub fn find_similar<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    const LEAST: f64 = 0.7;
+    let typed = typed.to_lowercase();
+    let rated = names.into_iter().map(|name| (strsim::jaro(&typed, &name.to_lowercase()), name));
+    let best = rated.max_by(|left, right| left.0.total_cmp(&right.0));
+    best.filter(|(similarity, _)| *similarity >= LEAST).map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +54,19 @@ mod tests {
         }
         // Joiners are kept, because emoji and several scripts need them.
         assert_eq!(disarm("é 中 \u{200d}"), "é 中 \u{200d}");
+    }
+
+    #[test]
+    fn a_mistyped_name_is_recognized() {
+        let names = ["anthropic", "openai", "openrouter", "llamacpp"];
+        for (typed, meant) in [
+            ("antropic", Some("anthropic")),
+            ("OpenAI", Some("openai")),
+            ("llama.cpp", Some("llamacpp")),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(find_similar(typed, names), meant, "{typed}");
+        }
     }
 }

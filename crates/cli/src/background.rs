@@ -11,7 +11,8 @@ use rustix::process::WaitOptions;
 use takeback_undo::retention::{has_packs_over_size_cap, is_prune_due};
 use takeback_undo::{FollowUp, Opened};
 
-use crate::context::Context;
+use crate::config::has_profile;
+use crate::context::{Context, PROFILE};
 
 /// The maximum lifetime of a background process. A process that hangs, for example on an
 /// unresponsive file system, releases its locks once this time is over.
@@ -37,6 +38,11 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
+    // An unknown profile does not keep the background work from being done.
+    command.env_remove(PROFILE);
+    if let Some(profile) = context.profile().filter(|name| has_profile(&context.home, name)) {
+        command.arg("--profile").arg(profile);
+    }
     command.arg("--end-after").arg(LONGEST_LIFE.as_secs().to_string()).args(arguments);
     // A process in the workspace would keep the workspace's file system from being unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());

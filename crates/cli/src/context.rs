@@ -34,6 +34,9 @@ pub(crate) struct Globals {
     /// Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
     #[arg(long, value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
     home: Option<PathBuf>,
+    /// Use the settings in [profiles.NAME] of config.toml [default: $TAKEBACK_PROFILE]
+    #[arg(long, value_name = "NAME", global = true, help_heading = GLOBAL_OPTIONS)]
+    profile: Option<String>,
     /// Print one JSON document instead of text
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) json: bool,
@@ -102,6 +105,9 @@ const SWITCH: &str = "TAKEBACK_CHECKPOINTS";
 /// The values of [`SWITCH`] that switch checkpoints off, in upper or lower case.
 const OFF: [&str; 4] = ["0", "false", "off", "no"];
 
+/// The variable that chooses a profile, unless `--profile` does.
+pub(crate) const PROFILE: &str = "TAKEBACK_PROFILE";
+
 /// The kind of caller that runs a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
@@ -140,6 +146,8 @@ pub(crate) struct Context {
     pub(crate) directory: PathBuf,
     /// Takeback's home: its store, ledger and configuration.
     pub(crate) home: PathBuf,
+    /// The name of the profile whose settings take precedence.
+    profile: Option<String>,
     /// True if a user is waiting for the command.
     is_attended: bool,
     pub(crate) places: ForbiddenRoots,
@@ -177,10 +185,13 @@ impl Context {
         let temporary = ["/tmp", "/var/tmp", "/private/tmp"].map(PathBuf::from).into_iter();
         let temporary = temporary.chain([env::temp_dir()]).collect();
         let places = ForbiddenRoots::new(user, temporary, Some(home.clone()));
+        let profile = env::var_os(PROFILE).map(|name| name.to_string_lossy().into_owned());
+        let profile = globals.profile.clone().or(profile).filter(|name| !name.is_empty());
         Ok(Context {
             globals,
             directory,
             home,
+            profile,
             is_attended: caller == Caller::User,
             places,
             opened: OnceLock::new(),
@@ -190,14 +201,17 @@ impl Context {
     /// Creates the context for a command that works in another directory and asks no questions. The
     /// new context shares the opened home.
     pub(crate) fn in_directory(&self, directory: &Path) -> Context {
-        Context { opened: self.opened.clone(), ..self.in_home(directory, &self.home) }
+        let (opened, profile) = (self.opened.clone(), self.profile.clone());
+        Context { opened, profile, ..self.in_home(directory, &self.home) }
     }
 
-    /// Creates the context for a command that works with another home and asks no questions.
+    /// Creates the context for a command that works with another home and asks no questions. The
+    /// profile is not used, because the other home need not have it.
     pub(crate) fn in_home(&self, directory: &Path, home: &Path) -> Context {
         let globals = Globals {
             directory: None,
             home: None,
+            profile: None,
             json: false,
             yes: true,
             verbose: false,
@@ -208,7 +222,7 @@ impl Context {
         let places = self.places.with_own(home);
         let (directory, home) = (directory.to_owned(), home.to_owned());
         let (is_attended, opened) = (self.is_attended, OnceLock::new());
-        Context { globals, directory, home, is_attended, places, opened }
+        Context { globals, directory, home, profile: None, is_attended, places, opened }
     }
 
     /// Returns the pager's program and arguments, or `None` if long output is to be printed
@@ -220,6 +234,11 @@ impl Context {
     /// Returns the value of an environment variable, unless it is empty.
     pub(crate) fn variable(&self, name: &str) -> Option<std::ffi::OsString> {
         env::var_os(name).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the name of the profile whose settings take precedence.
+    pub(crate) fn profile(&self) -> Option<&str> {
+        self.profile.as_deref()
     }
 
     /// True if takeback's home is at its default location.
@@ -241,7 +260,7 @@ impl Context {
     /// Opens takeback's home in a form that several threads can share.
     pub(crate) fn opened_arc(&self) -> Result<&Arc<Opened>, Failure> {
         if self.opened.get().is_none() {
-            let config = Config::read(&self.home)?;
+            let config = Config::read(&self.home, self.profile())?;
             let _ = self.opened.set(Arc::new(self.open_with(config)));
         }
         Ok(self.opened.get().expect("it was just set"))
@@ -251,7 +270,7 @@ impl Context {
     /// case: the way back must never be blocked.
     pub(crate) fn opened_anyway(&self) -> Result<&Opened, Failure> {
         if self.opened.get().is_none() {
-            let (config, problem) = Config::read_anyway(&self.home);
+            let (config, problem) = Config::read_anyway(&self.home, self.profile());
             if let Some(problem) = problem {
                 output::warn(&format!("{problem}; continuing without that setting"));
             }

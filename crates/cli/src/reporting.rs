@@ -13,7 +13,7 @@ use takeback_undo::{
 };
 
 use crate::background;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::context::Context;
 
 /// The failure that is recorded when a capture takes too long. It is withdrawn once the background
@@ -65,9 +65,8 @@ impl From<&Unprotected> for UnprotectedView {
     }
 }
 
-/// Opens takeback's home for an agent. Also returns errors in the configuration. If there are any,
-/// the defaults apply, except that `strict = true` is still obeyed. Returns `None` if checkpoints
-/// are switched off.
+/// Opens takeback's home for an agent. Also returns errors in the configuration, which do not keep
+/// takeback from protecting the agent's work. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -75,8 +74,7 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     let (opened, failures) = match context.opened_arc() {
         Ok(opened) => (opened.clone(), Vec::new()),
         Err(failure) => {
-            let mut config = Config::default();
-            config.checkpoints.strict = config::asks_to_be_strict(&context.home);
+            let (config, _) = Config::read_or_default(&context.home, context.profile());
             (Arc::new(context.open_with(config)), vec![failure.to_string()])
         }
     };

@@ -21,6 +21,7 @@ pub mod model;
 mod open;
 pub mod recovery;
 mod request;
+pub mod settings;
 mod settle;
 pub mod state;
 mod task;

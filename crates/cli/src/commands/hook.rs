@@ -213,7 +213,7 @@ pub(crate) fn is_asked_for() -> bool {
     let mut words = std::env::args_os().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
-            Some("-C" | "--home" | "--color" | "--end-after") => drop(words.next()),
+            Some("-C" | "--home" | "--profile" | "--color" | "--end-after") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
             word => return word == Some("hook"),
         }

@@ -80,6 +80,7 @@ fn run_takeback<'a>(
     let output = program.and_then(|program| {
         let mut command = Command::new(program);
         command.arg("--home").arg(&context.home).arg("-C").arg(directory);
+        command.args(context.profile().into_iter().flat_map(|profile| ["--profile", profile]));
         command.args(["--yes", "--color", "never"]).args(words.into_iter().map(OsStr::new));
         command.stdin(Stdio::null()).output()
     });

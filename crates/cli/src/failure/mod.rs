@@ -2,6 +2,7 @@
 //! the errors of the other crates.
 
 mod hints;
+mod provider_hints;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -56,7 +57,8 @@ impl Failure {
             eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
             if let Some(hint) = &self.hint {
-                eprintln!("{} {}", paint(Style::Label, "hint:"), output::disarm(hint));
+                let hint = output::disarm_lines(hint).replace('\n', "\n  ");
+                eprintln!("{} {hint}", paint(Style::Label, "hint:"));
             }
         }
         ExitCode::FAILURE

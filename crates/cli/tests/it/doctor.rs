@@ -155,9 +155,10 @@ fn a_bundle_masks_names_paths_and_secrets() {
     session.write("a", "1");
     let secret = "ghp_Q7hf72Kd02mVn41bXc9sLw83TzRp65AyEu1G";
     let excluded = format!("exclude = [\"{secret}\", \"/acquisition-of-rivals/**\"]");
+    let provider = "[providers.work]\nbase_url = 'https://models.rivals.example/v1'\n";
     configure(
         &session,
-        &format!("[checkpoints]\n# For the merger.\n{excluded}\nmax_files = 9000\n"),
+        &format!("[checkpoints]\n# For the merger.\n{excluded}\nmax_files = 9000\n{provider}"),
     );
     session.output(&["install", "claude"]);
     // There is a malformed configuration file, and a workspace that never had a checkpoint.
@@ -178,9 +179,14 @@ fn a_bundle_masks_names_paths_and_secrets() {
     assert_eq!(parsed["takeback"]["store"]["workspaces"], 2);
     assert!(parsed["git"].is_string() || parsed["git"].is_null());
     let base = session.base();
-    for private in
-        [base.to_str().unwrap(), secret, "a prompt that is private", "hunter2", "secret-client"]
-    {
+    for private in [
+        base.to_str().unwrap(),
+        secret,
+        "a prompt that is private",
+        "hunter2",
+        "secret-client",
+        "rivals",
+    ] {
         assert!(!report.contains(private), "{private}: {report}");
     }
     assert!(!report.contains("acquisition") && !report.contains("merger"), "{report}");

@@ -77,3 +77,31 @@ fn every_command_in_the_documents_exists() {
         assert!(output.status.success(), "{words:?}");
     }
 }
+
+#[test]
+fn the_table_of_ready_providers_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = fs::read_to_string(path).unwrap();
+    for ready in &takeback_runtime::settings::READY_PROVIDERS {
+        let row = text.lines().find(|line| line.starts_with(&format!("| `{}` |", ready.name)));
+        let row = row.unwrap_or_else(|| panic!("{} is missing", ready.name));
+        let model = ready.model.as_ref().filter(|model| model.prices.is_some());
+        let mut parts: Vec<String> =
+            [Some(ready.base_url), ready.api_key_env, model.map(|model| model.name)]
+                .into_iter()
+                .flatten()
+                .map(|part| format!("`{part}`"))
+                .collect();
+        if let Some(prices) = model.and_then(|model| model.prices) {
+            let (input, output) = (prices.input, prices.output);
+            let (read, write) = (prices.cache_read, prices.cache_write);
+            parts.push(format!("{input} / {output} / {read} / {write}"));
+        }
+        parts.iter().for_each(|part| assert!(row.contains(part.as_str()), "{part}: {row}"));
+        let windows = model.map(|model| model.context_window).into_iter();
+        for window in windows.chain([ready.context_window]) {
+            let plain = row.replace(',', "");
+            assert!(plain.contains(&window.to_string()), "{window}: {row}");
+        }
+    }
+}

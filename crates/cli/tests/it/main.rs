@@ -28,6 +28,7 @@ mod on_disk;
 mod on_disk_sessions;
 mod peers;
 mod peers_myrm;
+mod profiles;
 mod protection;
 mod repository;
 mod retention;

@@ -296,7 +296,7 @@ $ takeback config
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
-! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected one of `checkpoints`, `ledger`, `protection`
+! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected one of `checkpoints`, `ledger`, `protection`, `chat`, `providers`
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config

@@ -75,6 +75,7 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "/usr/local/bin/takeback checkpoints prune --max-size-mb 0",
         "takeback -C /tmp sessions delete claude:1 -y",
         "takeback --home ~/.takeback sessions clear claude:1",
+        "takeback --profile work sessions clear claude:1",
         "T=takeback; $T uninstall claude",
         "sudo -u me env A=1 takeback uninstall",
         "echo claude:1 | xargs takeback sessions delete",

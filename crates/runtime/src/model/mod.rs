@@ -11,6 +11,7 @@ mod sse;
 mod transport;
 mod write;
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,7 +36,7 @@ pub enum ApiKind {
 }
 
 /// A model and the server that runs it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Provider {
     pub name: String,
@@ -50,6 +51,21 @@ pub struct Provider {
     /// The number of tokens that a reply may have.
     pub max_output: u64,
     pub prices: Option<Prices>,
+}
+
+impl fmt::Debug for Provider {
+    /// Formats the provider without its key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("base_url", &self.base_url)
+            .field("model", &self.model)
+            .field("context_window", &self.context_window)
+            .field("max_output", &self.max_output)
+            .field("prices", &self.prices)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Prices in US dollars per million tokens.

@@ -52,18 +52,28 @@ pub(super) fn write_bundle(
     Ok(())
 }
 
-/// Reads the settings without their comments. Patterns are masked, because they name files and
-/// projects. Returns `None` if the file cannot be parsed: the report says so elsewhere.
+/// Reads the settings without their comments. Patterns, addresses and prompts are masked, because
+/// they name files, projects and servers. Returns `None` if the file cannot be parsed: the report says so elsewhere.
 fn read_config(home: &Path) -> Option<Value> {
     let mut settings: Value = toml::from_str(&config::read_text(home).ok()?).ok()?;
     mask_patterns(&mut settings);
     Some(settings)
 }
 
-/// Masks the patterns: replaces every element of every list.
+/// The settings whose values are masked.
+const MASKED: [&str; 2] = ["base_url", "system_prompt"];
+
+/// Replaces every element of every list, and the settings in [`MASKED`].
 fn mask_patterns(settings: &mut Value) {
     match settings {
-        Value::Object(table) => table.values_mut().for_each(mask_patterns),
+        Value::Object(table) => {
+            for (key, value) in table {
+                match MASKED.contains(&key.as_str()) {
+                    true => *value = format!("<{key}>").into(),
+                    false => mask_patterns(value),
+                }
+            }
+        }
         Value::Array(patterns) => {
             for (number, pattern) in (1..).zip(patterns) {
                 *pattern = format!("<pattern {number}>").into();

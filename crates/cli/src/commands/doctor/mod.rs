@@ -83,11 +83,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 
 fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorView, Failure> {
     let mut problems = Vec::new();
-    let config = Config::read(&context.home).unwrap_or_else(|failure| {
-        let hint = "fix the file; until then, the defaults apply";
-        problems.push(Problem::new(failure.to_string(), hint));
-        Config::default()
-    });
+    let (config, problem) = Config::read_or_default(&context.home, context.profile());
+    if let Some(problem) = problem {
+        let hint = match context.profile() {
+            Some(profile) if !config::has_profile(&context.home, profile) => {
+                "choose another profile; until then, the settings outside of profiles apply"
+            }
+            _ => "fix the file; until then, the defaults apply",
+        };
+        problems.push(Problem::new(problem.to_string(), hint));
+    }
     let enabled = config.checkpoints.enabled && !context.is_switched_off();
     if !enabled {
         let hint = match context.is_switched_off() {

@@ -18,7 +18,7 @@ const DELETING: &[&[&str]] = &[
 ];
 
 /// Takeback's options that take a value, for [`split_operands`].
-const VALUED: &str = "C home color end-after";
+const VALUED: &str = "C home profile color end-after";
 
 impl Finder<'_> {
     /// Notes a takeback command that deletes the history or the hooks.
