@@ -148,9 +148,7 @@ impl Ledger {
     pub(crate) fn open_alone(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let LedgerOptions { wait, redact, journal, durable } = *options;
         let mut database = Database::open(path, journal, wait)?;
-        database
-            .sync_commits(durable)
-            .map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
+        database.sync_commits(durable);
         let spool = Spool::beside(database.path());
         Ok(Ledger { database, redact, durable, spool, unindexed_bytes: 0 })
     }
@@ -197,30 +195,40 @@ mod tests {
     use super::*;
     use crate::{Event, SessionRecord};
 
-    fn sync_level(ledger: &Ledger) -> i64 {
+    /// Creates a session. Returns the level at which SQLite synced the commit.
+    fn create_session(ledger: &mut Ledger, id: &str) -> i64 {
+        let session = SessionRecord { id: id.into(), ..SessionRecord::default() };
+        ledger.create_session(&session, Time(1)).unwrap();
         let connection = ledger.database.reader().unwrap();
         connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
     }
 
     #[test]
-    fn a_durable_ledger_always_syncs() {
+    fn a_durable_ledger_syncs_every_write() {
         const NORMAL: i64 = 1;
         const FULL: i64 = 2;
         let scratch = tempfile::TempDir::new().unwrap();
         let path = scratch.path().join("state.db");
-        let usual = Ledger::open(&path, &LedgerOptions::default()).unwrap();
+        let mut usual = Ledger::open(&path, &LedgerOptions::default()).unwrap();
+        assert_eq!(create_session(&mut usual, "a"), NORMAL);
         let options = LedgerOptions { durable: true, ..LedgerOptions::default() };
         let mut ledger = Ledger::open(&path, &options).unwrap();
-        assert_eq!((sync_level(&usual), sync_level(&ledger)), (NORMAL, FULL));
+        assert_eq!(create_session(&mut ledger, "b"), FULL);
 
-        let record = Box::new(SessionRecord { id: "s".into(), ..SessionRecord::default() });
-        ledger.spool.add_events(&[Event::Session { record }], Time(1)).unwrap();
-        assert!(ledger.catch_up().unwrap());
-        assert_eq!(sync_level(&ledger), FULL, "after the spool was taken in");
+        ledger.index_after_bulk(1);
+        assert_eq!(create_session(&mut ledger, "c"), FULL, "after the index was updated");
+
+        for ledger in [&mut usual, &mut ledger] {
+            let events = [Event::TurnEnd { session: "a".into() }];
+            ledger.spool.add_events(&events, Time(1)).unwrap();
+            assert!(ledger.catch_up().unwrap());
+        }
+        assert_eq!(create_session(&mut usual, "d"), NORMAL, "after the spool was taken in");
+        assert_eq!(create_session(&mut ledger, "e"), FULL, "after the spool was taken in");
 
         let copy = scratch.path().join("copy.db");
         ledger.copy_to(&copy).unwrap();
         fs::rename(&copy, &path).unwrap();
-        assert_eq!(sync_level(&ledger), FULL, "after the file was replaced");
+        assert_eq!(create_session(&mut ledger, "f"), FULL, "after the file was replaced");
     }
 }

@@ -51,13 +51,15 @@ pub(crate) struct Database {
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
+    /// True if the connection syncs its commits at the moment.
+    is_syncing: bool,
     writes: u32,
 }
 
 /// Optional guarantees for writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
-    /// True if every commit is on the disk before it returns.
+    /// True if every commit is on the disk before it returns, except for work that can be repeated.
     syncs: bool,
     /// True if deleted rows are overwritten in the file.
     erases: bool,
@@ -101,6 +103,7 @@ impl Database {
                 limit: None,
                 deadline,
                 care: Care::default(),
+                is_syncing: false,
                 writes: 0,
             };
             if found < schema::VERSION {
@@ -176,26 +179,32 @@ impl Database {
     fn open_again(&self) -> Result<Database, LedgerError> {
         let mut database = Database::open(&self.path, Some(self.journal), self.wait)?;
         database.limit = self.limit;
-        database.take_care(self.care)?;
+        database.sync_commits(self.care.syncs);
+        database.set_erasing(self.care.erases)?;
         Ok(database)
     }
 
     /// Makes every commit durable before it returns. With `false`, commits become durable when the
     /// log is moved into the database.
-    pub(crate) fn sync_commits(&mut self, syncs: bool) -> rusqlite::Result<()> {
-        self.take_care(Care { syncs, ..self.care })
+    pub(crate) fn sync_commits(&mut self, syncs: bool) {
+        self.care.syncs = syncs;
     }
 
-    fn take_care(&mut self, care: Care) -> rusqlite::Result<()> {
-        if self.journal == JournalMode::Wal && care.syncs != self.care.syncs {
-            let mode = if care.syncs { "FULL" } else { "NORMAL" };
+    fn set_syncing(&mut self, syncs: bool) -> rusqlite::Result<()> {
+        if self.journal == JournalMode::Wal && syncs != self.is_syncing {
+            let mode = if syncs { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", mode)?;
+            self.is_syncing = syncs;
         }
-        if care.erases != self.care.erases {
-            let mode = if care.erases { "ON" } else { "OFF" };
+        Ok(())
+    }
+
+    fn set_erasing(&mut self, erases: bool) -> rusqlite::Result<()> {
+        if erases != self.care.erases {
+            let mode = if erases { "ON" } else { "OFF" };
             self.connection.pragma_update(None, "secure_delete", mode)?;
+            self.care.erases = erases;
         }
-        self.care = care;
         Ok(())
     }
 
@@ -204,9 +213,9 @@ impl Database {
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        self.take_care(Care { erases: true, ..self.care })?;
+        self.set_erasing(true)?;
         let erased = self.write(write);
-        self.take_care(Care { erases: false, ..self.care })?;
+        self.set_erasing(false)?;
         erased
     }
 
@@ -227,7 +236,7 @@ impl Database {
         write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let wait = self.wait;
-        match self.write_within(wait, write) {
+        match self.write_within(wait, self.care.syncs, write) {
             Err(Attempt::Busy) => Err(LedgerError::Busy { waited: wait }.into()),
             Err(Attempt::Failed(error)) => Err(error),
             Ok(value) => Ok(value),
@@ -235,13 +244,14 @@ impl Database {
     }
 
     /// Runs a write in one transaction, or returns `None` if other processes are still writing
-    /// after `wait`. This is meant for work that can be left to the next process.
+    /// after `wait`. This is meant for work that can be left to the next process, so it is never
+    /// synced.
     pub(crate) fn try_write<T>(
         &mut self,
         wait: Duration,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
     ) -> Result<Option<T>, LedgerError> {
-        match self.write_within(wait, write) {
+        match self.write_within(wait, false, write) {
             Err(Attempt::Busy) => Ok(None),
             Err(Attempt::Failed(error)) => Err(error),
             Ok(value) => Ok(Some(value)),
@@ -251,10 +261,12 @@ impl Database {
     fn write_within<T, E: From<LedgerError>>(
         &mut self,
         wait: Duration,
+        syncs: bool,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, Attempt<E>> {
         loop {
             self.set_deadline(wait);
+            self.set_syncing(syncs).map_err(Attempt::from_sqlite)?;
             let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let is_current = match &begun {
                 // This is checked while the lock is held, so a repair cannot replace the file

@@ -77,8 +77,9 @@ impl FetchUrl {
             .spawn(move || send.send(Some(request(&agent, &uri))).ok())
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let _guard = context.cancel.on_cancel(move || {
-            stop.0.clone().shutdown();
+            // The thread reports the interrupted request as an error, so this comes first.
             stop.1.send(None).ok();
+            stop.0.clone().shutdown();
         });
         match receive.recv() {
             Ok(Some(result)) => result.map_err(|error| format!("cannot fetch {url}: {error}")),

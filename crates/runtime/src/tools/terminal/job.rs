@@ -77,8 +77,9 @@ impl Job {
         let (reader, writer) = io::pipe()?;
         let (messages, control) = io::pipe()?;
         let exit_control = control.try_clone()?;
-        let (child, family) = shell.start(command, directory, writer)?;
+        let (mut child, family) = shell.prepare(command, directory, writer)?;
         watchdog.watch(family);
+        let gate = child.stdin.take();
         let job = Arc::new(Job {
             number,
             command: command.to_owned(),
@@ -104,6 +105,8 @@ impl Job {
             job.end();
             return Err(error);
         }
+        // If this fails, the child has already ended.
+        let _ = gate.map(|mut gate| gate.write_all(b"\n"));
         Ok(job)
     }
 

@@ -14,6 +14,10 @@ use super::family::Family;
 /// The directories in which programs are looked for if the environment names none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// Waits for a line, so that the command does not run before the watchdog knows it, and then runs
+/// the command without input.
+const GATE: &str = "read -r takeback_gate && exec \"$1\" -c \"$2\" </dev/null";
+
 /// The programs and the environment of commands.
 #[derive(Clone, Debug)]
 pub(super) struct Shell {
@@ -40,9 +44,10 @@ impl Shell {
         }
     }
 
-    /// Starts a script. Its output and its errors go into one pipe, in order. It has no input and no
-    /// terminal, so a program that asks a question fails instead of waiting.
-    pub(super) fn start(
+    /// Prepares a script. It runs once a line is written to the input of the child, and never if this
+    /// process dies before. Its output and its errors go into one pipe, in order. It has no input
+    /// and no terminal, so a program that asks a question fails instead of waiting.
+    pub(super) fn prepare(
         &self,
         script: &str,
         directory: &Path,
@@ -52,23 +57,24 @@ impl Shell {
         let mut command = match &self.setsid {
             Some(setsid) => {
                 let mut command = Command::new(setsid);
-                command.arg(&self.program);
+                command.arg(&self.posix);
                 command
             }
-            None => Command::new(&self.program),
+            None => Command::new(&self.posix),
         };
         // A leader of a group could not start a session without another process in between.
         if !is_session {
             command.process_group(0);
         }
         let child = command
-            .arg("-c")
+            .args(["-c", GATE, "sh"])
+            .arg(&self.program)
             .arg(script)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env("PWD", directory)
             .current_dir(directory)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()?;
