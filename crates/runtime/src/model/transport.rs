@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -36,17 +36,14 @@ pub(crate) enum Piece {
 /// A request that has been started.
 pub(crate) struct Exchange {
     pieces: Receiver<Piece>,
-    agent: SharedAgent,
+    agent: Agent,
     is_cancelled: Arc<AtomicBool>,
     _guard: CancelGuard,
 }
 
-/// The agent of a request, as long as the request owns it.
-type SharedAgent = Arc<Mutex<Option<Agent>>>;
-
 impl Exchange {
-    /// Starts a request. The agent must not have another one, because a cancelled turn shuts down
-    /// all connections of the agent.
+    /// Starts a request. The agent must not have another one, because stopping the exchange shuts
+    /// down all connections of the agent.
     pub(crate) fn start(
         agent: Agent,
         request: http::Request<Vec<u8>>,
@@ -56,19 +53,17 @@ impl Exchange {
         let (sender, pieces) = mpsc::sync_channel(MAX_WAITING);
         let sender = Arc::new(sender);
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        let shared: SharedAgent = Arc::new(Mutex::new(Some(agent.clone())));
         let guard = cancel.on_cancel({
-            let (agent, sender) = (shared.clone(), Arc::downgrade(&sender));
-            let is_cancelled = is_cancelled.clone();
+            let (sender, is_cancelled) = (Arc::downgrade(&sender), is_cancelled.clone());
             move || {
                 is_cancelled.store(true, Ordering::SeqCst);
                 wake_receiver(&sender);
-                shut_down(&agent);
             }
         });
+        let worker = agent.clone();
         let work = move || {
             let host = request.uri().host().unwrap_or_default().to_owned();
-            let last = match run_request(&agent, request, &sender) {
+            let last = match run_request(&worker, request, &sender) {
                 Ok(()) => Piece::End,
                 Err(error) => Piece::Failed(describe_error(error, &host, stall)),
             };
@@ -79,7 +74,7 @@ impl Exchange {
         spawned.map_err(|error| {
             connection_failure(format!("cannot start a thread for the request: {error}"))
         })?;
-        Ok(Exchange { pieces, agent: shared, is_cancelled, _guard: guard })
+        Ok(Exchange { pieces, agent, is_cancelled, _guard: guard })
     }
 
     /// Waits for the next piece of the response. Returns `None` if none arrives within `limit`.
@@ -100,28 +95,15 @@ impl Exchange {
         }
     }
 
-    /// Ends an exchange whose response has been read. Returns the agent for another request, unless
-    /// the turn was cancelled.
-    pub(crate) fn release_agent(self) -> Option<Agent> {
-        lock_agent(&self.agent).take()
+    /// Returns the agent of an exchange whose response has been read, for another request.
+    pub(crate) fn release_agent(self) -> Agent {
+        self.agent
     }
 
     /// Ends the thread that still reads, and closes its connection.
     pub(crate) fn stop(self) {
-        shut_down(&self.agent);
+        self.agent.shutdown();
     }
-}
-
-/// Shuts down the agent of a request. An action that runs late finds none, so it cannot disturb the
-/// request that has the agent next.
-fn shut_down(agent: &SharedAgent) {
-    if let Some(agent) = lock_agent(agent).take() {
-        agent.shutdown();
-    }
-}
-
-fn lock_agent(agent: &SharedAgent) -> MutexGuard<'_, Option<Agent>> {
-    agent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes up the calling thread. If the channel is full, that thread does not wait.

@@ -4,10 +4,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
+use takeback_runtime::Cancel;
 use takeback_runtime::model::{ApiKind, AttemptEnd, Finish, Provider};
 use takeback_script::{Reply, Server};
 
-use crate::model_support::{APIS, ask, client, provider, response_bytes, text_and_call};
+use crate::model_support::{
+    APIS, Conversation, ask, ask_with, client, provider, response_bytes, text_and_call,
+};
 
 /// Reads a request, and returns false if the client has closed the connection instead.
 fn read_request(reader: &mut BufReader<TcpStream>) -> bool {
@@ -110,4 +113,24 @@ fn a_server_that_closes_kept_connections_is_connected_again() {
         told.recv().unwrap();
     }
     server.join().unwrap();
+}
+
+#[test]
+fn a_cancelled_request_closes_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let provider = provider_at(ApiKind::Responses, &listener);
+    let cancel = Cancel::default();
+    let server = thread::spawn({
+        let cancel = cancel.clone();
+        move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            assert!(read_request(&mut reader));
+            cancel.cancel();
+            !read_request(&mut reader)
+        }
+    });
+    let outcome = ask_with(&client(), &provider, &Conversation::new(), &cancel);
+    assert_eq!(outcome.attempt.end, AttemptEnd::Cancelled);
+    assert!(server.join().unwrap());
 }

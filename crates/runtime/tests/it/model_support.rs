@@ -34,7 +34,11 @@ pub(crate) fn provider(kind: ApiKind, server: &Server) -> Provider {
 }
 
 pub(crate) fn client() -> Client {
-    Client::new(ClientOptions { stall_timeout: NEVER, ..ClientOptions::default() })
+    Client::new(ClientOptions {
+        connect_timeout: NEVER,
+        stall_timeout: NEVER,
+        ..ClientOptions::default()
+    })
 }
 
 pub(crate) fn user_message(text: &str) -> MessageRecord {

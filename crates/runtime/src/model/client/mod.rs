@@ -114,9 +114,7 @@ impl Client {
                 Some(Piece::Head { status, headers }) => reader.read_head(status, headers),
                 Some(Piece::Body(bytes)) => reader.read_body(&bytes, on_delta),
                 Some(Piece::End) => {
-                    if let Some(agent) = exchange.release_agent() {
-                        self.0.keep_agent(&uri, agent);
-                    }
+                    self.0.keep_agent(&uri, exchange.release_agent());
                     return Ok(reader.finish(ReadEnd::Ended, on_delta));
                 }
                 Some(Piece::Failed(failure)) => break ReadEnd::Broken(failure),
