@@ -241,6 +241,11 @@ impl Context {
         self.profile.as_deref()
     }
 
+    /// Returns the whole environment, for programs that takeback starts on the user's behalf.
+    pub(crate) fn environment(&self) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+        env::vars_os().collect()
+    }
+
     /// True if takeback's home is at its default location.
     pub(crate) fn is_home_usual(&self) -> bool {
         self.user_home().is_some_and(|user| self.home == user.join(".takeback"))

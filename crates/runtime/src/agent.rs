@@ -34,8 +34,9 @@ pub struct Agent {
     pub has_checkpoints: bool,
     /// The user's home directory, to which `~` in scripts refers.
     pub user_home: Option<PathBuf>,
-    /// Starts work that is to be done while no user waits, such as pruning.
-    pub on_follow_up: fn(&Opened, FollowUp),
+    /// Starts work that is to be done while no user waits, such as pruning. It is called with the
+    /// id of the session.
+    pub on_follow_up: Box<dyn Fn(&str, FollowUp) + Send + Sync>,
 }
 
 impl Agent {

@@ -25,6 +25,7 @@ pub mod settings;
 mod settle;
 pub mod state;
 mod task;
+mod task_list;
 pub mod tools;
 
 pub use agent::{AGENT, Agent};
@@ -34,3 +35,4 @@ pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
 pub use goal::GoalReport;
 pub use open::NewSession;
 pub use task::{Pause, Task};
+pub use task_list::{CancelledTask, TaskView, cancel_task, list_tasks};

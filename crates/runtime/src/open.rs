@@ -175,7 +175,7 @@ fn describe_provider(agent: &Agent) -> serde_json::Value {
 }
 
 /// Folds the journal of a task. Also returns the number of the last entry in the snapshot.
-fn fold(loaded: &LoadedTask) -> Result<(State, i64), TaskError> {
+pub(crate) fn fold(loaded: &LoadedTask) -> Result<(State, i64), TaskError> {
     let (mut state, seq) = match &loaded.snapshot {
         Some(snapshot) => match serde_json::from_value(snapshot.state.clone()) {
             Ok(state) => (state, snapshot.seq),

@@ -85,12 +85,20 @@ impl Task {
             return Err(TaskError::TurnIsOpen);
         }
         self.begin_turn(text)?;
-        self.proceed(front)
+        self.take_steps(front)
     }
 
     /// Continues the open turn until it is over or waits for the user.
     pub fn proceed(&mut self, front: &dyn FrontEnd) -> Result<Pause, TaskError> {
         self.refresh()?;
+        if self.state.turn.is_some() {
+            self.set_state("running")?;
+        }
+        self.take_steps(front)
+    }
+
+    /// Takes one step after the other until the turn is over or waits for the user.
+    fn take_steps(&mut self, front: &dyn FrontEnd) -> Result<Pause, TaskError> {
         loop {
             if self.cancel.is_cancelled() && self.state.turn.is_some() {
                 return self.end_turn(TurnOutcome::Cancelled, front);
@@ -109,13 +117,13 @@ impl Task {
                 Step::Compress => self.compress(front)?,
                 Step::Approve(index) => {
                     if !self.approve_call(index, front)? {
-                        return Ok(Pause::Waiting);
+                        return self.wait_for_user();
                     }
                 }
                 Step::Call(index) => self.make_call(index, front)?,
                 Step::Delegate(indices) => {
                     if !self.delegate(&indices, front)? {
-                        return Ok(Pause::Waiting);
+                        return self.wait_for_user();
                     }
                 }
                 Step::Refuse(index) => self.refuse_call(index, front)?,
@@ -123,6 +131,18 @@ impl Task {
                 Step::End(outcome) => return self.end_turn(outcome, front),
             }
         }
+    }
+
+    fn wait_for_user(&mut self) -> Result<Pause, TaskError> {
+        self.set_state("waiting")?;
+        self.journal.rest();
+        Ok(Pause::Waiting)
+    }
+
+    /// Sets the state that the list of tasks shows.
+    fn set_state(&mut self, state: &str) -> Result<(), TaskError> {
+        let (task, now) = (self.id().to_owned(), self.agent.opened.now());
+        Ok(self.journal.ledger()?.set_task_state(&task, state, now)?)
     }
 
     /// Describes the tools to the model.
@@ -281,12 +301,34 @@ impl Task {
         Ok(Pause::TurnEnded(outcome))
     }
 
+    /// Ends the session. It is reopened if the user continues it.
+    pub fn end_session(&mut self, reason: &str) -> Result<(), TaskError> {
+        let now = self.agent.opened.now();
+        let ended = self.journal.ledger()?.end_session(&self.session.id, reason, now);
+        self.journal.rest();
+        Ok(ended.map(drop)?)
+    }
+
+    /// Summarizes older turns at the user's request. Returns false if there are none.
+    pub fn compress_now(&mut self, front: &dyn FrontEnd) -> Result<bool, TaskError> {
+        self.refresh()?;
+        if self.state.turn.is_some() {
+            return Err(TaskError::TurnIsOpen);
+        }
+        let before = self.session.id.clone();
+        if self.can_compress() {
+            self.compress(front)?;
+        }
+        self.journal.rest();
+        Ok(self.session.id != before)
+    }
+
     /// Reports an event to the part of takeback that takes checkpoints.
     pub(crate) fn report(&self, event: ReportedEvent, turn: i64) -> hook::Handled {
         let report = self.new_report(event, turn);
         let mut handled = hook::handle(&self.agent.opened, &report, &Deadline::open());
         if let Some(follow_up) = handled.follow_up.take() {
-            (self.agent.on_follow_up)(&self.agent.opened, follow_up);
+            (self.agent.on_follow_up)(&self.session.id, follow_up);
         }
         handled
     }

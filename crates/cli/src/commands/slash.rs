@@ -71,7 +71,7 @@ pub(crate) fn run_slash_command(
     run_takeback(words, directory, context)
 }
 
-fn run_takeback<'a>(
+pub(crate) fn run_takeback<'a>(
     words: impl IntoIterator<Item = &'a str>,
     directory: &Path,
     context: &Context,

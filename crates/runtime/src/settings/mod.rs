@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::approval::ApprovalMode;
 use crate::model::{ApiKind, Prices};
 
 pub use ready::{READY_PROVIDERS, ReadyModel, ReadyProvider, find_ready};
@@ -25,29 +26,13 @@ pub struct ChatSettings {
     /// The name of the provider that takes over when the first one keeps failing.
     pub fallback: Option<String>,
     /// The calls that the user is asked about.
-    pub approve: Approval,
+    pub approve: ApprovalMode,
     /// The text that replaces the agent's own system prompt.
     pub system_prompt: Option<String>,
     /// True if tasks that were interrupted continue without a question.
     pub auto_resume: bool,
     /// True if the model may read web pages.
     pub fetch_url: bool,
-}
-
-/// The calls that the user is asked about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Approval {
-    /// Calls that leave the workspace or have effects that no rollback reverses. Calls that a
-    /// checkpoint covers run without a question, because they can be taken back.
-    #[default]
-    Effects,
-    /// All calls that may change something.
-    Ask,
-    /// No calls: all of them run.
-    Auto,
-    /// No calls: those that need approval are denied.
-    Never,
 }
 
 /// The tables `[providers.<name>]`, by name.

@@ -122,7 +122,7 @@ pub(crate) fn build_agent(base: &Path, url: &str) -> Agent {
         approval: ApprovalMode::Effects,
         has_checkpoints: true,
         user_home: None,
-        on_follow_up: |_, _| {},
+        on_follow_up: Box::new(|_, _| {}),
     }
 }
 

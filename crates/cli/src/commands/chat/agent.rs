@@ -1,0 +1,163 @@
+//! Builds the agent from the settings, the options and the environment.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use takeback_base::hex;
+use takeback_runtime::approval::ApprovalMode;
+use takeback_runtime::model::{Client, ClientOptions};
+use takeback_runtime::settings::{ProviderChoice, resolve_fallback, resolve_provider};
+use takeback_runtime::tools::{FetchSettings, ToolSettings, Tools};
+use takeback_runtime::{Agent, NewSession};
+
+use crate::background;
+use crate::config::Config;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The number of hexadecimal digits in the id of a task.
+const ID_LENGTH: usize = 10;
+
+/// The options that choose the model and the rules of the agent.
+#[derive(Args, Clone, Default)]
+pub(crate) struct AgentArguments {
+    /// Ask this provider [default: `provider` in the table [chat] of config.toml]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Ask this model of the provider
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Which calls to ask about
+    #[arg(long, value_name = "WHEN")]
+    approve: Option<Approve>,
+    /// Run every call without asking; the same as `--approve auto`
+    #[arg(long, conflicts_with = "approve")]
+    yolo: bool,
+    /// Take checkpoints even if they are switched off
+    #[arg(long, conflicts_with = "no_checkpoints")]
+    checkpoints: bool,
+    /// Take no checkpoints: nothing can be taken back
+    #[arg(long)]
+    no_checkpoints: bool,
+    /// Read the system prompt from FILE
+    #[arg(long, value_name = "FILE")]
+    system: Option<std::path::PathBuf>,
+}
+
+/// The choices for `--approve`.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Approve {
+    /// Calls that no rollback takes back
+    Effects,
+    /// All calls that may change something
+    Ask,
+    /// No calls; all of them run
+    Auto,
+    /// No calls; those that need approval are refused
+    Never,
+}
+
+impl Approve {
+    fn mode(self) -> ApprovalMode {
+        match self {
+            Approve::Effects => ApprovalMode::Effects,
+            Approve::Ask => ApprovalMode::Ask,
+            Approve::Auto => ApprovalMode::Auto,
+            Approve::Never => ApprovalMode::Never,
+        }
+    }
+}
+
+/// The agent, and the properties of the sessions that it begins.
+pub(crate) struct BuiltAgent {
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) new_session: NewSession,
+    pub(crate) auto_resume: bool,
+}
+
+/// Builds the agent.
+pub(crate) fn build_agent(
+    arguments: &AgentArguments,
+    context: &Context,
+) -> Result<BuiltAgent, Failure> {
+    let config = Config::read(&context.home, context.profile())?;
+    let variable = |name: &str| context.variable(name)?.into_string().ok();
+    let choice = ProviderChoice {
+        provider: arguments.provider.as_deref(),
+        model: arguments.model.as_deref(),
+    };
+    let provider = resolve_provider(&config.chat, &config.providers, choice, &variable)?;
+    let fallback = resolve_fallback(&config.chat, &config.providers, &variable)?;
+    let system_prompt = match &arguments.system {
+        Some(file) => read_system_prompt(&context.directory.join(file))?,
+        None => match &config.chat.system_prompt {
+            Some(text) => text.clone(),
+            None => default_system_prompt(&context.directory),
+        },
+    };
+    let opened = context.opened_arc()?.clone();
+    let approve = arguments.approve.map_or(config.chat.approve, Approve::mode);
+    let is_on = opened.settings().enabled || arguments.checkpoints;
+    let keys: Vec<String> =
+        [Some(&provider), fallback.as_ref()].into_iter().flatten().filter_map(|p| p.key.clone()).collect();
+    let background = context.in_directory(&context.directory);
+    let agent = Agent {
+        client: Client::new(ClientOptions {
+            proxy: variable("https_proxy").or_else(|| variable("HTTPS_PROXY")),
+            no_proxy: variable("no_proxy").or_else(|| variable("NO_PROXY")).unwrap_or_default(),
+            ..ClientOptions::default()
+        }),
+        provider,
+        fallback,
+        tools: Tools::standard(&ToolSettings {
+            environment: environment_without(&keys, context),
+            home: context.user_home().map(Path::to_owned),
+            fetch: config.chat.fetch_url.then(FetchSettings::default),
+            ..ToolSettings::default()
+        }),
+        approval: if arguments.yolo { ApprovalMode::Auto } else { approve },
+        has_checkpoints: is_on && !arguments.no_checkpoints,
+        user_home: context.user_home().map(Path::to_owned),
+        on_follow_up: Box::new(move |session, follow_up| {
+            background::spawn_follow_up(&background, &follow_up, session, None);
+        }),
+        opened,
+    };
+    let new_session = NewSession {
+        system_prompt: Some(system_prompt),
+        user: variable("USER"),
+        title: None,
+    };
+    Ok(BuiltAgent {
+        agent: Arc::new(agent),
+        new_session,
+        auto_resume: config.chat.auto_resume,
+    })
+}
+
+/// Returns the environment of the model's commands. The keys of the providers are left out, so that
+/// no command can print them.
+fn environment_without(keys: &[String], context: &Context) -> Vec<(OsString, OsString)> {
+    let is_key = |value: &OsString| keys.iter().any(|key| value == key.as_str());
+    context.environment().into_iter().filter(|(_, value)| !is_key(value)).collect()
+}
+
+fn read_system_prompt(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("cannot read {}", file.display())).because(&error))
+}
+
+fn default_system_prompt(directory: &Path) -> String {
+    format!(
+        "You are a coding agent. You work in the directory {}. Use the tools to look before you \
+         change anything, and check your work. Be brief.",
+        directory.display()
+    )
+}
+
+/// Invents the id of a task.
+pub(crate) fn new_id() -> String {
+    hex::random_digits(ID_LENGTH)
+}

@@ -1,0 +1,299 @@
+//! `takeback goal`: work that continues turn after turn until a goal is reached.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use takeback_ledger::{Budget, GoalRecord, GoalState, GoalUpdate, Spending};
+
+use super::chat::{self, AgentArguments, Conversation};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Cell, Column, Table};
+
+/// Let takeback's own agent work on a goal until it is reached or its budget is spent
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback goal start \"make the tests pass\" --usd 2 --minutes 30
+  takeback goal list
+  takeback goal show 3f2a
+  takeback goal resume 3f2a --add-usd 1     go on, with a dollar more than before")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Begin to work on a goal
+    Start {
+        /// The goal, in your own words
+        #[arg(value_name = "GOAL")]
+        objective: String,
+        #[command(flatten)]
+        limits: Limits,
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
+    /// List all goals
+    List,
+    /// Show a goal with its budget
+    Show {
+        /// The goal: its id, or the beginning of its id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Pause a goal; its running turn stops at the next step
+    Pause {
+        /// The goal: its id, or the beginning of its id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Go on with a goal; what was spent before does not count against the budget
+    Resume {
+        /// The goal: its id, or the beginning of its id
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        more: More,
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
+    /// Give up a goal; everything that was done stays
+    Cancel {
+        /// The goal: its id, or the beginning of its id
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// The budget of a goal.
+#[derive(Args)]
+struct Limits {
+    /// Stop after this many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    tokens: Option<i64>,
+    /// Stop after this many US dollars
+    #[arg(long, value_name = "X", value_parser = parse_amount)]
+    usd: Option<f64>,
+    /// Stop after this many minutes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: Option<u64>,
+    /// Stop after this many turns
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    turns: Option<i64>,
+}
+
+/// An addition to the budget of a goal.
+#[derive(Args)]
+struct More {
+    /// Add this many tokens to the budget
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    add_tokens: Option<i64>,
+    /// Add this many US dollars to the budget
+    #[arg(long, value_name = "X", value_parser = parse_amount)]
+    add_usd: Option<f64>,
+    /// Add this many minutes to the budget
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    add_minutes: Option<u64>,
+    /// Add this many turns to the budget
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    add_turns: Option<i64>,
+}
+
+fn parse_amount(text: &str) -> Result<f64, String> {
+    let amount: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match amount.is_finite() && amount > 0.0 {
+        true => Ok(amount),
+        false => Err("the amount must be larger than 0".to_owned()),
+    }
+}
+
+impl Limits {
+    fn budget(&self) -> Budget {
+        Budget {
+            tokens: self.tokens,
+            usd: self.usd,
+            time: self.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
+            turns: self.turns,
+        }
+    }
+}
+
+impl More {
+    /// Adds to a budget. What had no limit keeps none.
+    fn add_to(&self, budget: Budget) -> Budget {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        Budget {
+            tokens: budget.tokens.map(|limit| limit.saturating_add(self.add_tokens.unwrap_or(0))),
+            usd: budget.usd.map(|limit| limit + self.add_usd.unwrap_or(0.0)),
+            time: budget.time.map(|limit| limit + minutes(self.add_minutes.unwrap_or(0))),
+            turns: budget.turns.map(|limit| limit.saturating_add(self.add_turns.unwrap_or(0))),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    match arguments.action {
+        Action::Start { objective, limits, agent } => {
+            let mut conversation = Conversation::new(agent, context)?;
+            let id = conversation.begin_goal(&objective, limits.budget())?;
+            work(&mut conversation, &id, None, context)
+        }
+        Action::List => list(context),
+        Action::Show { id } => show(&find_goal(&id, context)?, context),
+        Action::Pause { id } => change(&id, GoalState::Paused, "paused by the user", context),
+        Action::Cancel { id } => change(&id, GoalState::Cancelled, "given up by the user", context),
+        Action::Resume { id, more, agent } => {
+            let goal = find_goal(&id, context)?;
+            let mut conversation = Conversation::new(agent, context)?;
+            context.close_ledger();
+            conversation.resume_task(&goal.task)?;
+            work(&mut conversation, &goal.id, Some(more.add_to(goal.budget)), context)
+        }
+    }
+}
+
+/// Works on a goal until the goal's state changes.
+fn work(
+    conversation: &mut Conversation<'_>,
+    id: &str,
+    budget: Option<Budget>,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let goal = chat::with_front_end(context, |front| {
+        conversation.run(|task| task.run_goal(id, budget, front))
+    })?;
+    if !context.globals.json {
+        print_goal(&goal);
+    } else {
+        println!("{}", json!({ "event": "goal", "goal": view(&goal, false) }));
+    }
+    let is_reached = goal.state == GoalState::Complete;
+    Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Finds a goal. A goal that no process works on any more counts as paused.
+fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
+    let id = context.ledger()?.resolve_goal(typed)?;
+    Ok(context.ledger()?.goal(&id)?)
+}
+
+fn change(
+    typed: &str,
+    state: GoalState,
+    reason: &str,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let goal = find_goal(typed, context)?;
+    let update = GoalUpdate {
+        goal: goal.id.clone(),
+        state: Some((state, Some(reason.to_owned()))),
+        spent: Spending::default(),
+        ..GoalUpdate::default()
+    };
+    let changed = context.ledger()?.update_goal(&update, context.now())?;
+    let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
+    context.close_ledger();
+    if is_running || state == GoalState::Cancelled {
+        takeback_runtime::cancel_task(context.opened_arc()?, &goal.task)?;
+    }
+    show(&changed, context)
+}
+
+fn list(context: &Context) -> Result<ExitCode, Failure> {
+    let goals = context.ledger()?.goals(None)?;
+    let running = context.ledger()?.running_tasks()?;
+    if context.globals.json {
+        let views: Vec<Value> =
+            goals.iter().map(|goal| view(goal, running.contains(&goal.task))).collect();
+        output::print_json(&json!({ "goals": views }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if goals.is_empty() {
+        println!("No goals yet. Begin one with `takeback goal start \"…\"`.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new([Column::left(), Column::left(), Column::free().shrinks(1, 20)]);
+    for goal in &goals {
+        let state = name_state(goal, running.contains(&goal.task));
+        table.add([Cell::new(&goal.id), Cell::new(state), Cell::new(&goal.objective)]);
+    }
+    table.print();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(goal: &GoalRecord, context: &Context) -> Result<ExitCode, Failure> {
+    let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
+    match context.globals.json {
+        true => output::print_json(&view(goal, is_running)),
+        false => {
+            println!("{}", output::join_lines(&goal.objective));
+            println!("State: {}", name_state(goal, is_running));
+            print_goal(goal);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names the state of a goal. A goal that is active without a process was interrupted.
+fn name_state(goal: &GoalRecord, is_running: bool) -> &'static str {
+    match (goal.state, is_running) {
+        (GoalState::Active, false) => "paused",
+        (state, _) => state.as_str(),
+    }
+}
+
+fn find_reason(goal: &GoalRecord, is_running: bool) -> Option<String> {
+    match (goal.state, is_running) {
+        (GoalState::Active, false) => Some("its process ended".to_owned()),
+        _ => goal.reason.clone().filter(|reason| !reason.is_empty()),
+    }
+}
+
+fn print_goal(goal: &GoalRecord) {
+    if let Some(reason) = goal.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        println!("{}: {}", goal.state.as_str(), output::join_lines(reason));
+    }
+    let GoalRecord { budget, spent, spent_in_run: run, .. } = goal;
+    let minutes = |time: Duration| time.as_secs_f64() / 60.0;
+    print_bar("tokens", run.tokens as f64, budget.tokens.map(|limit| limit as f64));
+    print_bar("US dollars", run.usd, budget.usd);
+    print_bar("minutes", minutes(run.time), budget.time.map(minutes));
+    print_bar("turns", run.turns as f64, budget.turns.map(|limit| limit as f64));
+    println!(
+        "In total: {} tokens, ${:.2}, {}",
+        spent.tokens,
+        spent.usd,
+        output::count(usize::try_from(spent.turns).unwrap_or(0), "turn")
+    );
+}
+
+/// Prints how much of a limit is spent. Prints nothing if there is no limit.
+fn print_bar(unit: &str, spent: f64, limit: Option<f64>) {
+    const WIDTH: usize = 20;
+    let Some(limit) = limit.filter(|limit| *limit > 0.0) else { return };
+    let filled = ((spent / limit).clamp(0.0, 1.0) * WIDTH as f64).round() as usize;
+    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
+    println!("  {unit:<10}  {bar}  {spent:.2} of {limit:.2}");
+}
+
+fn view(goal: &GoalRecord, is_running: bool) -> Value {
+    let spending = |spent: &Spending| {
+        json!({
+            "tokens": spent.tokens, "usd": spent.usd, "seconds": spent.time.as_secs(),
+            "turns": spent.turns,
+        })
+    };
+    json!({
+        "id": goal.id, "task": goal.task, "objective": goal.objective,
+        "state": name_state(goal, is_running), "reason": find_reason(goal, is_running),
+        "budget": {
+            "tokens": goal.budget.tokens, "usd": goal.budget.usd,
+            "seconds": goal.budget.time.map(|time| time.as_secs()), "turns": goal.budget.turns,
+        },
+        "spent": spending(&goal.spent), "spent_in_run": spending(&goal.spent_in_run),
+    })
+}

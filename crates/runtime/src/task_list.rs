@@ -1,0 +1,83 @@
+//! The tasks of all sessions: listing them, and stopping one.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use takeback_ledger::{Event, Ledger, LedgerError, TaskChange, TaskFilter, TaskRecord, Time};
+use takeback_undo::Opened;
+
+use crate::entry::Entry;
+use crate::error::TaskError;
+use crate::front_end::TurnOutcome;
+use crate::journal::{Journal, STOPPING};
+use crate::open::fold;
+
+/// A task, as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct TaskView {
+    pub id: String,
+    pub session: String,
+    /// `running`, `stopping`, `waiting` (for the user's answer), `interrupted` (its process ended
+    /// in the middle of a turn), or `idle` (the last turn is over).
+    pub state: String,
+    /// `chat` or `subagent`.
+    pub kind: String,
+    /// The task that a subagent works for.
+    pub parent: Option<String>,
+    pub workspace: Option<String>,
+    pub updated_at: Time,
+}
+
+/// The way in which a task was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelledTask {
+    /// Another process works on the task, and stops at its next step.
+    Stopping,
+    /// The interrupted turn is over.
+    Ended,
+    /// There was no turn to stop.
+    Idle,
+}
+
+/// Lists tasks, starting with the one that changed last.
+pub fn list_tasks(ledger: &Ledger, filter: &TaskFilter) -> Result<Vec<TaskView>, LedgerError> {
+    // The tasks come first: one that begins in between is then at least listed as running.
+    let tasks = ledger.tasks(filter)?;
+    let running = ledger.running_tasks()?;
+    Ok(tasks.into_iter().map(|task| view_task(running.contains(&task.id), task)).collect())
+}
+
+fn view_task(is_running: bool, task: TaskRecord) -> TaskView {
+    let state = match (task.state.as_str(), is_running) {
+        ("running" | STOPPING, false) => "interrupted".to_owned(),
+        _ => task.state,
+    };
+    let TaskRecord { id, session, kind, parent, workspace, updated_at, .. } = task;
+    TaskView { id, session, state, kind, parent, workspace, updated_at }
+}
+
+/// Stops a task. Everything that it has done is kept.
+pub fn cancel_task(opened: &Arc<Opened>, id: &str) -> Result<CancelledTask, TaskError> {
+    let mut ledger = opened.durable_ledger()?;
+    let lease = match ledger.take_lease(id, opened.now()) {
+        Ok(lease) => lease,
+        Err(LedgerError::TaskRunning(_)) => {
+            ledger.set_task_state(id, STOPPING, opened.now())?;
+            return Ok(CancelledTask::Stopping);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let loaded = ledger.load_task(id)?;
+    let (state, snapshot_seq) = fold(&loaded)?;
+    if state.turn.is_none() {
+        return Ok(CancelledTask::Idle);
+    }
+    let events = [Event::TurnEnd { session: loaded.task.session }];
+    let last_seq = loaded.task.last_seq;
+    let mut journal = Journal::new(opened.clone(), ledger, lease, last_seq, snapshot_seq);
+    let change = TaskChange { events: &events, state: Some("idle"), ..TaskChange::default() };
+    let ended = Entry::TurnEnded { outcome: TurnOutcome::Cancelled };
+    journal.append(&change, |_| vec![ended], opened.now())?;
+    Ok(CancelledTask::Ended)
+}
