@@ -18,6 +18,10 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
 
+#[cfg_attr(not(test), expect(dead_code, reason = "only the agent needs it"))]
+mod live;
+#[cfg_attr(not(test), expect(dead_code, reason = "only the agent needs it"))]
+mod markdown;
 mod pager;
 mod progress;
 mod style;
