@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod chat;
 mod checkpoint;
 mod checkpoints;
 mod config;
@@ -7,6 +8,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod explain;
+mod goal;
 pub(crate) mod hook;
 mod install;
 mod list;
@@ -17,6 +19,7 @@ mod sessions;
 mod show;
 mod slash;
 mod status;
+mod tasks;
 mod undo;
 
 use std::process::ExitCode;
@@ -49,6 +52,9 @@ pub(crate) enum Command {
     Explain(explain::Arguments),
     Demo(demo::Arguments),
     Run(run::Arguments),
+    Chat(chat::Arguments),
+    Tasks(tasks::Arguments),
+    Goal(goal::Arguments),
     Hook(hook::Arguments),
     Rpc(rpc::Arguments),
     #[command(hide = true)]
@@ -73,6 +79,9 @@ impl Command {
             Command::Hook(_)
                 | Command::Rpc(_)
                 | Command::Run(_)
+                | Command::Chat(_)
+                | Command::Tasks(_)
+                | Command::Goal(_)
                 | Command::Slash(_)
                 | Command::Demo(_)
         )
@@ -98,6 +107,9 @@ impl Command {
             Command::Explain(arguments) => explain::run(&arguments, context),
             Command::Demo(arguments) => demo::run(&arguments, context),
             Command::Run(arguments) => run::run(&arguments, context),
+            Command::Chat(arguments) => chat::run(arguments, context),
+            Command::Tasks(arguments) => tasks::run(arguments, context),
+            Command::Goal(arguments) => goal::run(arguments, context),
             Command::Hook(arguments) => Ok(hook::run(&arguments, context)),
             Command::Rpc(arguments) => rpc::run(&arguments, context),
             Command::Slash(arguments) => slash::run(&arguments, context),

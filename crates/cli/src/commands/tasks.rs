@@ -119,10 +119,13 @@ fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
         output::print_json(&json!({ "id": id, "state": state }));
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{}", match outcome {
-        CancelledTask::Stopping => format!("Task {id} stops at its next step."),
-        CancelledTask::Ended => format!("Ended the interrupted turn of task {id}."),
-        CancelledTask::Idle => format!("Task {id} has no turn to stop."),
-    });
+    println!(
+        "{}",
+        match outcome {
+            CancelledTask::Stopping => format!("Task {id} stops at its next step."),
+            CancelledTask::Ended => format!("Ended the interrupted turn of task {id}."),
+            CancelledTask::Idle => format!("Task {id} has no turn to stop."),
+        }
+    );
     Ok(ExitCode::SUCCESS)
 }

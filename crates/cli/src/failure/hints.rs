@@ -6,6 +6,7 @@ use takeback_import::hermes::HermesError;
 use takeback_ledger::{
     ExchangeError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
 };
+use takeback_runtime::TaskError;
 use takeback_tree::{
     BlockedPath, CaptureError, DiffError, GcError, MirrorError, MoveError, PinError, PlanError,
     RepairError, RestoreError, StoreError, WorkspaceError,
@@ -427,5 +428,20 @@ mod tests {
         let failure = Failure::from(LedgerError::Busy { waited: Duration::from_secs(60) });
         assert_eq!(failure.message, "other processes kept the ledger locked for 60s");
         assert_eq!(failure.hint.as_deref(), Some(BUSY));
+    }
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Failure {
+        match error {
+            TaskError::Ledger(error) => error.into(),
+            TaskError::Open(error) => error.into(),
+            TaskError::Live(_) => Failure::of(&error).hint("end that process, or continue there"),
+            TaskError::Fenced => {
+                Failure::of(&error).hint("everything that this process did is kept")
+            }
+            TaskError::Directory { .. } => Failure::of(&error).hint("choose another with -C DIR"),
+            _ => Failure::of(&error),
+        }
     }
 }

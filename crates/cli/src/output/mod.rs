@@ -18,6 +18,8 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
 
+mod live;
+mod markdown;
 mod pager;
 mod progress;
 mod style;
@@ -25,6 +27,8 @@ mod table;
 mod terminal;
 mod text;
 
+pub(crate) use live::LiveRegion;
+pub(crate) use markdown::MarkdownStream;
 pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
@@ -45,7 +49,7 @@ use crate::context::{Color, Context};
 use crate::failure::{self, Failure};
 
 use self::pager::Pager;
-use self::terminal::Size;
+pub(crate) use self::terminal::Size;
 
 /// The state of the output.
 struct Output {
@@ -103,6 +107,16 @@ fn is_paging() -> bool {
 
 pub(crate) fn write_line(line: Arguments<'_>) {
     output().write(Line::Output(line.to_string()));
+}
+
+/// Writes text for a terminal as it is, without ending the line.
+pub(crate) fn write_raw(text: &str) {
+    let mut output = output();
+    if output.error.is_none() {
+        let mut stdout = anstream::stdout().lock();
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        output.note(written);
+    }
 }
 
 pub(crate) fn write_error_line(line: Arguments<'_>) {

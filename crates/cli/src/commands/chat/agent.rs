@@ -25,10 +25,10 @@ const ID_LENGTH: usize = 10;
 pub(crate) struct AgentArguments {
     /// Ask this provider [default: `provider` in the table [chat] of config.toml]
     #[arg(long, value_name = "NAME")]
-    pub(crate) provider: Option<String>,
+    provider: Option<String>,
     /// Ask this model of the provider
     #[arg(long, value_name = "NAME")]
-    pub(crate) model: Option<String>,
+    model: Option<String>,
     /// Which calls to ask about
     #[arg(long, value_name = "WHEN")]
     approve: Option<Approve>,
@@ -44,6 +44,13 @@ pub(crate) struct AgentArguments {
     /// Read the system prompt from FILE
     #[arg(long, value_name = "FILE")]
     system: Option<std::path::PathBuf>,
+}
+
+impl AgentArguments {
+    /// Returns the options with another model.
+    pub(crate) fn with_model(&self, name: &str) -> AgentArguments {
+        AgentArguments { model: Some(name.to_owned()), ..self.clone() }
+    }
 }
 
 /// The choices for `--approve`.
@@ -100,8 +107,11 @@ pub(crate) fn build_agent(
     let opened = context.opened_arc()?.clone();
     let approve = arguments.approve.map_or(config.chat.approve, Approve::mode);
     let is_on = opened.settings().enabled || arguments.checkpoints;
-    let keys: Vec<String> =
-        [Some(&provider), fallback.as_ref()].into_iter().flatten().filter_map(|p| p.key.clone()).collect();
+    let keys: Vec<String> = [Some(&provider), fallback.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(|p| p.key.clone())
+        .collect();
     let background = context.in_directory(&context.directory);
     let agent = Agent {
         client: Client::new(ClientOptions {
@@ -125,16 +135,9 @@ pub(crate) fn build_agent(
         }),
         opened,
     };
-    let new_session = NewSession {
-        system_prompt: Some(system_prompt),
-        user: variable("USER"),
-        title: None,
-    };
-    Ok(BuiltAgent {
-        agent: Arc::new(agent),
-        new_session,
-        auto_resume: config.chat.auto_resume,
-    })
+    let new_session =
+        NewSession { system_prompt: Some(system_prompt), user: variable("USER"), title: None };
+    Ok(BuiltAgent { agent: Arc::new(agent), new_session, auto_resume: config.chat.auto_resume })
 }
 
 /// Returns the environment of the model's commands. The keys of the providers are left out, so that

@@ -31,9 +31,7 @@ impl Stopper {
     /// Handles Ctrl-C from now on: the first one stops the turn, and a second one, or one between
     /// turns, ends the program.
     pub(crate) fn listen(&self) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| {
-            Failure::new("cannot handle Ctrl-C").because(&error)
-        };
+        let failed = |error: std::io::Error| Failure::new("cannot handle Ctrl-C").because(&error);
         let mut signals =
             signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT]).map_err(failed)?;
         let stopper = self.clone();
@@ -130,8 +128,7 @@ impl<'a> Conversation<'a> {
 
     /// Asks another model from now on.
     pub(crate) fn change_model(&mut self, name: &str) -> Result<(), Failure> {
-        let arguments =
-            AgentArguments { model: Some(name.to_owned()), ..self.arguments.clone() };
+        let arguments = self.arguments.with_model(name);
         let built = build_agent(&arguments, self.context)?;
         (self.arguments, self.built) = (arguments, built);
         if let Some(task) = self.task.take() {
@@ -166,11 +163,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Runs a turn with this prompt.
-    pub(crate) fn prompt(
-        &mut self,
-        text: &str,
-        front: &dyn FrontEnd,
-    ) -> Result<Pause, Failure> {
+    pub(crate) fn prompt(&mut self, text: &str, front: &dyn FrontEnd) -> Result<Pause, Failure> {
         if self.task.is_none() {
             let (agent, new) = (self.built.agent.clone(), self.built.new_session.clone());
             self.task = Some(Task::begin(agent, &self.context.directory, new, &new_id())?);
@@ -181,6 +174,26 @@ impl<'a> Conversation<'a> {
     /// Continues the interrupted turn.
     pub(crate) fn proceed(&mut self, front: &dyn FrontEnd) -> Result<Pause, Failure> {
         self.run(|task| task.proceed(front))
+    }
+
+    /// Ends the interrupted turn.
+    pub(crate) fn give_up_turn(&mut self) -> Result<(), Failure> {
+        let Some(task) = self.task.take() else { return Ok(()) };
+        let id = task.id().to_owned();
+        drop(task);
+        takeback_runtime::cancel_task(self.context.opened_arc()?, &id)?;
+        self.resume_task(&id)
+    }
+
+    /// Continues in a copy of the conversation, up to and including a turn.
+    pub(crate) fn fork(&mut self, turn: Option<&str>) -> Result<(), Failure> {
+        let Some(session) = self.session().map(str::to_owned) else {
+            return Err(Failure::new("there is no conversation to fork yet"));
+        };
+        let fork = fork_session(&session, turn, self.context)?;
+        self.resume(Some(&fork))?;
+        println!("Now in {fork}, a fork of {session}.");
+        Ok(())
     }
 
     /// Summarizes older turns. Returns false if there are none.
@@ -212,4 +225,29 @@ impl<'a> Conversation<'a> {
             let _ = task.end_session(reason);
         }
     }
+}
+
+/// Copies a session, up to and including a turn. Returns the id of the copy.
+fn fork_session(session: &str, turn: Option<&str>, context: &Context) -> Result<String, Failure> {
+    let mut ledger = context.ledger()?;
+    let turns = ledger.turns(session)?;
+    let last = match turn {
+        None => None,
+        Some(text) => {
+            let number: i64 =
+                text.parse().map_err(|_| Failure::new(format!("{text:?} is not a turn")))?;
+            if !turns.iter().any(|turn| turn.turn == number && !turn.undone) {
+                return Err(Failure::new(format!("this conversation has no turn {number}")));
+            }
+            turns.iter().find(|turn| turn.turn > number && !turn.undone).map(|next| next.first_seq)
+        }
+    };
+    let messages = ledger.messages(session, takeback_ledger::MessageFilter::Current)?;
+    let kept = messages.iter().map(|message| message.seq);
+    let Some(at) = kept.filter(|seq| last.is_none_or(|last| *seq < last)).max() else {
+        return Err(Failure::new("there is nothing to copy"));
+    };
+    let id = format!("{AGENT}:{}", new_id());
+    ledger.fork(session, at, &id, context.now())?;
+    Ok(id)
 }

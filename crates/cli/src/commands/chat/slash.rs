@@ -9,28 +9,33 @@ use std::path::Path;
 use serde::Serialize;
 use takeback_agents::{SlashCommand, split_words};
 
+use super::input::SlashName;
 use crate::commands::slash::{run_slash_command, run_takeback};
 use crate::context::Context;
+use crate::output;
 
 /// The commands, with a description for `/help`.
-pub(crate) const COMMANDS: [(&str, &str); 16] = [
-    ("rollback", "list checkpoints, or return to one: /rollback 2"),
-    ("undo", "take back the last turn, and keep your own edits"),
-    ("redo", "reverse the last rollback or undo"),
-    ("diff", "show what changed since a checkpoint: /diff 1"),
-    ("fork", "continue in a copy of this conversation: /fork [TURN]"),
-    ("resume", "continue another session: /resume SESSION"),
-    ("goal", "start, list, pause or resume goals: /goal start …"),
-    ("tasks", "list the tasks of all sessions"),
-    ("sessions", "list sessions"),
-    ("search", "search what all agents said and did: /search WORDS"),
-    ("cost", "show the tokens and the cost of this session"),
-    ("model", "show the model, or ask another one: /model NAME"),
-    ("title", "name this session: /title TEXT"),
-    ("compress", "summarize older turns"),
-    ("help", "list the commands"),
-    ("quit", "leave"),
+pub(crate) const COMMANDS: [SlashName; 16] = [
+    SlashName { name: "rollback", about: "list checkpoints, or return to one: /rollback 2" },
+    SlashName { name: "undo", about: "take back the last turn, and keep your own edits" },
+    SlashName { name: "redo", about: "reverse the last rollback or undo" },
+    SlashName { name: "diff", about: "show what changed since a checkpoint: /diff 1" },
+    SlashName { name: "fork", about: "continue in a copy of this conversation: /fork [TURN]" },
+    SlashName { name: "resume", about: "continue another session: /resume SESSION" },
+    SlashName { name: "goal", about: "start, list, pause or resume goals: /goal start …" },
+    SlashName { name: "tasks", about: "list the tasks of all sessions" },
+    SlashName { name: "sessions", about: "list sessions" },
+    SlashName { name: "search", about: "search what all agents said and did: /search WORDS" },
+    SlashName { name: "cost", about: "show the tokens and the cost of this session" },
+    SlashName { name: "model", about: "show the model, or ask another one: /model NAME" },
+    SlashName { name: "title", about: "name this session: /title TEXT" },
+    SlashName { name: "compress", about: "summarize older turns" },
+    SlashName { name: "help", about: "list the commands" },
+    SlashName { name: "quit", about: "leave" },
 ];
+
+/// The answer to a command that needs a session.
+const NO_SESSION: &str = "there is no conversation yet";
 
 /// The answer to a slash command.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,8 +55,8 @@ pub(crate) enum SlashAction {
     Fork { turn: Option<String> },
     /// Continue another session.
     Resume { session: String },
-    /// Ask another model from now on.
-    Model { name: String },
+    /// Ask another model from now on, or show the current one.
+    Model { name: Option<String> },
     /// Summarize older turns.
     Compress,
     /// Leave.
@@ -70,10 +75,6 @@ pub(crate) fn answer_line(
     let (name, rest) = words.split_first()?;
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let run = |words: &[&str]| text(run_takeback(words.iter().copied(), directory, context));
-    let in_session = |words: &[&str]| match session {
-        Some(session) => run(&[words, &[session]].concat()),
-        None => text("this needs a session".to_owned()),
-    };
     Some(match (name.as_str(), rest.as_slice()) {
         ("rollback" | "undo", _) => {
             let arguments = rest.iter().map(|word| (*word).to_owned()).collect();
@@ -86,21 +87,22 @@ pub(crate) fn answer_line(
         ("sessions", rest) => run(&[&["sessions", "list"], rest].concat()),
         ("search", rest) => run(&[&["search"], rest].concat()),
         ("goal", rest) => run(&[&["goal"], rest].concat()),
-        ("cost", []) => in_session(&["sessions", "show", "--limit", "0"]),
+        ("cost", []) => text(describe_cost(session, context)),
         ("title", []) => text("usage: /title TEXT".to_owned()),
         ("title", words) => match session {
             Some(session) => run(&["sessions", "title", session, &words.join(" ")]),
-            None => text("this needs a session".to_owned()),
+            None => text(NO_SESSION.to_owned()),
         },
         ("fork", []) => action(SlashAction::Fork { turn: None }),
         ("fork", [turn]) => action(SlashAction::Fork { turn: Some((*turn).to_owned()) }),
         ("resume", [session]) => action(SlashAction::Resume { session: (*session).to_owned() }),
         ("resume", []) => run(&["sessions", "list"]),
-        ("model", [name]) => action(SlashAction::Model { name: (*name).to_owned() }),
+        ("model", []) => action(SlashAction::Model { name: None }),
+        ("model", [name]) => action(SlashAction::Model { name: Some((*name).to_owned()) }),
         ("compress", []) => action(SlashAction::Compress),
         ("quit" | "exit", []) => action(SlashAction::Quit),
         ("help", _) => text(help()),
-        (name, _) if COMMANDS.iter().any(|(known, _)| *known == name) => {
+        (name, _) if COMMANDS.iter().any(|known| known.name == name) => {
             text(format!("/{name}: {}", describe(name)))
         }
         (name, _) => text(unknown(name)),
@@ -115,17 +117,36 @@ fn action(action: SlashAction) -> SlashAnswer {
     SlashAnswer { text: String::new(), action: Some(action) }
 }
 
+/// Describes what a session has cost so far.
+fn describe_cost(session: Option<&str>, context: &Context) -> String {
+    let Some(session) = session else { return NO_SESSION.to_owned() };
+    let record = context.ledger().and_then(|ledger| Ok(ledger.session(session)?));
+    match record {
+        Err(failure) => failure.to_string(),
+        Ok(record) => {
+            let tokens = record.tokens;
+            let cost = match record.estimated_cost_usd {
+                Some(cost) => format!("${cost:.4}"),
+                None => "the prices of this model are unknown".to_owned(),
+            };
+            let requests =
+                output::count(usize::try_from(record.api_call_count).unwrap_or(0), "request");
+            format!("{requests}, {} tokens in, {} out: {cost}", tokens.input, tokens.output)
+        }
+    }
+}
+
 fn describe(name: &str) -> &'static str {
-    COMMANDS.iter().find(|(known, _)| *known == name).map_or("", |(_, description)| description)
+    COMMANDS.iter().find(|known| known.name == name).map_or("", |known| known.about)
 }
 
 fn help() -> String {
-    let line = |(name, description): &(&str, &str)| format!("/{name:<9} {description}");
+    let line = |known: &SlashName| format!("/{:<9} {}", known.name, known.about);
     COMMANDS.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn unknown(name: &str) -> String {
-    let names = COMMANDS.iter().map(|(name, _)| *name);
+    let names = COMMANDS.iter().map(|known| known.name);
     match takeback_base::text::find_similar(name, names) {
         Some(nearest) => format!("there is no /{name}; did you mean /{nearest}?"),
         None => format!("there is no /{name}; /help lists the commands"),
