@@ -1,5 +1,7 @@
 //! One file per command.
 
+#[cfg_attr(not(test), expect(dead_code, reason = "the agent that needs it is a separate crate"))]
+mod chat;
 mod checkpoint;
 mod checkpoints;
 mod config;

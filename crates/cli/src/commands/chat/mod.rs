@@ -1,0 +1,3 @@
+//! The parts of takeback's own agent that talk to the user or to a program.
+
+pub(crate) mod input;
