@@ -19,6 +19,9 @@ mod fired;
 pub mod fuzzing;
 mod logs;
 #[cfg(test)]
+#[path = "../tests/it/pseudo_terminal.rs"]
+mod pseudo_terminal;
+#[cfg(test)]
 mod reference;
 mod reporting;
 

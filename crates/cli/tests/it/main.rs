@@ -30,6 +30,7 @@ mod peers;
 mod peers_myrm;
 mod profiles;
 mod protection;
+mod pseudo_terminal;
 mod repository;
 mod retention;
 mod rollback;

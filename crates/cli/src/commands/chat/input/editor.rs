@@ -58,6 +58,7 @@ impl LineEditor {
     pub(super) fn read_line(&mut self) -> Result<PromptInput, Failure> {
         match self.editor.readline(PROMPT) {
             Ok(text) => {
+                let text = join_continuations(&text);
                 // A line that cannot be remembered is still a prompt.
                 let is_new = self.editor.add_history_entry(text.as_str()).unwrap_or(false);
                 if is_new {
@@ -88,7 +89,16 @@ fn failed(error: ReadlineError) -> Failure {
     }
 }
 
-/// Begins a new line if the last character before Enter is a backslash, which is removed.
+/// The text that a typed backslash and Enter add to the line. The invisible space distinguishes
+/// them from a backslash at the end of a pasted line, which stays as it is.
+const CONTINUATION: &str = "\u{200b}\n";
+
+/// Removes the backslashes that were typed to begin a new line.
+fn join_continuations(text: &str) -> String {
+    text.replace(&format!("\\{CONTINUATION}"), "\n")
+}
+
+/// Begins a new line if the last character before Enter is a backslash.
 struct ContinueAfterBackslash;
 
 impl ConditionalEventHandler for ContinueAfterBackslash {
@@ -100,7 +110,7 @@ impl ConditionalEventHandler for ContinueAfterBackslash {
         context: &EventContext<'_>,
     ) -> Option<Cmd> {
         let is_continued = context.line()[..context.pos()].ends_with('\\');
-        is_continued.then(|| Cmd::Replace(Movement::BackwardChar(1), Some("\n".into())))
+        is_continued.then(|| Cmd::Insert(1, CONTINUATION.into()))
     }
 }
 

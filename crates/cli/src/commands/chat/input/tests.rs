@@ -37,8 +37,19 @@ fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     let name = "commands::chat::input::tests::read_prompts_in_a_terminal";
     command.args(["--exact", name, "--ignored", "--nocapture"]).env("TAKEBACK_TEST_HOME", home);
     let terminal = PseudoTerminal::start(&command, 60, 30)?;
-    terminal.wait_for("\n> ");
+    wait_for_prompt(&terminal, "");
     Some(terminal)
+}
+
+/// Waits for a text, and for the next prompt. Keys that are pressed earlier would be interpreted by
+/// the terminal, not by the editor.
+#[track_caller]
+fn wait_for_prompt(terminal: &PseudoTerminal, text: &str) {
+    let is_ready = |screen: &str| {
+        let last = screen.trim_end_matches('\n').lines().last();
+        screen.contains(text) && last.is_some_and(|line| line.trim_end() == ">")
+    };
+    terminal.wait_until(&format!("{text:?} and a prompt"), is_ready);
 }
 
 #[test]
@@ -47,16 +58,17 @@ fn prompts_are_edited_and_remembered() {
     let Some(mut terminal) = start_reader(home.path()) else { return };
     // Left and backspace change the text before it is entered.
     terminal.press("hallo\u{1b}[D\u{1b}[D\u{1b}[D\u{7f}e\u{5}!\r");
-    terminal.wait_for("read: Text(\"hello!\")");
+    wait_for_prompt(&terminal, "read: Text(\"hello!\")");
     // The key up brings it back.
     terminal.press("\u{1b}[A\r");
     terminal.wait_until("twice", |screen| screen.matches("Text(\"hello!\")").count() == 2);
+    wait_for_prompt(&terminal, "");
     terminal.press("\u{4}");
     let (status, screen, _) = terminal.wait_for_end();
     assert!(status.success() && screen.contains("read: End"), "{screen}");
     let mut terminal = start_reader(home.path()).unwrap();
     terminal.press("\u{1b}[A more\r");
-    terminal.wait_for("Text(\"hello! more\")");
+    wait_for_prompt(&terminal, "Text(\"hello! more\")");
 }
 
 #[test]
@@ -64,10 +76,10 @@ fn a_prompt_can_have_several_lines() {
     let home = tempfile::tempdir().unwrap();
     let Some(mut terminal) = start_reader(home.path()) else { return };
     terminal.press("one\\\rtwo\u{1b}\rthree\r");
-    terminal.wait_for(r#"Text("one\ntwo\nthree")"#);
+    wait_for_prompt(&terminal, r#"Text("one\ntwo\nthree")"#);
     // Line breaks and backslashes in pasted text do not end the prompt, and stay as they are.
     terminal.press("\u{1b}[200~make \\\r  all\r\u{1b}[201~now\r");
-    terminal.wait_for(r#"Text("make \\\n  all\nnow")"#);
+    wait_for_prompt(&terminal, r#"Text("make \\\n  all\nnow")"#);
 }
 
 #[test]
@@ -75,10 +87,12 @@ fn ctrl_c_clears_the_line_before_it_interrupts() {
     let home = tempfile::tempdir().unwrap();
     let Some(mut terminal) = start_reader(home.path()) else { return };
     terminal.press("not this\u{3}but this\r");
-    terminal.wait_for("read: Text(\"but this\")");
+    wait_for_prompt(&terminal, "read: Text(\"but this\")");
     terminal.press("\u{3}");
-    terminal.wait_for("read: Interrupted");
-    terminal.press("  \r\u{4}");
+    wait_for_prompt(&terminal, "read: Interrupted");
+    terminal.press("  \r");
+    terminal.wait_until("another prompt", |screen| screen.trim_end().ends_with(">   \n>"));
+    terminal.press("\u{4}");
     let (_, screen, _) = terminal.wait_for_end();
     assert_eq!(screen.matches("read: ").count(), 3, "a blank line is no prompt: {screen}");
 }
@@ -90,9 +104,9 @@ fn commands_and_paths_are_completed_with_the_tab_key() {
     fs::write(home.path().join("source/main.rs"), "").unwrap();
     let Some(mut terminal) = start_reader(home.path()) else { return };
     terminal.press("/ro\t2\r");
-    terminal.wait_for("Text(\"/rollback 2\")");
+    wait_for_prompt(&terminal, "Text(\"/rollback 2\")");
     terminal.press("explain @so\tm\t\r");
-    terminal.wait_for("Text(\"explain @source/main.rs\")");
+    wait_for_prompt(&terminal, "Text(\"explain @source/main.rs\")");
 }
 
 #[test]

@@ -1,0 +1,151 @@
+//! A program in a pseudo-terminal, and the screen that a user would see.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// The longest time that a test waits for the program.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A program in a pseudo-terminal.
+pub(crate) struct PseudoTerminal {
+    child: Child,
+    /// The side of the terminal that the user types into.
+    keyboard: File,
+    shown: Arc<Shown>,
+}
+
+/// The output so far, shared with the thread that reads it.
+struct Shown {
+    state: Mutex<ShownState>,
+    changed: Condvar,
+}
+
+struct ShownState {
+    screen: vt100::Parser,
+    /// All output, including control sequences.
+    output: Vec<u8>,
+    is_over: bool,
+}
+
+impl PseudoTerminal {
+    /// Starts a program in a terminal of this size. Returns `None` if the program `setsid`, which
+    /// makes the terminal the program's own, is not installed.
+    pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<PseudoTerminal> {
+        let (keyboard, screen) = open_terminal(columns, rows);
+        let mut started = Command::new("setsid");
+        started.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
+        started.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        started.env("TERM", "xterm");
+        for (name, value) in command.get_envs() {
+            value.map(|value| started.env(name, value));
+        }
+        if let Some(directory) = command.get_current_dir() {
+            started.current_dir(directory);
+        }
+        let stream = || Stdio::from(screen.try_clone().unwrap());
+        let child = started.stdin(stream()).stdout(stream()).stderr(stream()).spawn();
+        let Ok(child) = child else {
+            let _ = writeln!(std::io::stderr(), "skipped: the program `setsid` is not installed");
+            return None;
+        };
+        // The reader sees the end of the output only if no other process has the screen open.
+        drop((started, screen));
+        let number = |number| NonZero::new(number).unwrap();
+        let screen = vt100::Parser::new(number(rows), number(columns), 10_000);
+        let state = Mutex::new(ShownState { screen, output: Vec::new(), is_over: false });
+        let shown = Arc::new(Shown { state, changed: Condvar::new() });
+        let (reader, target) = (keyboard.try_clone().unwrap(), shown.clone());
+        std::thread::spawn(move || target.follow(reader));
+        Some(PseudoTerminal { child, keyboard, shown })
+    }
+
+    /// Types text or keys.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen contains a text, and returns the screen.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        self.wait_until(&format!("{text:?}"), |screen| screen.contains(text))
+    }
+
+    /// Waits until a condition holds for the text on the screen, and returns the screen.
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        let mut state = self.shown.state.lock().unwrap();
+        loop {
+            let screen = state.screen.screen().contents();
+            if holds(&screen) {
+                return screen;
+            }
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            assert!(!state.is_over && !left.is_zero(), "{what} never appeared:\n{screen}");
+            state = self.shown.changed.wait_timeout(state, left).unwrap().0;
+        }
+    }
+
+    /// Waits until the program has ended. Returns its status, the screen, and all its output.
+    #[track_caller]
+    pub(crate) fn wait_for_end(mut self) -> (ExitStatus, String, String) {
+        let state = self.shown.state.lock().unwrap();
+        let is_running = |state: &mut ShownState| !state.is_over;
+        let waited = self.shown.changed.wait_timeout_while(state, PATIENCE, is_running).unwrap();
+        let (screen, output) = (waited.0.screen.screen().contents(), waited.0.output.clone());
+        assert!(!waited.1.timed_out(), "the program never ended:\n{screen}");
+        drop(waited);
+        let status = self.child.wait().unwrap();
+        (status, screen, String::from_utf8_lossy(&output).into_owned())
+    }
+}
+
+impl Drop for PseudoTerminal {
+    fn drop(&mut self) {
+        // If a test has failed, the program may still be running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Shown {
+    /// Reads the output until the terminal is closed.
+    fn follow(&self, mut reader: File) {
+        let mut buffer = [0; 4096];
+        loop {
+            // The error at the end means that the program has closed the terminal.
+            let count = reader.read(&mut buffer).unwrap_or(0);
+            let Ok(mut state) = self.state.lock() else { return };
+            state.output.extend_from_slice(&buffer[..count]);
+            state.screen.process(&buffer[..count]);
+            state.is_over = count == 0;
+            self.changed.notify_all();
+            if count == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Opens both sides of a new terminal: that of the user, and that of the program.
+fn open_terminal(columns: u16, rows: u16) -> (File, File) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let user: OwnedFd = openpt(flags).unwrap();
+    grantpt(&user).unwrap();
+    unlockpt(&user).unwrap();
+    let path = ptsname(&user, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let program = rustix::fs::open(path, flags, Mode::empty()).unwrap();
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&user, size).unwrap();
+    (File::from(user), File::from(program))
+}
