@@ -82,6 +82,7 @@ impl NewDirectory {
         let _ = self.destination.parent().map(durable::sync_directory);
         // The directory has its place, so a failure no longer matters here.
         let _ = fault::point("a new directory is in its place");
+        fault::moment("a new directory is in its place");
         Ok(())
     }
 }
