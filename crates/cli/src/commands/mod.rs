@@ -7,6 +7,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod explain;
+pub(crate) mod fork;
 pub(crate) mod hook;
 mod install;
 mod list;
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Undo(undo::Arguments),
     Redo(rollback::ReverseArguments),
     Checkpoint(checkpoint::Arguments),
+    Fork(fork::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
     Install(install::Arguments),
@@ -87,6 +89,7 @@ impl Command {
             Command::Undo(arguments) => undo::run(&arguments, context),
             Command::Redo(arguments) => rollback::redo(&arguments, context),
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
+            Command::Fork(arguments) => fork::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
