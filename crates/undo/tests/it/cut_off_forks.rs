@@ -116,6 +116,38 @@ fn a_fork_killed_at_any_step_is_made_wholly_or_not_at_all() {
 }
 
 #[test]
+fn an_empty_directory_of_the_user_is_not_mistaken_for_a_killed_fork() {
+    const TEST: &str =
+        "cut_off_forks::an_empty_directory_of_the_user_is_not_mistaken_for_a_killed_fork";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        let base = Path::new(&directory);
+        fault::arm(std::env::var(POINT).unwrap().parse().unwrap(), Fault::Kill, false);
+        make_fork(&Scratch::open(base), base).unwrap();
+        return;
+    }
+    let scratch = scratch_after_a_turn();
+    let to = scratch.base().join("new/fork");
+    fs::create_dir_all(&to).unwrap();
+    for point in 0..4 {
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(DIRECTORY, scratch.base())
+            .env(POINT, point.to_string())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), Some(9));
+        let opened = Scratch::open(scratch.base());
+        finish_forks(&opened);
+        assert!(opened.ledger().unwrap().unwrap().session(ID).is_err(), "point {point}");
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 0, "point {point}");
+        assert_eq!(fs::read_dir(scratch.base().join("new")).unwrap().count(), 1);
+    }
+    make_fork(&scratch.opened, scratch.base()).unwrap();
+    assert!(assert_all_or_nothing(&scratch, 0));
+}
+
+#[test]
 fn a_fork_that_fails_at_any_step_leaves_nothing() {
     let mut failures = 0;
     for point in 0.. {

@@ -280,6 +280,91 @@ fn the_end_of_a_call_that_was_never_reported_is_not_guessed() {
 }
 
 #[test]
+fn a_state_that_was_pruned_is_not_replaced_by_an_earlier_one() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0");
+    scratch.begin_turn("s", "do two things");
+    for name in ["one", "two"] {
+        let call = scratch.begin_script("s", name, "make");
+        scratch.write("a", name);
+        scratch.end_call("s", call);
+    }
+    scratch.end_turn("s");
+    scratch.write("a", "edited");
+    let store = scratch.opened.store().unwrap();
+    let workspace = history::open_workspace(&scratch.opened, &scratch.project()).unwrap();
+    let known = takeback_undo::read_checkpoints(store, workspace.id()).unwrap();
+    let is_second = |id: &str| id == "two";
+    for checkpoint in &known.all {
+        if checkpoint.record.call.as_ref().is_some_and(|call| is_second(&call.id)) {
+            store.unpin(&checkpoint.pin.name).unwrap();
+        }
+    }
+    let error = try_fork(&scratch, session(SessionPoint::Turn(1))).unwrap_err();
+    assert!(matches!(error, ForkError::FilesUnknown { .. }), "{error}");
+}
+
+#[test]
+fn calls_that_overlap_end_with_the_one_that_ended_last() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0");
+    scratch.begin_turn("s", "do two things at once");
+    let slow = scratch.begin_script("s", "slow", "make slow");
+    let fast = scratch.begin_script("s", "fast", "make fast");
+    scratch.write("a", "fast");
+    scratch.end_call("s", fast);
+    let error = try_fork(&scratch, session(SessionPoint::LastTurn)).unwrap_err();
+    assert!(matches!(error, ForkError::FilesUnknown { .. }), "one is running: {error}");
+    scratch.write("a", "slow");
+    scratch.end_call("s", slow);
+    scratch.end_turn("s");
+    make_fork(&scratch, session(SessionPoint::LastTurn));
+    assert_eq!(read(&scratch, "a"), "slow");
+}
+
+#[test]
+fn the_work_of_a_subagent_is_part_of_the_turn() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0");
+    scratch.begin_turn("s", "delegate");
+    let task = scratch.begin_script("s", "task", "make");
+    let report = |event| {
+        let report = takeback_undo::Report {
+            agent: "mine".into(),
+            session: "sub".into(),
+            parent: Some("s".into()),
+            turn: None,
+            directory: scratch.project(),
+            model: None,
+            event,
+        };
+        let handled =
+            takeback_undo::hook::handle(&scratch.opened, &report, &takeback_undo::Deadline::open());
+        assert_eq!(handled.failures, Vec::<String>::new());
+    };
+    let call = takeback_undo::ToolCall {
+        id: Some("inner".into()),
+        tool: "bash".into(),
+        input: json!({ "command": "make" }),
+        work: takeback_undo::ToolWork::run_script("make"),
+    };
+    report(ReportedEvent::TurnStart { prompt: Some("work".into()) });
+    report(ReportedEvent::BeforeTool(call.clone()));
+    scratch.write("a", "by the subagent");
+    report(ReportedEvent::AfterTool { call, outcome: None });
+    report(ReportedEvent::TurnEnd);
+    scratch.end_call("s", task);
+    scratch.end_turn("s");
+    scratch.write("a", "edited");
+    let fork = make_fork(&scratch, session(SessionPoint::Turn(1)));
+    assert_eq!((read(&scratch, "a").as_str(), fork.turn), ("by the subagent", Some(1)));
+    let from = ForkPoint::Session { session: "mine:sub".into(), at: SessionPoint::LastTurn };
+    let fork = make_fork(&scratch, from);
+    assert_eq!(read(&scratch, "a"), "by the subagent");
+    assert_eq!(texts_of(&scratch, &fork), ["work"]);
+}
+
+#[test]
 fn a_turn_that_was_taken_back_in_part_is_not_guessed() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
