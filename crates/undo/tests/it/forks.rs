@@ -12,7 +12,7 @@ use takeback_undo::{
     SessionPoint, fork, history,
 };
 
-use crate::support::Scratch;
+use crate::support::{Scratch, shift_clock};
 
 pub(crate) fn checkpoint(scratch: &Scratch, text: &str) -> ForkPoint {
     ForkPoint::Checkpoint { directory: scratch.project(), checkpoint: text.into() }
@@ -313,6 +313,7 @@ fn calls_that_overlap_end_with_the_one_that_ended_last() {
     let fast = scratch.begin_script("s", "fast", "make fast");
     scratch.write("a", "fast");
     scratch.end_call("s", fast);
+    scratch.write("a", "half");
     let error = try_fork(&scratch, session(SessionPoint::LastTurn)).unwrap_err();
     assert!(matches!(error, ForkError::FilesUnknown { .. }), "one is running: {error}");
     scratch.write("a", "slow");
@@ -374,6 +375,8 @@ fn a_turn_that_was_taken_back_in_part_is_not_guessed() {
         scratch.write("a", name);
         scratch.end_call("s", call);
         answer(&scratch, name);
+        // The next call begins later than the answer.
+        shift_clock(1);
     }
     scratch.end_turn("s");
     scratch.roll_back("1.2");
