@@ -324,6 +324,26 @@ fn calls_that_overlap_end_with_the_one_that_ended_last() {
 }
 
 #[test]
+fn a_running_call_without_a_checkpoint_of_its_own_is_not_overlooked() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0");
+    scratch.begin_turn("s", "do it");
+    for name in ["changing", "idle"] {
+        let call = scratch.begin_script("s", name, "make");
+        scratch.write("a", "1");
+        scratch.end_call("s", call);
+    }
+    // Nothing has changed since the last step, so this call gets no checkpoint.
+    let running = scratch.begin_script("s", "running", "make");
+    scratch.write("a", "half");
+    let error = try_fork(&scratch, session(SessionPoint::LastTurn)).unwrap_err();
+    assert!(matches!(error, ForkError::FilesUnknown { .. }), "{error}");
+    scratch.end_call("s", running);
+    make_fork(&scratch, session(SessionPoint::LastTurn));
+    assert_eq!(read(&scratch, "a"), "half");
+}
+
+#[test]
 fn the_work_of_a_subagent_is_part_of_the_turn() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
