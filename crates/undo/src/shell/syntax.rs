@@ -83,6 +83,8 @@ pub(super) enum CompoundKind {
 #[derive(Debug)]
 pub(super) struct Redirect {
     pub(super) operator: RedirectOperator,
+    /// True if it is about standard input, not about another descriptor (`3< file`).
+    pub(super) is_input: bool,
     /// The file or descriptor; empty for a here-document.
     pub(super) target: Word,
     /// The body of a here-document, filled in when the parser reaches it.

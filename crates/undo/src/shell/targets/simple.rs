@@ -14,22 +14,25 @@ impl Finder<'_> {
     pub(super) fn visit_redirects(&mut self, redirects: &[Redirect]) -> Option<Stream> {
         let mut input = None;
         for redirect in redirects {
-            match redirect.operator {
-                RedirectOperator::Read => input = Some(self.read_target(&redirect.target)),
-                RedirectOperator::HereDocument => {
-                    input = Some(match redirect.body.get() {
-                        Some(body) => self.read_words(body),
-                        None => Stream::unknown(),
-                    });
-                }
-                RedirectOperator::HereString => input = Some(self.read_words(&redirect.target)),
-                RedirectOperator::DuplicateInput => {}
+            let stream = match redirect.operator {
+                RedirectOperator::Read => self.read_target(&redirect.target),
+                RedirectOperator::HereDocument => match redirect.body.get() {
+                    Some(body) => self.read_words(body),
+                    None => Stream::unknown(),
+                },
+                RedirectOperator::HereString => self.read_words(&redirect.target),
+                RedirectOperator::DuplicateInput => Stream::unknown(),
                 RedirectOperator::Write | RedirectOperator::Duplicate => {
                     let values = self.expand_word(&redirect.target);
                     if is_write(redirect.operator, &redirect.target.to_arg()) {
                         self.add_values(&values, Change::Overwrites, &redirect.text);
                     }
+                    Stream::unknown()
                 }
+            };
+            if redirect.is_input {
+                // Of several redirections, bash reads the last one, and zsh all of them.
+                input.get_or_insert_with(Stream::default).append(stream);
             }
         }
         input
