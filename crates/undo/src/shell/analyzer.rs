@@ -179,7 +179,7 @@ impl<'a> Analyzer<'a> {
             return;
         }
         // Of several redirections of standard input, bash reads the last one, and zsh all of them.
-        let input = simple.redirects.iter().filter(|redirect| redirect.is_input);
+        let input = simple.redirects.iter().filter(|redirect| redirect.is_input());
         let input: Vec<String> = input.filter_map(text_for_stdin).collect();
         let stdin = (!input.is_empty()).then(|| input.join("\n"));
         self.visit_call(&args, &simple.text, stdin.as_deref());

@@ -11,7 +11,7 @@ impl Parser<'_> {
     pub(super) fn parse_here_document_start(
         &mut self,
         from: usize,
-        is_input: bool,
+        descriptor: u64,
     ) -> Parsed<Redirect> {
         let strip_tabs = self.eat("-");
         self.check_operator_end()?;
@@ -39,7 +39,7 @@ impl Parser<'_> {
         let text = self.text[from..self.at].to_owned();
         Ok(Redirect {
             operator: RedirectOperator::HereDocument,
-            is_input,
+            descriptor,
             target: Word::default(),
             body,
             text,

@@ -98,19 +98,19 @@ impl Parser<'_> {
             self.require_bash()?;
         }
         let descriptor = parse_descriptor(&self.rest()[..digits]);
-        let is_input = descriptor.unwrap_or(if sign.starts_with('<') { 0 } else { 1 }) == 0;
+        let descriptor = descriptor.unwrap_or(if sign.starts_with('<') { 0 } else { 1 });
         if rest[1..].starts_with('(') {
             return if digits > 0 { Err("an unusual redirection") } else { Ok(None) };
         }
         self.at += digits + sign.len();
         if operator == RedirectOperator::HereDocument {
-            return self.parse_here_document_start(start, is_input).map(Some);
+            return self.parse_here_document_start(start, descriptor).map(Some);
         }
         self.check_operator_end()?;
         self.skip_blanks();
         let target = self.parse_word()?.ok_or("a redirection has no target")?;
         let text = self.text[start..self.at].to_owned();
-        Ok(Some(Redirect { operator, is_input, target, body: Rc::default(), text }))
+        Ok(Some(Redirect { operator, descriptor, target, body: Rc::default(), text }))
     }
 }
 

@@ -30,7 +30,7 @@ impl Finder<'_> {
                     Stream::unknown()
                 }
             };
-            if redirect.is_input {
+            if redirect.is_input() {
                 // Of several redirections, bash reads the last one, and zsh all of them.
                 input.get_or_insert_with(Stream::default).append(stream);
             }
@@ -94,6 +94,17 @@ impl Finder<'_> {
             }
             groups.push(values);
         }
+        let written = self.find_output_files(&simple.redirects);
+        self.keep_written(written, |finder| finder.visit_expanded(simple, &groups, input))
+    }
+
+    /// Visits a simple command whose words are expanded.
+    fn visit_expanded(
+        &mut self,
+        simple: &SimpleCommand,
+        groups: &[Vec<Value>],
+        input: &Stream,
+    ) -> Stream {
         let redirected = self.visit_redirects(&simple.redirects);
         let mut before = Vec::new();
         self.is_bounded &= keeps_programs(simple);
@@ -123,7 +134,7 @@ impl Finder<'_> {
             return redirected.unwrap_or_default();
         }
         let input = redirected.as_ref().unwrap_or(input);
-        let output = self.visit_call(&groups, &simple.text, input);
+        let output = self.visit_call(groups, &simple.text, input);
         // These assignments apply to one command only.
         for (name, values) in before {
             self.state.restore_variable(name, values);
