@@ -74,6 +74,8 @@ fn import_logs(
 /// Opens the ledger and imports new entries from recently read logs. Entries that cannot be read
 /// now are left for a later command.
 pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
+    // A fork that was cut off may still lack its session.
+    takeback_undo::finish_forks(context.opened()?);
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
     if ledger.catch_up().unwrap_or(false) {

@@ -70,6 +70,34 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Returns the calls in a session's turn that changed files in a workspace, as pairs of the
+    /// session that made the call and the call's id. Includes the calls of subagents. Without a
+    /// turn, returns the calls of the whole session.
+    pub fn changing_calls(
+        &self,
+        session: &str,
+        turn: Option<i64>,
+        workspace: &str,
+    ) -> Result<Vec<(String, String)>, LedgerError> {
+        let connection = self.database.reader()?;
+        head(connection, session)?;
+        let mut statement = connection.prepare_cached(
+            "WITH RECURSIVE below(key, id) AS (
+                 SELECT key, id FROM sessions WHERE id = ?1
+                 UNION
+                 SELECT s.key, s.id FROM below JOIN sessions s
+                     ON s.parent_session_id = below.id AND s.parent_kind = 'subagent')
+             SELECT b.id, c.call FROM calls c JOIN below b ON b.key = c.session
+             WHERE c.workspace = ?3 AND c.tree_before IS NOT c.tree_after
+               AND c.tree_after IS NOT NULL
+               AND (?2 IS NULL OR ?2 = CASE b.id WHEN ?1 THEN c.turn ELSE c.owner_turn END)
+             ORDER BY c.id",
+        )?;
+        let rows = statement
+            .query_map(params![session, turn, workspace], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Returns the agents whose hooks reported the end of a call that changed files.
     pub fn agents_that_report_ends(&self) -> Result<BTreeSet<String>, LedgerError> {
         let connection = self.database.reader()?;

@@ -36,7 +36,7 @@ pub use exchange::{
     BadLine, ExchangeError, ImportError, ImportReport, ImportedSession, MAX_BAD, MAX_LINE,
 };
 pub use ledger::{Ledger, LedgerError, LedgerOptions};
-pub use lineage::Descendant;
+pub use lineage::{Descendant, MadeFork, NewFork};
 pub use logs::{Bookmark, LogEntry, LogFact, LogIntake, LogPage};
 pub use mask::mask_transcript;
 pub use messages::MessageFilter;
@@ -56,6 +56,6 @@ pub use tasks::{
 };
 pub use time::Time;
 pub use titles::TitleError;
-pub use turns::{CallId, Turn};
+pub use turns::{CallId, Turn, TurnEnd};
 pub use usage::{UsageBy, UsageTotal};
 pub use verify::VerifyReport;

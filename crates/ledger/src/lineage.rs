@@ -1,9 +1,12 @@
 //! Lineage: finding the ancestors and descendants of a session, and forking a session.
 
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
+use crate::rewinds::find_conversation;
 use crate::sessions::{SELECT_SESSION, end_session, head, read_session, upsert_session};
-use crate::{Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titles};
+use crate::{
+    ConversationPoint, Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titles,
+};
 
 /// A descendant of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +15,29 @@ pub struct Descendant {
     /// The number of generations from the session to the descendant. A child has depth 1.
     pub depth: usize,
     pub session: SessionRecord,
+}
+
+/// A fork to be made.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct NewFork<'a> {
+    /// The id of the new session.
+    pub id: &'a str,
+    /// The point in the parent's conversation at which the fork begins. `None` means its end.
+    pub point: Option<ConversationPoint>,
+    /// The directory that the fork works in; `None` if it is the parent's.
+    pub workspace: Option<&'a str>,
+    /// The branch that the directory is on, if the fork has a directory of its own.
+    pub git_branch: Option<&'a str>,
+}
+
+/// A fork that was made.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct MadeFork {
+    pub session: SessionRecord,
+    /// The number of the last turn, in the parent, that the fork contains; 0 if it contains none.
+    pub turn: i64,
 }
 
 impl Ledger {
@@ -78,7 +104,7 @@ impl Ledger {
                 return Err(LedgerError::Exists(new_id.to_owned()));
             }
             end_session(transaction, id, "compacted", now)?;
-            create_child(transaction, &parent, new_id, ParentKind::Compaction, now)
+            create_child(transaction, &child_of(&parent, new_id, ParentKind::Compaction), now)
         })?;
         self.session(new_id)
     }
@@ -102,7 +128,7 @@ impl Ledger {
             if !stored.iter().any(|stored| stored.message.seq == at && !stored.message.undone) {
                 return Err(LedgerError::NoSuchMessage { session: id.to_owned(), seq: at });
             }
-            create_child(transaction, &parent, new_id, ParentKind::Fork, now)?;
+            create_child(transaction, &child_of(&parent, new_id, ParentKind::Fork), now)?;
             let head = head(transaction, new_id)?;
             let kept = stored.into_iter().filter(|stored| stored.message.seq <= at);
             messages::copy_messages(transaction, head, kept, now)
@@ -110,17 +136,57 @@ impl Ledger {
         self.index_after_bulk(appended);
         self.session(new_id)
     }
+
+    /// Copies the conversation of a session, as it was at an earlier point or as it is now, under a
+    /// new id. Messages that were taken back since are part of the copy again; messages that had
+    /// been taken back before are not. The copy has the same settings, the next title of the
+    /// series, and no cost of its own.
+    pub fn fork_at(
+        &mut self,
+        id: &str,
+        new: &NewFork<'_>,
+        now: Time,
+    ) -> Result<MadeFork, LedgerError> {
+        let parent = self.session(id)?;
+        let mut child = child_of(&parent, new.id, ParentKind::Fork);
+        if let Some(workspace) = new.workspace {
+            child.workspace = Some(workspace.to_owned());
+            child.git_branch = new.git_branch.map(str::to_owned);
+        }
+        let (appended, turn) = self.database.write(|transaction| {
+            let key = head(transaction, id)?.key;
+            if head(transaction, new.id).is_ok() {
+                return Err(LedgerError::Exists(new.id.to_owned()));
+            }
+            let kept = find_conversation(transaction, id, new.point)?;
+            let turn = find_turn(transaction, key, kept.last().copied())?;
+            let mut stored = messages::read_all(transaction, key)?;
+            stored.retain(|stored| kept.contains(&stored.message.seq));
+            stored.iter_mut().for_each(|stored| stored.message.undone = false);
+            create_child(transaction, &child, now)?;
+            let head = head(transaction, new.id)?;
+            let appended = messages::copy_messages(transaction, head, stored.into_iter(), now)?;
+            Ok((appended, turn))
+        })?;
+        self.index_after_bulk(appended);
+        Ok(MadeFork { session: self.session(new.id)?, turn })
+    }
 }
 
-/// Creates a session with the settings of its parent and the next title of the series.
-fn create_child(
+/// Finds the turn of a message. Returns 0 if there is no message.
+fn find_turn(
     transaction: &Transaction<'_>,
-    parent: &SessionRecord,
-    id: &str,
-    kind: ParentKind,
-    now: Time,
-) -> Result<(), LedgerError> {
-    let child = SessionRecord {
+    key: i64,
+    seq: Option<i64>,
+) -> Result<i64, LedgerError> {
+    let mut statement =
+        transaction.prepare_cached("SELECT turn FROM messages WHERE session = ?1 AND seq = ?2")?;
+    Ok(statement.query_row(params![key, seq], |row| row.get(0)).optional()?.unwrap_or(0))
+}
+
+/// Describes a session with the settings of its parent.
+fn child_of(parent: &SessionRecord, id: &str, kind: ParentKind) -> SessionRecord {
+    SessionRecord {
         id: id.to_owned(),
         source: parent.source.clone(),
         user_id: parent.user_id.clone(),
@@ -129,15 +195,25 @@ fn create_child(
         system_prompt: parent.system_prompt.clone(),
         parent_session_id: Some(parent.id.clone()),
         parent_kind: Some(kind),
-        started_at: Some(now),
+        title: parent.title.clone(),
         workspace: parent.workspace.clone(),
         git_branch: parent.git_branch.clone(),
         ..SessionRecord::default()
-    };
-    upsert_session(transaction, &child, now)?;
-    if let Some(title) = &parent.title {
+    }
+}
+
+/// Creates a session that has the title of its parent, with the next title of the series.
+fn create_child(
+    transaction: &Transaction<'_>,
+    child: &SessionRecord,
+    now: Time,
+) -> Result<(), LedgerError> {
+    let record = SessionRecord { title: None, started_at: Some(now), ..child.clone() };
+    upsert_session(transaction, &record, now)?;
+    if let Some(title) = &child.title {
         let title = titles::find_next_title(transaction, title)?;
-        transaction.execute("UPDATE sessions SET title = ?2 WHERE id = ?1", params![id, title])?;
+        let sql = "UPDATE sessions SET title = ?2 WHERE id = ?1";
+        transaction.execute(sql, params![child.id, title])?;
     }
     Ok(())
 }

@@ -6,6 +6,8 @@
 //! was moved in between, the message at the new end. So the conversation at any earlier moment can
 //! be derived from the log alone, without comparing times.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
@@ -161,6 +163,30 @@ impl Ledger {
         }
         Ok(count)
     }
+}
+
+/// Finds the messages that were part of a conversation at an earlier point, or that are part of it
+/// now if no point is given. Returns their numbers.
+pub(crate) fn find_conversation(
+    connection: &Connection,
+    session: &str,
+    point: Option<ConversationPoint>,
+) -> Result<BTreeSet<i64>, LedgerError> {
+    let head = head(connection, session)?;
+    let log = RewindLog::read(connection, head.key)?;
+    let end = match point {
+        Some(point) => log.find_end(session, point)?,
+        None => log.present_end(head.last_seq),
+    };
+    let sql = format!("SELECT seq FROM messages WHERE {IN_FORCE} OR {TAKEN_BACK}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut found = BTreeSet::new();
+    for part in log.divide(end).iter().filter(|part| part.is_in) {
+        for seq in statement.query_map([head.key, part.from, part.to], |row| row.get(0))? {
+            found.insert(seq?);
+        }
+    }
+    Ok(found)
 }
 
 /// The condition for messages that are part of the conversation.

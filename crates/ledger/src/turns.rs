@@ -21,6 +21,15 @@ pub struct Turn {
     pub undone: bool,
 }
 
+/// The last message of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnEnd {
+    /// The number of the turn's last message.
+    pub seq: i64,
+    /// True if some of the turn's messages are taken back, but not all of them.
+    pub is_cut: bool,
+}
+
 /// The identity of a tool call.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -49,6 +58,22 @@ impl Ledger {
         )?;
         let rows = statement.query_map([head.key], read_turn)?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Finds the last message of a turn. If a part of the turn is taken back, this is the last
+    /// message that is left.
+    pub fn end_of_turn(&self, session: &str, turn: &Turn) -> Result<TurnEnd, LedgerError> {
+        let connection = self.database.reader()?;
+        let head = head(connection, session)?;
+        let mut statement = connection.prepare_cached(
+            "SELECT ifnull(max(seq), ?3), max(seq) FILTER (WHERE undone = 0)
+             FROM messages WHERE session = ?1 AND turn = ?2",
+        )?;
+        let (last, left): (i64, Option<i64>) = statement
+            .query_row([head.key, turn.turn, turn.first_seq], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        Ok(TurnEnd { seq: left.unwrap_or(last), is_cut: left.is_some_and(|left| left != last) })
     }
 
     /// Returns the turn that a call is part of, or `None` if no turn had begun or the last one was

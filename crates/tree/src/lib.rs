@@ -11,6 +11,7 @@ mod adopt;
 mod attachments;
 mod beneath;
 mod capture;
+mod checkout;
 mod compare;
 mod diff;
 mod edit;
@@ -53,6 +54,7 @@ mod workspaces;
 
 pub use adopt::{AdoptError, AdoptLock, Adopted, Adoption, OlderPin};
 pub use capture::{Capture, CaptureError, CaptureOptions, Uncovered, UncoveredReason};
+pub use checkout::{Checkout, CheckoutError, NewDirectory, remove_temporary};
 pub use compare::PathChange;
 pub use diff::{
     ChangeKind, ChangeSide, Diff, DiffError, DiffOptions, LineCounts, TreeChange, UnifiedDiff,
@@ -62,8 +64,8 @@ pub use edit::{EditError, NewContent, NewEntry, TreeEdit};
 pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
-    ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository, GitDirectory,
-    Head, OpenGitDirectory,
+    CopiedRepository, ForeignCommit, ForeignError, ForeignObjectError, ForeignRef,
+    ForeignRepository, GitDirectory, Head, OpenGitDirectory, RepositoryCopyError, RepositoryState,
 };
 pub use lock::{Lock, PinError};
 pub use mirror::{MirrorError, MirrorReport};

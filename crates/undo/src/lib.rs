@@ -4,6 +4,7 @@
 //! checkpoints and entries in the ledger. [`rollback::plan`] plans a rollback or an undo, and
 //! [`rollback::apply`] carries it out.
 
+pub mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -17,6 +18,9 @@ mod root;
 mod settings;
 pub mod shell;
 
+pub use fork::{
+    Fork, ForkError, ForkFiles, ForkPoint, ForkRequest, NearCheckpoint, SessionPoint, finish_forks,
+};
 pub use history::record::{
     Action, Began, CallRef, Chat, Checkpoint, Checkpoints, Kind, Record, RollbackRecord, TurnId,
     clean_reason, read_checkpoints,

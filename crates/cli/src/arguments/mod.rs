@@ -46,6 +46,7 @@ Examples:
   takeback rollback undo            undo the rollback
   takeback undo                     take back only what the agent changed in its last turn
   takeback checkpoint --reason 'before the big refactoring'
+  takeback fork 1 ../try            try something else from there, in another directory
   takeback search chat-send         search the sessions of all agents
   takeback demo                     see it work on a scratch project";
 
@@ -53,7 +54,18 @@ Examples:
 pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Everyday",
-        &["list", "show", "diff", "rollback", "undo", "redo", "checkpoint", "search", "status"],
+        &[
+            "list",
+            "show",
+            "diff",
+            "rollback",
+            "undo",
+            "redo",
+            "checkpoint",
+            "fork",
+            "search",
+            "status",
+        ],
     ),
     (
         "Setup and maintenance",

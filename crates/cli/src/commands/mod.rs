@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod explain;
+pub(crate) mod fork;
 mod goal;
 pub(crate) mod hook;
 mod install;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Undo(undo::Arguments),
     Redo(rollback::ReverseArguments),
     Checkpoint(checkpoint::Arguments),
+    Fork(fork::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
     Install(install::Arguments),
@@ -96,6 +98,7 @@ impl Command {
             Command::Undo(arguments) => undo::run(&arguments, context),
             Command::Redo(arguments) => rollback::redo(&arguments, context),
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
+            Command::Fork(arguments) => fork::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),

@@ -12,6 +12,7 @@ mod damage;
 mod doctor;
 mod documents;
 mod elsewhere;
+mod fork;
 mod gone;
 mod hooks;
 mod hooks_concurrent;

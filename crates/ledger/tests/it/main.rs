@@ -4,6 +4,7 @@
 
 mod calls;
 mod exchange;
+mod forks;
 mod goals;
 mod logs;
 mod long_lived;

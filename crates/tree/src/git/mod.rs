@@ -1,12 +1,13 @@
 //! Git repositories that belong to other programs, read without git: HEAD, refs, the index and
 //! objects.
 //!
-//! This module never writes to them. A [`GitDirectory`] is the `.git` of a workspace. It may be
+//! This module never writes to them, and copies them only into new directories. A [`GitDirectory`] is the `.git` of a workspace. It may be
 //! damaged, hostile or in use, so anything in it that cannot be read counts as absent. A
 //! [`ForeignRepository`] is a repository whose history is imported, so anything in it that cannot
 //! be read is an error.
 
 mod config;
+mod copy;
 mod head;
 pub(crate) mod index;
 mod objects;
@@ -19,9 +20,10 @@ use std::path::{Path, PathBuf};
 
 use takeback_base::{directory, foreign, paths};
 
-use crate::beneath;
+use crate::beneath::{self, Root};
 use crate::workspace::Workspace;
 
+pub use copy::{CopiedRepository, RepositoryCopyError, RepositoryState};
 pub use head::Head;
 pub use objects::{ForeignCommit, ForeignError, ForeignObjectError, ForeignRef, ForeignRepository};
 
@@ -78,30 +80,34 @@ impl Workspace<'_> {
     /// Opens the git directory of this workspace. Follows no link inside the workspace. Returns
     /// `None` if there is no git directory.
     pub fn open_git_directory(&self) -> io::Result<Option<OpenGitDirectory>> {
-        let path = self.path().join(".git");
-        match self.root().open_directory(b".git") {
-            Ok(fd) => Ok(Some(OpenGitDirectory { fd, path })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => self.open_linked(),
-            Err(error) => Err(error),
-        }
+        open_git_directory_at(self.root(), self.path())
     }
+}
 
-    /// Opens the git directory that the `.git` file of a linked work tree or a submodule refers to.
-    fn open_linked(&self) -> io::Result<Option<OpenGitDirectory>> {
-        let file = beneath::open_file(self.root(), b".git")?;
-        if !beneath::stat_fd(&file)?.is_file() {
-            return Ok(None);
-        }
-        let mut text = String::new();
-        file.take(MAX_SMALL_FILE).read_to_string(&mut text)?;
-        let Some(target) = text.strip_prefix("gitdir:").map(str::trim) else { return Ok(None) };
-        let fd = match target.starts_with('/') {
-            true => directory::open_canonical(&paths::canonicalize(Path::new(target))?)?,
-            false => directory::open_from(self.root().as_fd(), target.as_bytes())?,
-        };
-        Ok(Some(OpenGitDirectory { fd, path: self.path().join(target) }))
+/// Opens the git directory of the work tree with this root, which is at `path`.
+fn open_git_directory_at(root: &Root, path: &Path) -> io::Result<Option<OpenGitDirectory>> {
+    match root.open_directory(b".git") {
+        Ok(fd) => Ok(Some(OpenGitDirectory { fd, path: path.join(".git") })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => open_linked(root, path),
+        Err(error) => Err(error),
     }
+}
+
+/// Opens the git directory that the `.git` file of a linked work tree or a submodule refers to.
+fn open_linked(root: &Root, path: &Path) -> io::Result<Option<OpenGitDirectory>> {
+    let file = beneath::open_file(root, b".git")?;
+    if !beneath::stat_fd(&file)?.is_file() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.take(MAX_SMALL_FILE).read_to_string(&mut text)?;
+    let Some(target) = text.strip_prefix("gitdir:").map(str::trim) else { return Ok(None) };
+    let fd = match target.starts_with('/') {
+        true => directory::open_canonical(&paths::canonicalize(Path::new(target))?)?,
+        false => directory::open_from(root.as_fd(), target.as_bytes())?,
+    };
+    Ok(Some(OpenGitDirectory { fd, path: path.join(target) }))
 }
 
 /// Reads a regular file of at most `max_size` bytes. Anything else counts as absent.

@@ -31,6 +31,7 @@ use crate::pins::{Pin, PinName};
 use crate::rules::Filter;
 use crate::store::{ObjectError, StoreError};
 
+pub(crate) use self::moves::set_mode;
 pub use self::writers::Writer;
 
 /// True if a restore was cut off. `directory` is the workspace's directory in the store.

@@ -122,7 +122,7 @@ pub(super) fn change_mode(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) ->
 }
 
 /// Sets a mode and checks that it took effect: the system silently drops some bits.
-pub(super) fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
+pub(crate) fn set_mode(file: impl AsFd, mode: Mode) -> io::Result<()> {
     rustix::fs::fchmod(&file, permissions(mode))?;
     if beneath::stat_fd(&file)?.mode & 0o7777 == mode.permissions() {
         return Ok(());

@@ -5,6 +5,7 @@
 mod attachments;
 mod capture;
 mod changing;
+mod checkout;
 mod corrupt;
 mod databases;
 mod deep;

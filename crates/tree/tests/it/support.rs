@@ -85,6 +85,23 @@ impl Scratch {
         Some(scratch)
     }
 
+    /// Creates a workspace on a file system that can clone files. Returns `None` if this user may
+    /// not mount one.
+    pub fn on_cloning_disk() -> Option<Scratch> {
+        let outside = tempfile::tempdir().unwrap();
+        let (image, disk) = (outside.path().join("image"), outside.path().join("disk"));
+        fs::File::create(&image).unwrap().set_len(160 << 20).unwrap();
+        fs::create_dir(&disk).unwrap();
+        let made = Command::new("mkfs.btrfs").arg("--quiet").arg(&image).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            tell_skipped("mkfs.btrfs is not installed");
+            return None;
+        }
+        let mount = Mount::new(&["-o", "loop"], &image, &disk)?;
+        let directory = Directory { path: disk, _temporary: Some(outside) };
+        Some(Scratch { mount: Some(mount), ..Scratch::in_directory(directory) })
+    }
+
     /// Creates a workspace with a store on a file system of this size. Returns `None` if this user
     /// may not mount one.
     pub fn with_small_store(megabytes: u32) -> Option<Scratch> {

@@ -131,9 +131,7 @@ pub(crate) fn pin_tree(
 ) -> Result<Checkpoint, PinError> {
     let workspace = lock.workspace();
     let mut attachment = None;
-    // No rollback returns to a state between calls, so the state of the repository is not needed.
-    let wants_repository = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
-    if wants_repository && let Some(git) = find_repository(workspace) {
+    if let Some(git) = find_repository(workspace) {
         record.repository = Some(git.head());
         attachment = attach_index(lock, &git, record.seq)?;
     }

@@ -16,6 +16,7 @@ use super::days_seen::{ClockJump, DaysSeen};
 use super::legacy::prune_archives;
 use super::size_cap::enforce_size_cap;
 use crate::Opened;
+use crate::fork::finish_forks;
 use crate::history::History;
 use crate::history::record::{Checkpoint, Kind};
 use crate::hook::held::discard_old_held_files;
@@ -116,6 +117,7 @@ fn prune_locked(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, 
         prune_workspace(opened, workspace, oldest, options, &mut report)?;
     }
     if !options.dry_run {
+        finish_forks(opened);
         forget_old_state(opened, store, &workspaces, oldest);
         store.gc()?;
     }

@@ -283,7 +283,9 @@ fn make_safety_record(
     })
 }
 
-/// Leaves a notice for each session that has worked in the workspace.
+/// Leaves a notice for each session that has worked in the workspace. If only conversations were
+/// taken back, their sessions are told about effects that remain; without any, there is nothing to
+/// tell.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -291,7 +293,8 @@ pub(super) fn leave_notices(
     now: Time,
     view: &mut RollbackView,
 ) {
-    if view.changes_no_file() && view.undone_messages == 0 {
+    let changes_no_file = view.changes_no_file();
+    if changes_no_file && (view.undone_messages == 0 || view.effects.is_empty()) {
         return;
     }
     let summary = RollbackSummary {
@@ -301,8 +304,13 @@ pub(super) fn leave_notices(
         effects: &view.effects,
         tree: work.goal.state.tree,
     };
-    let mut sessions = work.sessions.clone();
-    sessions.extend(sessions_since(workspace, work.newest));
+    let sessions = if changes_no_file {
+        view.sessions.iter().map(|moved| moved.session.clone()).collect()
+    } else {
+        let mut sessions = work.sessions.clone();
+        sessions.extend(sessions_since(workspace, work.newest));
+        sessions
+    };
     if let Err(error) = notices::leave(opened, workspace, &summary, &sessions, now) {
         view.warnings.push(format!("cannot notify the agents: {error}"));
     }

@@ -74,6 +74,37 @@ pub(super) fn find_reversed_conversations(
     search.finish(warnings)
 }
 
+/// Finds the point that a session's conversation had reached when a checkpoint was taken. An inner
+/// `None` means that the conversation has not changed since. Returns `None` if the point is not
+/// known.
+pub(crate) fn find_point_of_session(
+    ledger: &Ledger,
+    history: &History,
+    found: &FoundCheckpoint<'_>,
+    session: &str,
+) -> Result<Option<Option<ConversationPoint>>, LedgerError> {
+    let checkpoint = found.checkpoint;
+    let mut search = Search::new(ledger);
+    let own = checkpoint.record.call_id().filter(|_| checkpoint.record.kind == Kind::Call);
+    let own = own.filter(|call| call.session == session);
+    match &own {
+        Some(call) => {
+            let point = search.find_point(call, found.is_step);
+            search.take(session, point);
+        }
+        None => search.add_sessions_since(history, checkpoint, false),
+    }
+    if let Some(error) = search.failure {
+        return Err(error);
+    }
+    let point = search.found.iter().find(|chat| chat.session == session).map(Chat::point);
+    Ok(match point {
+        Some(point) => Some(Some(point)),
+        None if own.is_some() => None,
+        None => Some(None),
+    })
+}
+
 fn before_rewind(safety: &Checkpoint) -> ConversationPoint {
     ConversationPoint::BeforeRewind(safety.record.moment())
 }
@@ -105,7 +136,7 @@ struct Search<'l> {
     /// The sessions whose point is known.
     seen: BTreeSet<String>,
     found: Vec<Chat>,
-    failure: Option<String>,
+    failure: Option<LedgerError>,
 }
 
 impl<'l> Search<'l> {
@@ -200,7 +231,7 @@ impl<'l> Search<'l> {
             Ok(value) => Some(value),
             Err(LedgerError::NoSuchSession(_) | LedgerError::NothingToUnrewind(_)) => None,
             Err(error) => {
-                self.failure = Some(error_chain(&error));
+                self.failure = Some(error);
                 None
             }
         }
@@ -213,6 +244,7 @@ impl<'l> Search<'l> {
             self.count(&chat.session, chat.point()).is_some_and(|count| !count.is_empty())
         });
         if let Some(error) = self.failure {
+            let error = error_chain(&error);
             warnings.push(format!("the conversation is left unchanged: {error}"));
         }
         moved

@@ -29,6 +29,7 @@ use crate::Opened;
 use crate::history::{FindError, TakeError};
 
 pub use self::apply::apply;
+pub(crate) use self::conversation::find_point_of_session;
 pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notice_text::notice_text;

@@ -1,4 +1,5 @@
-//! The text of notices, which tell a model that takeback restored files.
+//! The text of notices, which tell a model that takeback restored files or took back a part of the
+//! conversation.
 
 use takeback_base::text::push_line;
 
@@ -7,41 +8,58 @@ use super::Notice;
 /// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
 
-/// Writes the text of notices for a model. Returns `None` if no file changed.
+/// Writes the text of notices for a model. Returns `None` if there is nothing to tell.
 pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {
-        let count = notice.files.len() + notice.more;
-        if count == 0 {
+        let has_files = !notice.files.is_empty() || notice.more > 0;
+        if !has_files && notice.effects.is_empty() {
             continue;
         }
         if !text.is_empty() {
             text.push('\n');
         }
-        let (files, them) = if count == 1 { ("this file", "it") } else { ("these files", "them") };
-        let workspace = notice.workspace.display();
-        push_line(
-            &mut text,
-            &format!(
-                "takeback restored {files} in {workspace} to an earlier state. What you know about \
-                 {them} is out of date: read {files} again before editing {them}."
+        match has_files {
+            true => push_files(&mut text, notice),
+            false => push_line(
+                &mut text,
+                "A part of this conversation was taken back; no file was changed.",
             ),
-        );
-        for file in notice.files.iter().take(LISTED) {
-            let deleted = if file.is_gone { " (deleted)" } else { "" };
-            push_line(&mut text, &format!("- {}{deleted}", file.path));
         }
-        push_rest(&mut text, count - notice.files.len().min(LISTED));
-        if !notice.effects.is_empty() {
-            let kept = "The effects of these commands remain, because no rollback reverses them:";
-            push_line(&mut text, kept);
-        }
-        for effect in notice.effects.iter().take(LISTED) {
-            push_line(&mut text, &format!("- {}: {}", effect.kind, effect.command));
-        }
-        push_rest(&mut text, notice.effects.len().saturating_sub(LISTED));
+        push_effects(&mut text, notice);
     }
     (!text.is_empty()).then(|| text.trim_end().to_owned())
+}
+
+/// Adds the files that were restored.
+fn push_files(text: &mut String, notice: &Notice) {
+    let count = notice.files.len() + notice.more;
+    let (files, them) = if count == 1 { ("this file", "it") } else { ("these files", "them") };
+    let workspace = notice.workspace.display();
+    push_line(
+        text,
+        &format!(
+            "takeback restored {files} in {workspace} to an earlier state. What you know about \
+             {them} is out of date: read {files} again before editing {them}."
+        ),
+    );
+    for file in notice.files.iter().take(LISTED) {
+        let deleted = if file.is_gone { " (deleted)" } else { "" };
+        push_line(text, &format!("- {}{deleted}", file.path));
+    }
+    push_rest(text, count - notice.files.len().min(LISTED));
+}
+
+/// Adds the effects that remain.
+fn push_effects(text: &mut String, notice: &Notice) {
+    if !notice.effects.is_empty() {
+        let kept = "The effects of these commands remain, because no rollback reverses them:";
+        push_line(text, kept);
+    }
+    for effect in notice.effects.iter().take(LISTED) {
+        push_line(text, &format!("- {}: {}", effect.kind, effect.command));
+    }
+    push_rest(text, notice.effects.len().saturating_sub(LISTED));
 }
 
 /// Adds a line with the number of entries that were left out of a list.
@@ -93,6 +111,16 @@ mod tests {
     }
 
     #[test]
+    fn a_notice_about_the_conversation_alone_lists_the_remaining_effects() {
+        assert_eq!(
+            notice_text(&[notice_of(&[], 0, &[("network", "curl x")])]).unwrap(),
+            "A part of this conversation was taken back; no file was changed.\n\
+             The effects of these commands remain, because no rollback reverses them:\n\
+             - network: curl x"
+        );
+    }
+
+    #[test]
     fn files_beyond_the_limit_are_counted() {
         let names: Vec<String> = (0..30).map(|number| format!("{number}")).collect();
         let files: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), false)).collect();
@@ -103,7 +131,7 @@ mod tests {
     #[test]
     fn two_notices_share_one_text_and_an_empty_one_is_left_out() {
         assert_eq!(notice_text(&[]), None);
-        assert_eq!(notice_text(&[notice_of(&[], 0, &[("network", "curl x")])]), None);
+        assert_eq!(notice_text(&[notice_of(&[], 0, &[])]), None);
         let text =
             notice_text(&[notice_of(&[("a", false)], 0, &[]), notice_of(&[("b", true)], 0, &[])]);
         assert_eq!(text.unwrap().matches("takeback restored this file in").count(), 2);

@@ -1,4 +1,5 @@
-//! Notices that tell agents, before their next turn, which files were restored.
+//! Notices that tell agents, before their next turn, which files were restored, and which effects
+//! remain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +30,8 @@ const MAX_READ: u64 = 64 << 20;
 pub struct Notice {
     /// The workspace in which files were restored.
     pub workspace: PathBuf,
-    /// The files that the notice names. Files that changed after the rollback are left out.
+    /// The files that the notice names. Files that changed after the rollback are left out. Empty if
+    /// only the conversation was taken back.
     pub files: Vec<NoticeFile>,
     /// The number of additional files that the notice does not name.
     pub more: usize,
@@ -157,7 +159,8 @@ struct BodyFile {
 }
 
 /// Takes the notices that are waiting for a session, so that each is delivered once. Leaves out
-/// files that have changed again, and drops a notice that has no files left.
+/// files that have changed again, and drops a notice that has no files left. A notice about a
+/// conversation has only effects.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());
@@ -202,7 +205,8 @@ fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
             }
         }
         notice.workspace = body.workspace;
-        if !notice.files.is_empty() || notice.more > 0 {
+        let is_about_effects = body.file_count == 0 && !notice.effects.is_empty();
+        if !notice.files.is_empty() || notice.more > 0 || is_about_effects {
             notices.push(notice);
         }
     }

@@ -178,7 +178,10 @@ impl<'a> Analyzer<'a> {
             // The body of the function was visited where it was defined.
             return;
         }
-        let stdin = simple.redirects.iter().rev().find_map(text_for_stdin);
+        // Of several redirections of standard input, bash reads the last one, and zsh all of them.
+        let input = simple.redirects.iter().filter(|redirect| redirect.is_input());
+        let input: Vec<String> = input.filter_map(text_for_stdin).collect();
+        let stdin = (!input.is_empty()).then(|| input.join("\n"));
         self.visit_call(&args, &simple.text, stdin.as_deref());
     }
 

@@ -83,11 +83,19 @@ pub(super) enum CompoundKind {
 #[derive(Debug)]
 pub(super) struct Redirect {
     pub(super) operator: RedirectOperator,
+    /// The descriptor that is redirected: 0 for standard input, 1 for standard output.
+    pub(super) descriptor: u64,
     /// The file or descriptor; empty for a here-document.
     pub(super) target: Word,
     /// The body of a here-document, filled in when the parser reaches it.
     pub(super) body: Rc<OnceCell<Word>>,
     pub(super) text: String,
+}
+
+impl Redirect {
+    pub(super) fn is_input(&self) -> bool {
+        self.descriptor == 0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

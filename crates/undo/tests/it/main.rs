@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod authorship;
+mod cut_off_forks;
 mod exchanged_roots;
 mod failed_rollbacks;
+mod forks;
 mod kept_plans;
 mod one_story;
 mod opened;

@@ -1,6 +1,6 @@
 //! Files, conversations and turns stay consistent, no matter what is rolled back and when.
 
-use takeback_undo::{Destination, history};
+use takeback_undo::{Destination, Request, Scope, history, rollback};
 
 use crate::support::{Scratch, shift_clock};
 
@@ -205,4 +205,37 @@ fn a_session_that_worked_only_before_the_checkpoint_keeps_its_turns() {
     scratch.play_turn_of("two", "2", || scratch.write("b", "2\n"));
     scratch.roll_back("1");
     assert_eq!((scratch.prompts("one"), scratch.prompts("two").len()), (vec!["1".into()], 0));
+}
+
+/// Takes back the conversation of the first row, and leaves the files.
+fn take_back_conversation(scratch: &Scratch) {
+    let to = Destination::Checkpoint("1".into());
+    let request = Request { scope: Scope::Chat, ..Request::new(scratch.project(), to) };
+    let view = rollback::roll_back(&scratch.opened, &request).unwrap();
+    assert_eq!((view.undone_messages, view.restored.len()), (1, 0));
+}
+
+#[test]
+fn a_conversation_taken_back_alone_leaves_a_notice_only_about_effects() {
+    let scratch = Scratch::new();
+    scratch.play_turn_of("other", "beside it", || scratch.write("b", "1"));
+    scratch.begin_turn("s", "drop it");
+    let call = scratch.begin_script("s", "c", "psql shop -c 'drop table carts' > a");
+    scratch.write("a", "1");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    take_back_conversation(&scratch);
+    let notices = rollback::take_notices(&scratch.opened, "mine:s").unwrap();
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert_eq!((notice.files.len(), notice.more, notice.effects.len()), (0, 0, 1));
+    assert_eq!(notice.effects[0].kind, "database");
+    assert!(rollback::take_notices(&scratch.opened, "mine:other").unwrap().is_empty());
+}
+
+#[test]
+fn a_conversation_taken_back_alone_without_effects_leaves_no_notice() {
+    let scratch = with_four_turns();
+    take_back_conversation(&scratch);
+    let ledger = scratch.opened.ledger().unwrap().unwrap();
+    assert!(!ledger.has_notices("mine:s").unwrap());
 }

@@ -1,5 +1,6 @@
 //! `takeback sessions tree`: shows a session with its parents, forks and subagents.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -34,6 +35,7 @@ pub(crate) struct SessionNode {
     ended_at: Option<Time>,
     message_count: i64,
     archived: bool,
+    workspace: Option<String>,
     /// True for the session that the user named.
     asked: bool,
     children: Vec<SessionNode>,
@@ -46,7 +48,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     if context.globals.json {
         output::print_json(&root);
     } else {
-        print_tree(&root, &ShortIds::new(&ledger)?);
+        print_tree(&root, &ShortIds::new(&ledger)?, context);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -88,40 +90,66 @@ impl SessionNode {
             ended_at: session.ended_at,
             message_count: session.message_count,
             archived: session.archived,
+            workspace: session.workspace.clone(),
             asked: session.id == asked,
             children: Vec::new(),
         }
     }
 }
 
-fn print_tree(root: &SessionNode, ids: &ShortIds) {
+fn print_tree(root: &SessionNode, ids: &ShortIds, context: &Context) {
     let mut table = Table::new([
         Column::left(),
         Column::left().shrinks(2, 0),
         Column::left().shrinks(4, 0),
         Column::right().shrinks(1, 0),
         Column::free().shrinks(3, 16),
+        Column::free().shrinks(5, 8),
         Column::free(),
     ]);
-    add_rows(&mut table, root, "", "", ids);
+    add_rows(&mut table, root, &Branch::default(), ids, context);
     table.print();
 }
 
-/// Adds a row for a session and for each of its descendants. `branch` is drawn before the session,
-/// and `indent` before its children.
-fn add_rows(table: &mut Table, node: &SessionNode, branch: &str, indent: &str, ids: &ShortIds) {
+/// The place of a session in the drawing.
+#[derive(Default)]
+struct Branch<'a> {
+    /// The lines before the session.
+    own: String,
+    /// The lines before its children.
+    indent: String,
+    /// The workspace of its parent.
+    workspace: Option<&'a str>,
+}
+
+/// Adds a row for a session and for each of its descendants. A session that works elsewhere than
+/// its parent is shown with its directory.
+fn add_rows(
+    table: &mut Table,
+    node: &SessionNode,
+    branch: &Branch<'_>,
+    ids: &ShortIds,
+    context: &Context,
+) {
     let messages = usize::try_from(node.message_count).unwrap_or_default();
+    let workspace = node.workspace.as_deref();
+    let elsewhere =
+        workspace.filter(|_| branch.workspace.is_some() && workspace != branch.workspace);
+    let elsewhere = elsewhere.map(|path| output::tilde(Path::new(path), context));
     table.add([
-        Cell::new(format!("{branch}{}", ids.short_id(&node.id))),
+        Cell::new(format!("{}{}", branch.own, ids.short_id(&node.id))),
         Cell::new(node.parent_kind.map_or("", ParentKind::as_str)),
         Cell::new(node.started_at.map(text::local_time).unwrap_or_default()),
         Cell::new(output::count(messages, "message")),
         Cell::new(node.title.as_deref().unwrap_or_default()),
+        Cell::new(elsewhere.unwrap_or_default()),
         Cell::new(if node.asked { "← this session" } else { "" }),
     ]);
+    let indent = &branch.indent;
     for (at, child) in (1..).zip(&node.children) {
         let (fork, bar) =
             if at == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        add_rows(table, child, &format!("{indent}{fork}"), &format!("{indent}{bar}"), ids);
+        let (own, indent) = (format!("{indent}{fork}"), format!("{indent}{bar}"));
+        add_rows(table, child, &Branch { own, indent, workspace }, ids, context);
     }
 }

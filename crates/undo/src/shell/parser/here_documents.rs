@@ -8,7 +8,11 @@ use super::{Parsed, Parser, PendingHereDocument};
 
 impl Parser<'_> {
     /// Parses the end word after `<<` or `<<-`. The body of the here-document comes later.
-    pub(super) fn parse_here_document_start(&mut self, from: usize) -> Parsed<Redirect> {
+    pub(super) fn parse_here_document_start(
+        &mut self,
+        from: usize,
+        descriptor: u64,
+    ) -> Parsed<Redirect> {
         let strip_tabs = self.eat("-");
         self.check_operator_end()?;
         self.skip_blanks();
@@ -35,6 +39,7 @@ impl Parser<'_> {
         let text = self.text[from..self.at].to_owned();
         Ok(Redirect {
             operator: RedirectOperator::HereDocument,
+            descriptor,
             target: Word::default(),
             body,
             text,

@@ -90,26 +90,34 @@ impl Parser<'_> {
         let rest = &self.rest()[digits..];
         let found = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign));
         let Some(&(sign, operator)) = found else { return Ok(None) };
+        if sign.starts_with('&') && digits > 0 {
+            // The digits are a separate word.
+            return Ok(None);
+        }
         if sign.starts_with('&') || sign == "<<<" {
-            if digits > 0 {
-                // The digits are a separate word.
-                return Ok(None);
-            }
             self.require_bash()?;
         }
+        let descriptor = parse_descriptor(&self.rest()[..digits]);
+        let descriptor = descriptor.unwrap_or(if sign.starts_with('<') { 0 } else { 1 });
         if rest[1..].starts_with('(') {
             return if digits > 0 { Err("an unusual redirection") } else { Ok(None) };
         }
         self.at += digits + sign.len();
         if operator == RedirectOperator::HereDocument {
-            return self.parse_here_document_start(start).map(Some);
+            return self.parse_here_document_start(start, descriptor).map(Some);
         }
         self.check_operator_end()?;
         self.skip_blanks();
         let target = self.parse_word()?.ok_or("a redirection has no target")?;
         let text = self.text[start..self.at].to_owned();
-        Ok(Some(Redirect { operator, target, body: Rc::default(), text }))
+        Ok(Some(Redirect { operator, descriptor, target, body: Rc::default(), text }))
     }
+}
+
+/// Parses the descriptor before an operator. Returns `None` if there is none.
+fn parse_descriptor(digits: &str) -> Option<u64> {
+    // A number that is too large is not standard input.
+    (!digits.is_empty()).then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 /// Turns a word into an assignment, or returns it unchanged if it is not one.

@@ -334,7 +334,8 @@ impl Finder<'_> {
         if !rest.is_empty() {
             self.state.arguments = Some(Rc::new(rest.to_vec()));
         }
-        for script in self.read_scripts(files) {
+        let command = format!("source {}", files.first().map(Value::start).unwrap_or_default());
+        for script in self.read_scripts(files, &command) {
             self.go_deeper(6, |finder| finder.visit_script(&script, Dialect::Bash, false));
         }
         self.state.arguments = arguments;

@@ -217,7 +217,7 @@ impl Finder<'_> {
                 if CONTAINER_PROGRAMS.contains(&base) {
                     self.name_bind_mounts(args);
                 }
-                self.visit_script_program(name, args);
+                self.visit_script_program(name, args, text);
                 self.visit_runner(base, name, args, text);
             }
         }

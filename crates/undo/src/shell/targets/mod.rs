@@ -15,7 +15,8 @@
 //! - `calls` determines which operands a program changes. It uses `copies`, `containers`, `git`,
 //!   `find`, `xargs` and `nested`.
 //! - `own_commands` recognizes takeback's own commands that delete its history.
-//! - `outputs` predicts the output of programs, for `$(…)` and pipes.
+//! - `outputs` predicts the output of programs, for `$(…)` and pipes. `written_scripts` keeps the
+//!   output that the script writes into files, because it may run them.
 //! - `literals` finds paths in code in other languages, and in shell scripts that cannot be parsed.
 
 mod arguments;
@@ -38,6 +39,7 @@ mod state;
 mod value;
 mod walk;
 mod words;
+mod written_scripts;
 mod xargs;
 
 use std::collections::HashSet;
@@ -49,6 +51,7 @@ use takeback_base::paths::{canonicalize_or_keep, normalize};
 use self::file_system::FileSystem;
 use self::state::{SavedVariable, State};
 use self::value::Value;
+use self::written_scripts::WrittenScripts;
 use super::analyzer::shorten;
 use super::parser::Dialect;
 use super::{HistoryCommand, ScriptContext};
@@ -188,6 +191,8 @@ struct Finder<'a> {
     removed: HashSet<PathBuf>,
     /// True if a limit was reached. Some paths are then missing.
     is_cut_off: bool,
+    /// The files that the script writes, and may run.
+    written: WrittenScripts,
     /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
@@ -225,6 +230,7 @@ impl<'a> Finder<'a> {
             known_paths: HashSet::new(),
             removed: HashSet::new(),
             is_cut_off: false,
+            written: WrittenScripts::default(),
             links: Vec::new(),
             sweeps: Vec::new(),
             unknown: Vec::new(),
@@ -370,8 +376,14 @@ impl<'a> Finder<'a> {
             self.add_path(target);
         }
         match change {
-            Change::Removes => drop(self.removed.insert(path.to_owned())),
-            Change::Overwrites => self.file_system.note_written(path),
+            Change::Removes => {
+                self.written.doubt(path);
+                self.removed.insert(path.to_owned());
+            }
+            Change::Overwrites => {
+                self.written.doubt(path);
+                self.file_system.note_written(path);
+            }
             Change::Touches | Change::Creates => self.file_system.note_created(path),
         }
         self.add_path(path.to_owned());

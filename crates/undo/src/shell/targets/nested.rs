@@ -1,5 +1,6 @@
 //! Programs that run other commands: wrappers like `sudo`, shells, interpreters.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use super::arguments::{split_operands, to_args};
@@ -42,9 +43,9 @@ impl Finder<'_> {
             "find" => return Some(self.visit_find(args, text)),
             "su" => {
                 self.is_bounded = false;
-                return self.visit_shell(args, input);
+                return self.visit_shell(args, text, input);
             }
-            _ if SHELLS.contains(&base) => return self.visit_shell(args, input),
+            _ if SHELLS.contains(&base) => return self.visit_shell(args, text, input),
             _ => {}
         }
         if let Some((_, options)) = INTERPRETERS.iter().find(|(name, _)| *name == base)
@@ -108,7 +109,7 @@ impl Finder<'_> {
     }
 
     /// Visits the script of a shell: after `-c`, in a file, or on standard input.
-    fn visit_shell(&mut self, args: &[Vec<Value>], input: &Stream) -> Option<Stream> {
+    fn visit_shell(&mut self, args: &[Vec<Value>], text: &str, input: &Stream) -> Option<Stream> {
         let is_command = |group: &Vec<Value>| {
             let text = group.first().and_then(Value::text).unwrap_or_default();
             text.starts_with('-') && !text.starts_with("--") && text.contains('c')
@@ -128,7 +129,7 @@ impl Finder<'_> {
                 self.is_bounded = false;
                 let is_operand = |group: &Vec<Value>| !group.iter().any(Value::is_option);
                 match args.iter().position(is_operand) {
-                    Some(at) => (self.read_scripts(&args[at]), &args[at + 1..]),
+                    Some(at) => (self.read_scripts(&args[at], text), &args[at + 1..]),
                     None => {
                         if input.text.is_none() {
                             // The known parts of the input may name files.
@@ -162,23 +163,47 @@ impl Finder<'_> {
         output.unwrap_or_else(Stream::unknown)
     }
 
-    /// Reads scripts from small files.
-    pub(super) fn read_scripts(&mut self, files: &[Value]) -> Vec<String> {
+    /// Reads scripts from small files. If the script that is being analyzed changes such a file
+    /// before `command` runs it, notes the command as unknown, unless the new text is known.
+    pub(super) fn read_scripts(&mut self, files: &[Value], command: &str) -> Vec<String> {
         let mut scripts = Vec::new();
         for file in files.iter().take(8).filter_map(Value::text) {
             for path in self.absolute_paths(file).unwrap_or_default() {
-                scripts.extend(self.file_system.read_text(&path));
+                let path = self.file_system.resolve(&path);
+                let is_changed = path.ancestors().any(|path| self.known_paths.contains(path));
+                let is_known = self.add_scripts(&path, &mut scripts).unwrap_or(!is_changed);
+                if !is_known {
+                    self.note_unknown(command);
+                }
             }
         }
         scripts
     }
 
+    /// Adds the texts that may be in a file when it runs. Returns true if there can be no others,
+    /// and `None` if the script that is being analyzed does not redirect output to the file.
+    fn add_scripts(&mut self, path: &Path, scripts: &mut Vec<String>) -> Option<bool> {
+        // The change may be on a way through the script that is not taken.
+        scripts.extend(self.file_system.read_text(path));
+        let (texts, is_known) = self.find_written(path)?;
+        scripts.extend(texts);
+        Some(is_known)
+    }
+
     /// Visits a program that is itself a shell script.
-    pub(super) fn visit_script_program(&mut self, name: &str, args: &[Vec<Value>]) {
+    pub(super) fn visit_script_program(&mut self, name: &str, args: &[Vec<Value>], text: &str) {
         if !name.contains('/') {
             return;
         }
-        for script in self.read_scripts(&[Value::Text(name.to_owned())]) {
+        let mut scripts = Vec::new();
+        for path in self.absolute_paths(name).unwrap_or_default() {
+            let path = self.file_system.resolve(&path);
+            // A program that another one builds is judged only by its arguments.
+            if self.add_scripts(&path, &mut scripts) == Some(false) {
+                self.note_unknown(text);
+            }
+        }
+        for script in scripts {
             let first = script.lines().next().unwrap_or_default();
             let is_shell = first.starts_with("#!")
                 && SHELLS.iter().any(|shell| first.split(['/', ' ']).any(|word| word == *shell));

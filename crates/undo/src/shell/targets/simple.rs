@@ -14,22 +14,25 @@ impl Finder<'_> {
     pub(super) fn visit_redirects(&mut self, redirects: &[Redirect]) -> Option<Stream> {
         let mut input = None;
         for redirect in redirects {
-            match redirect.operator {
-                RedirectOperator::Read => input = Some(self.read_target(&redirect.target)),
-                RedirectOperator::HereDocument => {
-                    input = Some(match redirect.body.get() {
-                        Some(body) => self.read_words(body),
-                        None => Stream::unknown(),
-                    });
-                }
-                RedirectOperator::HereString => input = Some(self.read_words(&redirect.target)),
-                RedirectOperator::DuplicateInput => {}
+            let stream = match redirect.operator {
+                RedirectOperator::Read => self.read_target(&redirect.target),
+                RedirectOperator::HereDocument => match redirect.body.get() {
+                    Some(body) => self.read_words(body),
+                    None => Stream::unknown(),
+                },
+                RedirectOperator::HereString => self.read_words(&redirect.target),
+                RedirectOperator::DuplicateInput => Stream::unknown(),
                 RedirectOperator::Write | RedirectOperator::Duplicate => {
                     let values = self.expand_word(&redirect.target);
                     if is_write(redirect.operator, &redirect.target.to_arg()) {
                         self.add_values(&values, Change::Overwrites, &redirect.text);
                     }
+                    Stream::unknown()
                 }
+            };
+            if redirect.is_input() {
+                // Of several redirections, bash reads the last one, and zsh all of them.
+                input.get_or_insert_with(Stream::default).append(stream);
             }
         }
         input
@@ -91,6 +94,17 @@ impl Finder<'_> {
             }
             groups.push(values);
         }
+        let written = self.find_output_files(&simple.redirects);
+        self.keep_written(written, |finder| finder.visit_expanded(simple, &groups, input))
+    }
+
+    /// Visits a simple command whose words are expanded.
+    fn visit_expanded(
+        &mut self,
+        simple: &SimpleCommand,
+        groups: &[Vec<Value>],
+        input: &Stream,
+    ) -> Stream {
         let redirected = self.visit_redirects(&simple.redirects);
         let mut before = Vec::new();
         self.is_bounded &= keeps_programs(simple);
@@ -120,7 +134,7 @@ impl Finder<'_> {
             return redirected.unwrap_or_default();
         }
         let input = redirected.as_ref().unwrap_or(input);
-        let output = self.visit_call(&groups, &simple.text, input);
+        let output = self.visit_call(groups, &simple.text, input);
         // These assignments apply to one command only.
         for (name, values) in before {
             self.state.restore_variable(name, values);

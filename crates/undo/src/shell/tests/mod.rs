@@ -139,3 +139,25 @@ fn an_analysis_is_written_as_json() {
         })
     );
 }
+
+#[test]
+fn a_descriptor_before_a_here_string_is_not_an_argument() {
+    check_rows(&[
+        ("awk 3<<<x 'BEGIN { system(\"touch m\") }'", true, &[]),
+        ("awk 3<<<x '{ print }' f", false, &[]),
+        ("sed 3<<<x -i s/a/b/ f", true, &[]),
+        ("cat 3<<<x f", false, &[]),
+        ("echo 3 <<<x", false, &[]),
+    ]);
+}
+
+#[test]
+fn a_script_on_another_descriptor_is_not_run() {
+    check_rows(&[
+        ("bash 0<<<'git push'", true, &[EffectKind::Publish]),
+        ("bash 3<<<'git push'", true, &[]),
+        ("bash 3<<EOF\ngit push\nEOF", true, &[]),
+        ("bash <<<'git push' < script.sh", true, &[EffectKind::Publish]),
+        ("bash <<<'git push' <<< ls", true, &[EffectKind::Publish]),
+    ]);
+}

@@ -106,6 +106,31 @@ impl Scene {
 }
 
 #[test]
+fn a_script_that_the_script_itself_writes_is_not_overlooked() {
+    let scene = Scene::new();
+    fs::write(scene.root().join("app/old.sh"), "rm a.txt\n").unwrap();
+    let run = |script: &str, paths: &[&str], unknown: &[&str]| {
+        let found = scene.analyze(script);
+        let mut expected: Vec<&str> = paths.to_vec();
+        expected.sort_unstable();
+        assert_eq!(scene.shorten(&found.paths), expected, "{script}");
+        assert_eq!(found.unknown, unknown, "{script}");
+    };
+    run("echo 'rm ../x' > s.sh; bash s.sh", &["s.sh", "@/x"], &[]);
+    run("echo 'rm ../x' > s.sh; . ./s.sh", &["s.sh", "@/x"], &[]);
+    run("cat > s.sh <<'EOF'\nrm ../x\nEOF\nbash s.sh", &["s.sh", "@/x"], &[]);
+    run("printf '#!/bin/sh\nrm ../x\n' > s; chmod +x s; ./s", &["s", "@/x"], &[]);
+    // The old text may run if the condition is false.
+    run("[ -e y ] && echo 'rm ../x' > old.sh; bash old.sh", &["old.sh", "a.txt", "@/x"], &[]);
+    run("echo 'rm ../x' > s.sh; echo 'rm ../y' >> s.sh; bash s.sh", &["s.sh", "@/x", "@/y"], &[]);
+    run("curl -s x > s.sh; bash s.sh", &["s.sh"], &["bash s.sh"]);
+    run("echo 'rm ../x' > s.sh; sed -i s/x/y/ s.sh; bash s.sh", &["s.sh", "@/x"], &["bash s.sh"]);
+    run("cp /tmp/t old.sh; bash old.sh", &["old.sh", "a.txt"], &["bash old.sh"]);
+    run("cp /tmp/t old.sh; source old.sh", &["old.sh", "a.txt"], &["source old.sh"]);
+    run("bash old.sh", &["a.txt"], &[]);
+}
+
+#[test]
 fn scripts_that_other_commands_print_are_followed_to_their_end() {
     let scene = Scene::new();
     fs::write(scene.root().join("app/one.sh"), "rm a.txt\n").unwrap();

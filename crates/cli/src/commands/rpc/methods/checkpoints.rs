@@ -1,16 +1,16 @@
-//! Methods that take, list and compare checkpoints.
+//! Methods that take, list, compare and fork checkpoints.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use takeback_tree::AnyPath;
-use takeback_undo::CheckpointOptions;
+use takeback_undo::{CheckpointOptions, ForkFiles};
 
 use super::super::Server;
 use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
 use crate::commands::checkpoint;
-use crate::commands::{diff as compare, list as listing};
+use crate::commands::{diff as compare, fork as forking, list as listing};
 use crate::context::Context;
 
 pub(super) fn create(_: &Server, context: &Context, mut params: Params) -> Answer {
@@ -34,6 +34,24 @@ pub(super) fn diff(_: &Server, context: &Context, mut params: Params) -> Answer 
     let full = params.or_default("full")?;
     params.end()?;
     answer(&compare::compare_with_present(&checkpoint.into_text(), &paths, full, context)?)
+}
+
+pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer {
+    let from: CheckpointName = params.required("from")?;
+    let directory: Option<AnyPath> = params.optional("directory")?;
+    let chat_only = params.or_default("chat_only")?;
+    let git: Option<bool> = params.optional("git")?;
+    params.end()?;
+    let files = match (directory, chat_only) {
+        (Some(_), true) => {
+            return Err(Error::invalid_params("chat_only takes no directory"));
+        }
+        (None, true) => ForkFiles::Skip,
+        (Some(AnyPath(directory)), false) => ForkFiles::Into(context.directory.join(directory)),
+        (None, false) => ForkFiles::Beside,
+    };
+    let made = forking::make_fork(&from.into_text(), files, git.unwrap_or(true), context)?;
+    answer(&made.1)
 }
 
 /// The name of a checkpoint: the number of a row (`2`), a step (`"2.3"`), a name, or an id.

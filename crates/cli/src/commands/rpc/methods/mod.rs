@@ -16,7 +16,7 @@ use crate::context::Context;
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All methods. A test checks that docs/protocol.md describes each of them.
-const METHODS: [(&str, Method); 37] = [
+const METHODS: [(&str, Method); 38] = [
     ("initialize", about::initialize),
     ("status", about::status),
     ("config.get", about::config),
@@ -45,6 +45,7 @@ const METHODS: [(&str, Method); 37] = [
     ("checkpoint.create", checkpoints::create),
     ("checkpoint.list", checkpoints::list),
     ("checkpoint.diff", checkpoints::diff),
+    ("fork", checkpoints::fork),
     ("rollback.plan", rollback::plan),
     ("rollback.apply", rollback::apply),
     ("rollback.undo", rollback::undo),

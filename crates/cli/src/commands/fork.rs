@@ -1,0 +1,166 @@
+//! `takeback fork`: continues differently from an earlier moment, in a new directory.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use takeback_tree::RelPath;
+use takeback_undo::hook::quote_word;
+use takeback_undo::{Fork, ForkFiles, ForkPoint, ForkRequest, SessionPoint};
+
+use super::rollback::render::describe_head;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::logs;
+use crate::output::{self, Progress};
+
+/// The maximum number of uncovered paths that are named without `-v`.
+const NAMED: usize = 3;
+
+/// Continue differently from an earlier moment, in a new directory
+///
+/// Creates a new directory with the files of exactly that moment, untracked and ignored ones
+/// included, and a new session with the conversation of that moment. A checkpoint is the state before
+/// its turn; SESSION@TURN is the state after that turn. The workspace and its session are not
+/// changed, and both can continue independently. If the workspace is a git repository, so is the new
+/// directory, at the same commit.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback fork 2                     from before the turn of row 2, into shop-fork beside shop
+  takeback fork 2.3 ../try            from before the third step of that turn
+  takeback fork 4f2a ../try           from the end of the last turn of session 4f2a
+  takeback fork 4f2a@3 ../try         from the end of its third turn
+  takeback fork 4f2a@good ../try      from the checkpoint called good
+  takeback fork 4f2a@now ../try       from now
+  takeback sessions tree 4f2a         shows the forks of a session")]
+pub(crate) struct Arguments {
+    /// A checkpoint, or SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now
+    #[arg(value_name = "MOMENT")]
+    from: String,
+    /// The new directory: it must not exist, or be empty [default: beside the workspace]
+    #[arg(value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Fork only the conversation, without files
+    #[arg(long, conflicts_with = "into")]
+    chat_only: bool,
+    /// Do not copy the git repository
+    #[arg(long, conflicts_with = "chat_only")]
+    no_git: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let files = match (&arguments.into, arguments.chat_only) {
+        (_, true) => ForkFiles::Skip,
+        (Some(directory), _) => ForkFiles::Into(context.directory.join(directory)),
+        (None, _) => ForkFiles::Beside,
+    };
+    let progress = Progress::new("forking");
+    let (point, fork) = make_fork(&arguments.from, files, !arguments.no_git, context)?;
+    drop(progress);
+    if context.globals.json {
+        output::print_json(&fork);
+    } else {
+        print_fork(&point, &fork, context);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Forks from the moment that the user names.
+pub(crate) fn make_fork(
+    from: &str,
+    files: ForkFiles,
+    repository: bool,
+    context: &Context,
+) -> Result<(ForkPoint, Fork), Failure> {
+    let opened = context.opened_anyway()?;
+    // The agent's own log contains the latest messages of the conversation.
+    logs::catch_up_ledger(context);
+    let point = ForkPoint::parse(opened, &context.directory, from)?;
+    let request = ForkRequest { files, repository, ..ForkRequest::new(point.clone()) };
+    Ok((point, takeback_undo::fork::fork(opened, &request)?))
+}
+
+fn print_fork(point: &ForkPoint, fork: &Fork, context: &Context) {
+    let what = describe_point(point, fork);
+    match &fork.directory {
+        Some(directory) => {
+            let place = output::tilde(&directory.0, context);
+            let files = output::count(fork.files as usize, "file");
+            let left_out = describe_uncovered(fork, context);
+            println!("Forked {what} into {place}: {files}{left_out}.");
+        }
+        None => println!("Forked {what}."),
+    }
+    if context.globals.verbose {
+        let lines = fork.uncovered.iter().map(output::uncovered_line);
+        output::print_section("Not saved, and therefore not in the fork", lines, context);
+    }
+    let paths = |paths: &[RelPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let unsettled = "Captured while being written, possibly inconsistent";
+    output::print_section(unsettled, paths(&fork.unsettled), context);
+    let unprivileged = "Without setuid and setgid";
+    output::print_section(unprivileged, paths(&fork.unprivileged), context);
+    let nested = "Repositories inside it, which have their files but no .git";
+    output::print_section(nested, paths(&fork.repositories), context);
+    if let Some(head) = &fork.repository {
+        println!("The git repository is a copy, at {}.", describe_head(head));
+    }
+    print_session(fork);
+    fork.warnings.iter().for_each(|warning| output::warn(warning));
+    if let Some(directory) = &fork.directory {
+        println!("Continue there: `cd {}`", quote_path(&directory.0));
+    }
+}
+
+/// Describes the moment that was forked.
+fn describe_point(point: &ForkPoint, fork: &Fork) -> String {
+    let parent = fork.parent.as_deref().map(output::disarm).unwrap_or_default();
+    let checkpoint = fork.checkpoint.map(|id| format!("checkpoint {}", &id.to_string()[..7]));
+    let checkpoint = checkpoint.unwrap_or_else(|| "the checkpoint".to_owned());
+    match point {
+        ForkPoint::Checkpoint { .. } => checkpoint,
+        ForkPoint::Session { at, .. } => match at {
+            SessionPoint::Turn(turn) => format!("{parent} after turn {turn}"),
+            SessionPoint::LastTurn => match fork.turn {
+                Some(turn @ 1..) => format!("{parent} after turn {turn}"),
+                _ => parent,
+            },
+            SessionPoint::Checkpoint(_) => format!("{parent} at {checkpoint}"),
+            SessionPoint::Now => format!("{parent} as it is now"),
+        },
+    }
+}
+
+/// Names the paths that the fork lacks, because no checkpoint has them.
+fn describe_uncovered(fork: &Fork, context: &Context) -> String {
+    let count = fork.uncovered.len();
+    if count == 0 || context.globals.verbose {
+        return String::new();
+    }
+    let named = fork.uncovered.iter().take(NAMED).map(|uncovered| uncovered.path.to_string());
+    let named = named.collect::<Vec<_>>().join(", ");
+    match count.saturating_sub(NAMED) {
+        0 => format!(" ({count} not saved: {named})"),
+        more => format!(" ({count} not saved: {named} and {more} more; -v lists them)"),
+    }
+}
+
+fn print_session(fork: &Fork) {
+    let Some(session) = &fork.session else {
+        println!("The checkpoint belongs to no conversation; SESSION@CHECKPOINT names one.");
+        return;
+    };
+    let messages = fork.messages.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    let title = fork.title.as_deref().map(|title| format!(" ({})", output::disarm(title)));
+    println!(
+        "Conversation: {} in the new session {}{}.",
+        output::count(messages, "message"),
+        output::disarm(session),
+        title.unwrap_or_default()
+    );
+}
+
+fn quote_path(path: &Path) -> String {
+    output::disarm(&quote_word(&path.display().to_string()))
+}

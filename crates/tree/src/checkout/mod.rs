@@ -1,0 +1,232 @@
+//! Checking out a tree: writes its files into a new directory, beside all workspaces.
+//!
+//! A restore changes a workspace that is in use, so it needs a journal. A new directory is in use
+//! by no program: it is filled under a temporary name (`new_directory`), and files that a workspace
+//! still has with the same content share their blocks with it where the file system can (`twin`).
+
+mod new_directory;
+mod twin;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use rustix::fs::{Mode as Permissions, OFlags};
+use takeback_base::paths;
+
+use crate::beneath::Root;
+use crate::fault;
+use crate::object::{Malformed, Mode, OwnedEntry};
+use crate::oid::Oid;
+use crate::owner;
+use crate::path::{RelPath, split};
+use crate::restore::set_mode;
+use crate::store::{ObjectError, Store, StoreError};
+use crate::threads::prepare_threads;
+use twin::Twin;
+
+pub use new_directory::{NewDirectory, remove_temporary};
+pub(crate) use twin::{clone_content, cloning_is_impossible};
+
+/// The maximum number of files that one thread writes at a time.
+const BATCH: usize = 64;
+
+/// The result of a checkout.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checkout {
+    /// The number of files and symlinks.
+    pub files: u64,
+    /// The number of files that share their blocks with a file of the twin.
+    pub cloned: u64,
+    /// The files that were written without their setuid or setgid bit, because root writes them and
+    /// the tree may come from another user. Sorted.
+    pub unprivileged: Vec<RelPath>,
+}
+
+/// The reason why a tree was not checked out.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub enum CheckoutError {
+    #[error("cannot write {path}")]
+    Io { path: RelPath, source: io::Error },
+    #[error("the checkpoint is damaged")]
+    Object(#[from] ObjectError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A directory of the tree, with the files and symlinks that are directly in it.
+struct PlannedDirectory {
+    path: RelPath,
+    mode: Mode,
+    entries: Vec<OwnedEntry>,
+}
+
+impl Store {
+    /// Writes the files of a tree into a new, empty directory: contents, modes, symlinks and empty
+    /// directories. `twin` is the canonical path of a workspace that may still have some of the
+    /// files: where the file system can, these are cloned.
+    pub fn check_out(
+        &self,
+        tree: &Oid,
+        into: &NewDirectory,
+        twin: Option<&Path>,
+    ) -> Result<Checkout, CheckoutError> {
+        prepare_threads();
+        // No other process deletes packs meanwhile.
+        let _lock = self.lock_shared()?;
+        let directories = plan_directories(self, tree)?;
+        let twin = twin.and_then(|path| Twin::open(self, path));
+        let writer = Writer { store: self, root: into.root(), twin, cloned: AtomicU64::new(0) };
+        for directory in &directories {
+            writer.make_directory(&directory.path)?;
+        }
+        let batches: Vec<(&RelPath, &[OwnedEntry])> = directories
+            .iter()
+            .flat_map(|directory| {
+                directory.entries.chunks(BATCH).map(|batch| (&directory.path, batch))
+            })
+            .collect();
+        batches.par_iter().try_for_each(|(path, entries)| writer.write_entries(path, entries))?;
+        // A directory that its owner may not write to gets its mode once its content is complete.
+        for directory in directories.iter().rev().filter(|directory| !directory.path.is_root()) {
+            writer.set_directory_mode(directory)?;
+        }
+        let count = |directory: &PlannedDirectory| directory.entries.len() as u64;
+        Ok(Checkout {
+            files: directories.iter().map(count).sum(),
+            cloned: writer.cloned.into_inner(),
+            unprivileged: find_unprivileged(&directories),
+        })
+    }
+}
+
+/// Reads all directories of a tree, each before those in it.
+fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, ObjectError> {
+    let mut directories = Vec::new();
+    let mut pending = vec![(RelPath::root(), Mode::directory(0o700), *tree)];
+    while let Some((path, mode, tree)) = pending.pop() {
+        let mut entries = Vec::new();
+        for entry in store.tree(&tree)? {
+            if entry.mode.is_directory() {
+                pending.push((path.join(&entry.name), entry.mode, entry.oid));
+            } else if entry.mode.is_file() || entry.mode.is_symlink() {
+                entries.push(entry);
+            } else {
+                return Err(ObjectError::Malformed(tree, Malformed("tree")));
+            }
+        }
+        directories.push(PlannedDirectory { path, mode, entries });
+    }
+    Ok(directories)
+}
+
+/// Returns the mode that a file gets. If root gave a file its setuid bit, every user could run the
+/// file as root, although the tree may come from a user without privileges.
+fn granted_mode(mode: Mode) -> Mode {
+    match owner::is_root() && mode.is_file() && owner::is_privileged(mode.permissions()) {
+        true => Mode::file(mode.permissions() & 0o1777),
+        false => mode,
+    }
+}
+
+fn find_unprivileged(directories: &[PlannedDirectory]) -> Vec<RelPath> {
+    let is_reduced = |entry: &&OwnedEntry| granted_mode(entry.mode) != entry.mode;
+    let mut paths: Vec<RelPath> = directories
+        .iter()
+        .flat_map(|directory| {
+            let reduced = directory.entries.iter().filter(is_reduced);
+            reduced.map(|entry| directory.path.join(&entry.name))
+        })
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// Returns a function that turns a system error at this path into an error of the checkout.
+fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> CheckoutError {
+    let path = path.clone();
+    move |source| CheckoutError::Io { path, source }
+}
+
+/// A checkout in progress.
+struct Writer<'a> {
+    store: &'a Store,
+    root: &'a Root,
+    twin: Option<Twin>,
+    cloned: AtomicU64,
+}
+
+impl Writer<'_> {
+    fn make_directory(&self, path: &RelPath) -> Result<(), CheckoutError> {
+        if path.is_root() {
+            return Ok(());
+        }
+        let (parent, name) = split(path.as_bytes());
+        let make = || {
+            fault::point("check out a directory")?;
+            let parent = self.root.open_directory(parent)?;
+            Ok(rustix::fs::mkdirat(parent, paths::from_bytes(name), Permissions::RWXU)?)
+        };
+        make().map_err(failed_at(path))
+    }
+
+    fn set_directory_mode(&self, directory: &PlannedDirectory) -> Result<(), CheckoutError> {
+        let opened = self.root.open_directory(directory.path.as_bytes());
+        opened
+            .and_then(|opened| set_mode(opened, directory.mode))
+            .map_err(failed_at(&directory.path))
+    }
+
+    /// Writes files and symlinks into one directory.
+    fn write_entries(&self, path: &RelPath, entries: &[OwnedEntry]) -> Result<(), CheckoutError> {
+        let directory = self.root.open_directory(path.as_bytes()).map_err(failed_at(path))?;
+        for entry in entries {
+            self.write_entry(directory.as_fd(), &path.join(&entry.name), entry)?;
+        }
+        Ok(())
+    }
+
+    fn write_entry(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &RelPath,
+        entry: &OwnedEntry,
+    ) -> Result<(), CheckoutError> {
+        let name = paths::from_bytes(&entry.name);
+        fault::point("check out a file").map_err(failed_at(path))?;
+        if entry.mode.is_symlink() {
+            let target = self.store.blob(&entry.oid)?;
+            let linked = rustix::fs::symlinkat(paths::from_bytes(&target), directory, name);
+            return linked.map_err(|error| failed_at(path)(error.into()));
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(directory, name, flags, Permissions::from(0o600));
+        let mut file = File::from(opened.map_err(|error| failed_at(path)(error.into()))?);
+        if self.twin.as_ref().is_some_and(|twin| twin.clone_into(path, &entry.oid, &file)) {
+            self.cloned.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let content = self.store.blob(&entry.oid)?;
+            // A clone that was given up may have left some content.
+            file.set_len(0).and_then(|()| file.write_all(&content)).map_err(failed_at(path))?;
+        }
+        let finished = set_mode(&file, granted_mode(entry.mode)).and_then(|()| sync_alone(&file));
+        finished.map_err(failed_at(path))
+    }
+}
+
+/// Syncs a file where the whole file system cannot be synced at once, as
+/// [`NewDirectory::place`] does on Linux.
+#[cfg(not(target_os = "linux"))]
+fn sync_alone(file: &File) -> io::Result<()> {
+    file.sync_all()
+}
+
+#[cfg(target_os = "linux")]
+fn sync_alone(_: &File) -> io::Result<()> {
+    Ok(())
+}

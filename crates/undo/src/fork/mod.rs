@@ -1,0 +1,263 @@
+//! Forks: a new session with the conversation of an earlier moment and, in a new directory, the
+//! files of the same moment. Nothing that exists is changed.
+//!
+//! `point` parses what the user typed, `source` finds the conversation and the checkpoint of that
+//! moment, `turn_end` finds the checkpoint with which a turn ended, `destination` chooses the new
+//! directory, and `staging` makes it, so that a fork that is cut off is finished or removed.
+
+mod destination;
+mod point;
+mod source;
+mod staging;
+mod turn_end;
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use takeback_base::hex;
+use takeback_ledger::{LedgerError, NewFork, OpenError};
+use takeback_tree::{
+    AnyPath, CaptureError, CheckoutError, Head, Oid, PinError, RelPath, StoreError, Uncovered,
+};
+
+use self::source::{ForkSource, find_source};
+use self::staging::make_directory;
+use crate::Opened;
+use crate::history::record::Checkpoint;
+use crate::history::{FindError, TakeError};
+
+pub use self::staging::finish_forks;
+
+/// A request to fork.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct ForkRequest {
+    pub from: ForkPoint,
+    pub files: ForkFiles,
+    /// True if the repository of the workspace is copied into the new directory.
+    pub repository: bool,
+    /// The id of the new session. `None` generates one.
+    pub id: Option<String>,
+}
+
+impl ForkRequest {
+    /// Creates a request for the conversation and the files, in a directory beside the workspace.
+    pub fn new(from: ForkPoint) -> ForkRequest {
+        ForkRequest { from, files: ForkFiles::Beside, repository: true, id: None }
+    }
+}
+
+/// The place for the files of a fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ForkFiles {
+    /// Only the conversation is forked.
+    Skip,
+    /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
+    Beside,
+    /// This directory. It does not exist yet, or it is empty.
+    Into(PathBuf),
+}
+
+/// The moment that a fork begins at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub enum ForkPoint {
+    /// A checkpoint of the workspace that a directory belongs to, given by its row number, step,
+    /// name or id. The conversation is that of the checkpoint's session.
+    Checkpoint { directory: PathBuf, checkpoint: String },
+    /// A moment in a session, which is given by its id, the beginning of its id, or its title.
+    Session { session: String, at: SessionPoint },
+}
+
+/// A moment in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SessionPoint {
+    /// The end of the last turn that has not been taken back.
+    LastTurn,
+    /// The end of the turn with this number: its last message, and the files after the last of its
+    /// calls that may have changed files.
+    Turn(i64),
+    /// A checkpoint of the session's workspace, given by its row number, step, name or id.
+    Checkpoint(String),
+    /// The present.
+    Now,
+}
+
+/// A fork that was made.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
+pub struct Fork {
+    /// The new session; `None` if the checkpoint belongs to no conversation.
+    pub session: Option<String>,
+    /// The session that was forked.
+    pub parent: Option<String>,
+    /// The last turn of the parent that the new session contains; 0 if it contains none.
+    pub turn: Option<i64>,
+    pub messages: Option<i64>,
+    pub title: Option<String>,
+    /// The checkpoint whose files were written.
+    pub checkpoint: Option<Oid>,
+    /// The workspace that the files come from.
+    pub workspace: Option<AnyPath>,
+    /// The new directory; `None` if only the conversation was forked.
+    pub directory: Option<AnyPath>,
+    /// The number of files and symlinks.
+    pub files: u64,
+    /// The number of files that share their blocks with the workspace's.
+    pub cloned: u64,
+    /// The paths that the checkpoint does not cover and that the new directory therefore lacks.
+    pub uncovered: Vec<Uncovered>,
+    /// The databases that were captured while they were being written to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<RelPath>,
+    /// The files that were written without their setuid or setgid bit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unprivileged: Vec<RelPath>,
+    /// The commit and the branch of the copied repository; `None` if there is no copy.
+    pub repository: Option<Head>,
+    /// The repositories inside the workspace. The new directory has their files, but not their
+    /// `.git`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<RelPath>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A checkpoint near the moment that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct NearCheckpoint {
+    pub id: Oid,
+    pub time: String,
+    pub reason: String,
+}
+
+impl NearCheckpoint {
+    fn of(checkpoint: &Checkpoint) -> NearCheckpoint {
+        let Checkpoint { pin, record } = checkpoint;
+        NearCheckpoint { id: pin.id, time: record.time.clone(), reason: record.reason.clone() }
+    }
+}
+
+/// A fork that was not made. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages explain the variants")]
+pub enum ForkError {
+    #[error("{0:?} is neither a checkpoint of this workspace nor a session")]
+    Unknown(String),
+    #[error("{0:?} is both a checkpoint of this workspace and a session")]
+    Ambiguous(String),
+    #[error("{0:?} does not say which turn or checkpoint")]
+    NoPoint(String),
+    #[error("session {session} has no turn {turn}: it has {turns}")]
+    NoSuchTurn { session: String, turn: i64, turns: usize },
+    #[error("checkpoint {0} belongs to no conversation")]
+    NoConversation(Oid),
+    #[error("the ledger does not say where the conversation of {0} was at that checkpoint")]
+    PointUnknown(String),
+    #[error("session {0} has no workspace")]
+    NoWorkspace(String),
+    /// The states before and after the end of the turn differ, so its files are not known.
+    #[error("the files at the end of {} are not known exactly", describe_turn(session, *turn))]
+    FilesUnknown {
+        session: String,
+        turn: Option<i64>,
+        /// The last known state before the end of the turn.
+        before: Option<Box<NearCheckpoint>>,
+        /// The first known state after the end of the turn.
+        after: Option<Box<NearCheckpoint>>,
+    },
+    #[error("a part of turn {turn} of {session} was taken back")]
+    PartlyTakenBack { session: String, turn: i64 },
+    #[error("{} already exists and is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    #[error("{} is inside the workspace that is forked", .0.display())]
+    Inside(PathBuf),
+    #[error("{} is {what}", path.display())]
+    Refused { path: PathBuf, what: &'static str },
+    #[error("cannot create {}", path.display())]
+    Create { path: PathBuf, source: io::Error },
+    #[error("the ledger does not know the latest turns yet")]
+    Incomplete,
+    #[error(transparent)]
+    Checkout(#[from] CheckoutError),
+    #[error(transparent)]
+    Find(#[from] FindError),
+    #[error(transparent)]
+    Take(#[from] TakeError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+fn describe_turn(session: &str, turn: Option<i64>) -> String {
+    match turn {
+        Some(turn) => format!("turn {turn} of {session}"),
+        None => format!("session {session}"),
+    }
+}
+
+/// Forks a session. After an error, nothing is left of the fork. If this process is killed, the
+/// next fork finishes or removes what is left: see [`finish_forks`].
+pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
+    finish_forks(opened);
+    let wants_files = request.files != ForkFiles::Skip;
+    let source = find_source(opened, &request.from, wants_files)?;
+    let id = request.id.clone().unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)));
+    if source.conversation.is_some() && opened.ledger_or_new()?.session(&id).is_ok() {
+        return Err(LedgerError::Exists(id).into());
+    }
+    if wants_files {
+        return make_directory(opened, source, request, id);
+    }
+    let Some(conversation) = &source.conversation else {
+        let checkpoint = source.checkpoint.expect("without a session, there is a checkpoint");
+        return Err(ForkError::NoConversation(checkpoint.pin.id));
+    };
+    let new = NewFork { id: &id, point: conversation.point, ..NewFork::default() };
+    let now = opened.now();
+    let made = opened.ledger_or_new()?.fork_at(&conversation.session, &new, now)?;
+    let mut fork = Fork::of_source(&source);
+    fork.add_session(made);
+    Ok(fork)
+}
+
+impl Fork {
+    /// Describes a fork that has neither a session nor files yet.
+    fn of_source(source: &ForkSource) -> Fork {
+        let conversation = source.conversation.as_ref();
+        Fork {
+            session: None,
+            parent: conversation.map(|conversation| conversation.session.clone()),
+            turn: None,
+            messages: None,
+            title: None,
+            checkpoint: None,
+            workspace: None,
+            directory: None,
+            files: 0,
+            cloned: 0,
+            uncovered: Vec::new(),
+            unsettled: Vec::new(),
+            unprivileged: Vec::new(),
+            repository: None,
+            repositories: Vec::new(),
+            warnings: source.warnings.clone(),
+        }
+    }
+
+    fn add_session(&mut self, made: takeback_ledger::MadeFork) {
+        self.session = Some(made.session.id);
+        self.turn = Some(made.turn);
+        self.messages = Some(made.session.message_count);
+        self.title = made.session.title;
+    }
+}
