@@ -13,7 +13,7 @@ use takeback_undo::{
 };
 
 use crate::background;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::context::Context;
 
 /// The failure that is recorded when a capture takes too long. It is withdrawn once the background
@@ -66,8 +66,7 @@ impl From<&Unprotected> for UnprotectedView {
 }
 
 /// Opens takeback's home for an agent. Also returns errors in the configuration. If there are any,
-/// the defaults apply, except that `strict = true` is still obeyed. Returns `None` if checkpoints
-/// are switched off.
+/// the valid settings apply. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -75,8 +74,7 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     let (opened, failures) = match context.opened_arc() {
         Ok(opened) => (opened.clone(), Vec::new()),
         Err(failure) => {
-            let mut config = Config::default();
-            config.checkpoints.strict = config::asks_to_be_strict(&context.home);
+            let (config, _) = Config::read_anyway(&context.home);
             (Arc::new(context.open_with(config)), vec![failure.to_string()])
         }
     };
@@ -115,7 +113,7 @@ pub(crate) enum Waited {
 }
 
 /// Runs a function unless it has already been run.
-fn run_once(work: &Mutex<Option<impl FnOnce()>>) {
+pub(crate) fn run_once(work: &Mutex<Option<impl FnOnce()>>) {
     let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
     work.into_iter().for_each(|work| work());
 }
