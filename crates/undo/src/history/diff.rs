@@ -14,6 +14,8 @@ use crate::Opened;
 pub enum CompareError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
+    #[error("{0} is in neither of the two checkpoints")]
+    InNeither(RelPath),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -34,7 +36,9 @@ pub fn compare_with_present(
     let named = history.named_paths();
     let capture = opened.capture_options(workspace.path(), &named);
     let diff = lock.diff_to_present(&checkpoint.pin.tree, &capture, &options)?;
-    check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
+    if let Some(missing) = find_missing(workspace.store(), &diff.from, &diff.to, paths)? {
+        return Err(CompareError::NoSuchPath(missing));
+    }
     // Nothing is pinned: this only stores the stat cache for the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(diff)
@@ -51,18 +55,25 @@ pub fn compare_checkpoints(
     let (from, to) = (from.pin.tree, to.pin.tree);
     let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
     let found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
-    check_paths(store, &from, &to, paths)?;
-    Ok(found)
+    match find_missing(store, &from, &to, paths)? {
+        Some(missing) => Err(CompareError::InNeither(missing)),
+        None => Ok(found),
+    }
 }
 
-/// Refuses paths that neither tree contains.
-fn check_paths(store: &Store, from: &Oid, to: &Oid, paths: &[RelPath]) -> Result<(), CompareError> {
+/// Finds the first path that neither tree contains.
+fn find_missing(
+    store: &Store,
+    from: &Oid,
+    to: &Oid,
+    paths: &[RelPath],
+) -> Result<Option<RelPath>, DiffError> {
     for path in paths {
         let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());
         let is_known = is_in(from).and_then(|is_known| Ok(is_known || is_in(to)?));
         if !is_known.map_err(DiffError::Object)? {
-            return Err(CompareError::NoSuchPath(path.clone()));
+            return Ok(Some(path.clone()));
         }
     }
-    Ok(())
+    Ok(None)
 }
