@@ -51,12 +51,58 @@ pub(crate) fn read_text(home: &Path) -> Result<String, Failure> {
     }
 }
 
-/// True if the file contains the line `strict = true`, even if the file as a whole is malformed: an
-/// error in another line must not switch strict mode off.
-pub(crate) fn asks_to_be_strict(home: &Path) -> bool {
-    let is_it =
-        |line: &str| line.split('#').next().unwrap_or_default().replace(' ', "") == "strict=true";
-    read_text(home).is_ok_and(|text| text.lines().any(is_it))
+/// True if a line of a malformed file sets a key to anything but `false`, in whatever form. An error
+/// in the file must not switch off strict mode or the masking of secrets.
+fn may_switch_on(text: &str, key: &str) -> bool {
+    let is_in = |line: &str| {
+        let plain: String = strip_comment(line).chars().filter(|c| !is_filler(*c)).collect();
+        plain.match_indices(key).any(|(at, _)| {
+            let is_end_of_word = plain[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            let value = plain[at + key.len()..].strip_prefix('=');
+            !is_end_of_word && value.is_some_and(|value| !value.starts_with("false"))
+        })
+    };
+    text.lines().any(is_in)
+}
+
+/// True for the characters around keys that do not matter: whitespace and quotes.
+fn is_filler(c: char) -> bool {
+    c.is_whitespace() || c == '"' || c == '\''
+}
+
+/// Cuts off the comment at the end of a line.
+fn strip_comment(line: &str) -> &str {
+    let mut quote = None;
+    for (at, c) in line.char_indices() {
+        match (c, quote) {
+            ('#', None) => return &line[..at],
+            ('"' | '\'', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            _ => {}
+        }
+    }
+    line
+}
+
+/// Parses the valid lines of a malformed file. An unknown profile is ignored.
+fn parse_valid_lines(text: &str, mut profile: Option<&str>) -> Config {
+    let mut lines: Vec<&str> = text.lines().collect();
+    loop {
+        let text = lines.join("\n");
+        let error = match parse(&text, profile) {
+            Ok(config) => return config,
+            Err(ParseError::Malformed(error)) => error,
+            Err(ParseError::UnknownProfile { .. }) => {
+                profile = None;
+                continue;
+            }
+        };
+        let line = error.span().map(|span| line_of(&text, span.start.min(text.len())) - 1);
+        match line.and_then(|line| lines.get_mut(line)) {
+            Some(line) if !line.is_empty() => *line = "",
+            _ => return Config::default(),
+        }
+    }
 }
 
 /// True if the file has a profile with this name.
@@ -128,51 +174,20 @@ fn merge_tables<'t>(tables: &mut DeTable<'t>, changes: DeTable<'t>) {
 }
 
 impl Config {
-    /// Reads the settings and ignores invalid lines and an unknown profile, for commands that these
-    /// must not block. Also returns the first problem.
+    /// Reads the settings and ignores invalid ones and an unknown profile, for hooks and for
+    /// commands that these must not block. Also returns the first problem.
     pub(crate) fn read_anyway(home: &Path, profile: Option<&str>) -> (Config, Option<Failure>) {
         let problem = match Config::read(home, profile) {
             Ok(config) => return (config, None),
             Err(problem) => problem,
         };
         let text = read_text(home).unwrap_or_default();
-        let mut lines: Vec<&str> = text.lines().collect();
-        let mut profile = profile;
-        loop {
-            let text = lines.join("\n");
-            let error = match parse(&text, profile) {
-                Ok(config) => return (config, Some(problem)),
-                Err(ParseError::Malformed(error)) => error,
-                Err(ParseError::UnknownProfile { .. }) => {
-                    profile = None;
-                    continue;
-                }
-            };
-            let line = error.span().map(|span| line_of(&text, span.start.min(text.len())) - 1);
-            match line.and_then(|line| lines.get_mut(line)) {
-                Some(line) if !line.is_empty() => *line = "",
-                _ => break,
-            }
+        let mut config = parse_valid_lines(&text, profile);
+        if config.has_relative_mirror() {
+            config.protection.mirror = None;
         }
-        // Nothing in the file is usable. Mask secrets if a line might ask for that.
-        let redact = text.lines().any(|line| line.trim_start().starts_with("redact"));
-        let config = Config { ledger: LedgerConfig { redact }, ..Config::default() };
-        (config, Some(problem))
-    }
-
-    /// Reads the settings as a hook does. If the profile is unknown, the other settings apply; if
-    /// the file is malformed, the defaults apply, except that `strict = true` is still obeyed. Also
-    /// returns the problem.
-    pub(crate) fn read_or_default(home: &Path, profile: Option<&str>) -> (Config, Option<Failure>) {
-        let problem = match Config::read(home, profile) {
-            Ok(config) => return (config, None),
-            Err(problem) => problem,
-        };
-        let config = Config::read(home, None).unwrap_or_else(|_| {
-            let mut config = Config::default();
-            config.checkpoints.strict = asks_to_be_strict(home);
-            config
-        });
+        config.checkpoints.strict |= may_switch_on(&text, "strict");
+        config.ledger.redact |= may_switch_on(&text, "redact");
         (config, Some(problem))
     }
 
@@ -194,13 +209,16 @@ impl Config {
                 unknown_profile(&path, profile.unwrap_or_default(), &known)
             }
         })?;
-        match &config.protection.mirror {
-            Some(mirror) if !mirror.is_absolute() && !mirror.starts_with("~") => {
-                let problem = format!("{}: mirror must be an absolute path", path.display());
-                Err(Failure::new(problem).hint("write the whole path, or begin it with ~/"))
-            }
-            _ => Ok(config),
+        if config.has_relative_mirror() {
+            let problem = format!("{}: mirror must be an absolute path", path.display());
+            return Err(Failure::new(problem).hint("write the whole path, or begin it with ~/"));
         }
+        Ok(config)
+    }
+
+    fn has_relative_mirror(&self) -> bool {
+        let mirror = self.protection.mirror.as_ref();
+        mirror.is_some_and(|mirror| !mirror.is_absolute() && !mirror.starts_with("~"))
     }
 }
 
@@ -219,4 +237,31 @@ fn unknown_profile(path: &Path, name: &str, known: &[String]) -> Failure {
 /// Returns the number of the line that contains the byte `at`, starting at 1.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_mirror_is_left_out_of_the_valid_settings() {
+        let home = tempfile::tempdir().unwrap();
+        let text = "[protection]\nmirror = \"backup\"\n[checkpoints]\nmax_files = 7\n";
+        fs::write(config_path(home.path()), text).unwrap();
+        let (config, problem) = Config::read_anyway(home.path(), None);
+        assert!(problem.unwrap().to_string().contains("mirror must be an absolute path"));
+        assert_eq!((config.protection.mirror, config.checkpoints.max_files), (None, 7));
+    }
+
+    #[test]
+    fn only_settings_that_are_not_false_are_switched_on() {
+        for on in ["strict=true", "a.strict = yes", "x = { strict\t= 1 }", "'strict' = true # no"] {
+            assert!(may_switch_on(on, "strict"), "{on}");
+        }
+        for off in
+            ["strict = false", "# strict = true", "unstrict = true", "strict", "a = '#' # strict=1"]
+        {
+            assert!(!may_switch_on(off, "strict"), "{off}");
+        }
+    }
 }

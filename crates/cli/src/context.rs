@@ -277,7 +277,7 @@ impl Context {
         if self.opened.get().is_none() {
             let (config, problem) = Config::read_anyway(&self.home, self.profile());
             if let Some(problem) = problem {
-                output::warn(&format!("{problem}; continuing without that setting"));
+                output::warn(&format!("{problem}; continuing with the valid settings"));
             }
             let _ = self.opened.set(Arc::new(self.open_with(config)));
         }

@@ -23,5 +23,4 @@ pub fn read_config(home: &Path, text: &[u8]) {
             _ => panic!("only one of the readers fails"),
         }
     }
-    config::asks_to_be_strict(home);
 }

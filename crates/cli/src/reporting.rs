@@ -65,8 +65,8 @@ impl From<&Unprotected> for UnprotectedView {
     }
 }
 
-/// Opens takeback's home for an agent. Also returns errors in the configuration, which do not keep
-/// takeback from protecting the agent's work. Returns `None` if checkpoints are switched off.
+/// Opens takeback's home for an agent. Also returns errors in the configuration. If there are any,
+/// the valid settings apply. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -74,7 +74,7 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     let (opened, failures) = match context.opened_arc() {
         Ok(opened) => (opened.clone(), Vec::new()),
         Err(failure) => {
-            let (config, _) = Config::read_or_default(&context.home, context.profile());
+            let (config, _) = Config::read_anyway(&context.home, context.profile());
             (Arc::new(context.open_with(config)), vec![failure.to_string()])
         }
     };
@@ -113,7 +113,7 @@ pub(crate) enum Waited {
 }
 
 /// Runs a function unless it has already been run.
-fn run_once(work: &Mutex<Option<impl FnOnce()>>) {
+pub(crate) fn run_once(work: &Mutex<Option<impl FnOnce()>>) {
     let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
     work.into_iter().for_each(|work| work());
 }

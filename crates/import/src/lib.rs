@@ -3,6 +3,7 @@
 //!
 //! Each program has its own module. The other program's files are never written to.
 
+mod common_parts;
 pub mod hermes;
 mod older_history;
 

@@ -11,11 +11,13 @@ use takeback_tree::{
 };
 use takeback_undo::{Kind, Record};
 
+use crate::common_parts::match_longest;
+
 /// The reason that is given to a checkpoint without one.
 const NO_REASON: &str = "imported";
 
 /// The maximum number of imported checkpoints that new ones are compared with. If there are more,
-/// only the newest are compared, because comparing takes memory for each pair.
+/// only the newest are compared, because comparing takes time for each pair.
 const MAX_COMPARED: usize = 20_000;
 
 /// Another program's checkpoint: a commit in a git repository.
@@ -190,72 +192,4 @@ fn checkpoint_key(tree: Oid, record: &Record) -> Key {
     // When Hermes rewrites a checkpoint that has no reason, the new reason is "checkpoint".
     let is_unnamed = subject.is_empty() || subject == NO_REASON;
     (tree, if is_unnamed { "checkpoint".to_owned() } else { subject })
-}
-
-/// Finds the longest common subsequence. Returns, for each key in `new`, the index of its match in
-/// `known`.
-fn match_longest(new: &[&Key], known: &[&Key]) -> Vec<Option<usize>> {
-    // Usually `new` begins with all known checkpoints.
-    let start = new.iter().zip(known).take_while(|(a, b)| a == b).count();
-    let (rest, others) = (&new[start..], &known[start..]);
-    let width = others.len() + 1;
-    let mut lengths = vec![0u32; (rest.len() + 1) * width];
-    for row in (0..rest.len()).rev() {
-        for column in (0..others.len()).rev() {
-            lengths[row * width + column] = if rest[row] == others[column] {
-                lengths[(row + 1) * width + column + 1] + 1
-            } else {
-                lengths[(row + 1) * width + column].max(lengths[row * width + column + 1])
-            };
-        }
-    }
-    let mut matches: Vec<Option<usize>> = (0..start).map(Some).collect();
-    let mut column = 0;
-    for row in 0..rest.len() {
-        let length = lengths[row * width + column];
-        let without = lengths[(row + 1) * width + column];
-        // Match this key only if the longest common subsequence needs it, and then as early as
-        // possible.
-        let found = (length > without).then(|| {
-            (column..others.len()).find(|at| {
-                rest[row] == others[*at] && lengths[(row + 1) * width + at + 1] + 1 == length
-            })
-        });
-        if let Some(at) = found.flatten() {
-            matches.push(Some(start + at));
-            column = at + 1;
-        } else {
-            matches.push(None);
-        }
-    }
-    matches
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_common_part_is_found() {
-        let keys = |text: &str| -> Vec<Key> {
-            text.chars().map(|character| (Oid::default(), character.to_string())).collect()
-        };
-        for (new, known, expected) in [
-            ("abc", "abc", "012"),
-            ("abcd", "ab", "01--"),
-            ("cdef", "abcd", "23--"),
-            ("ab", "", "--"),
-            ("xaby", "ab", "-01-"),
-            ("bab", "abab", "123"),
-            ("acb", "abc", "0-1"),
-        ] {
-            let (new_keys, known_keys) = (keys(new), keys(known));
-            let found = match_longest(
-                &new_keys.iter().collect::<Vec<_>>(),
-                &known_keys.iter().collect::<Vec<_>>(),
-            );
-            let found = found.iter().map(|at| at.map_or("-".into(), |at| at.to_string()));
-            assert_eq!(found.collect::<String>(), expected, "{new} {known}");
-        }
-    }
 }

@@ -126,29 +126,45 @@ impl Ledger {
         lines: &mut dyn BufRead,
         now: Time,
         progress: &dyn Fn(usize),
-    ) -> Result<ImportReport, ExchangeError> {
+    ) -> Result<ImportReport, InterruptedImport> {
         let mut report = ImportReport::default();
-        let mut line = Vec::new();
-        for number in 1.. {
-            line.clear();
-            if lines.take(MAX_LINE + 1).read_until(b'\n', &mut line)? == 0 {
-                break;
+        let mut text = Vec::new();
+        for line in 1.. {
+            match self.import_next_line(lines, &mut text, now) {
+                Ok(None) => break,
+                Ok(Some(LineOutcome::Blank)) => continue,
+                Ok(Some(LineOutcome::Imported(imported))) => report.add(&imported),
+                Ok(Some(LineOutcome::Bad(error))) => report.add_bad(line, error),
+                Err(cause) => return Err(InterruptedImport { line, report, cause }),
             }
-            // The rest of the line may be endless.
-            if line.len() as u64 > MAX_LINE {
-                return Err(ExchangeError::LongLine { line: number, report });
-            }
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            match parse_line(&line).and_then(|transcript| self.import(&transcript, now)) {
-                Ok(imported) => report.add(&imported),
-                Err(ImportError::Ledger(error)) => return Err(error.into()),
-                Err(error) => report.add_bad(number, error),
-            }
-            progress(number);
+            progress(line);
         }
         Ok(report)
+    }
+
+    /// Imports the next line. Returns `None` at the end.
+    fn import_next_line(
+        &mut self,
+        lines: &mut dyn BufRead,
+        text: &mut Vec<u8>,
+        now: Time,
+    ) -> Result<Option<LineOutcome>, ExchangeError> {
+        text.clear();
+        if lines.take(MAX_LINE + 1).read_until(b'\n', text)? == 0 {
+            return Ok(None);
+        }
+        // The rest of the line may be endless.
+        if text.len() as u64 > MAX_LINE {
+            return Err(ExchangeError::LongLine);
+        }
+        if text.trim_ascii().is_empty() {
+            return Ok(Some(LineOutcome::Blank));
+        }
+        match parse_line(text).and_then(|transcript| self.import(&transcript, now)) {
+            Ok(imported) => Ok(Some(LineOutcome::Imported(imported))),
+            Err(ImportError::Ledger(error)) => Err(error.into()),
+            Err(error) => Ok(Some(LineOutcome::Bad(error))),
+        }
     }
 }
 
@@ -159,6 +175,25 @@ fn parse_line(line: &[u8]) -> Result<Transcript, ImportError> {
     serde_json::from_slice(line).map_err(|error| ImportError::Malformed(error.to_string()))
 }
 
+/// The result of importing one line.
+enum LineOutcome {
+    Blank,
+    Imported(ImportedSession),
+    Bad(ImportError),
+}
+
+/// An import that ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("the import ended at line {line}")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct InterruptedImport {
+    pub line: usize,
+    /// The result of importing the lines before. They stay imported.
+    pub report: ImportReport,
+    #[source]
+    pub cause: ExchangeError,
+}
+
 /// The reason why an import or an export ended early.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -167,12 +202,8 @@ pub enum ExchangeError {
     Ledger(#[from] LedgerError),
     #[error("cannot read or write sessions")]
     Io(#[from] std::io::Error),
-    #[error("line {line} is longer than {} MB", MAX_LINE >> 20)]
-    LongLine {
-        line: usize,
-        /// The result of importing the lines before the error.
-        report: ImportReport,
-    },
+    #[error("the line is longer than {} MB", MAX_LINE >> 20)]
+    LongLine,
 }
 
 /// The exclusive upper bound of imported numbers. This bound keeps sums from overflowing.

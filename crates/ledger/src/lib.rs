@@ -33,7 +33,8 @@ pub use calls::Moment;
 pub use database::{JournalMode, OpenError};
 pub use event::{Event, Recorded};
 pub use exchange::{
-    BadLine, ExchangeError, ImportError, ImportReport, ImportedSession, MAX_BAD, MAX_LINE,
+    BadLine, ExchangeError, ImportError, ImportReport, ImportedSession, InterruptedImport, MAX_BAD,
+    MAX_LINE,
 };
 pub use ledger::{Ledger, LedgerError, LedgerOptions};
 pub use lineage::{Descendant, MadeFork, NewFork};

@@ -67,12 +67,15 @@ pub struct OpenOptions {
 }
 
 /// A file in an agent's configuration that holds takeback's hooks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HookFile {
     /// The absolute path of the file.
     pub path: PathBuf,
     /// True if the file belongs to takeback alone.
     pub is_own: bool,
+    /// Returns true if takeback's hooks still run after a change to the file. The arguments are the
+    /// path, the present content and the new content.
+    pub keeps_hooks: fn(&Path, &str, &str) -> bool,
 }
 
 /// The open ledger, locked for one caller at a time.

@@ -10,6 +10,7 @@ mod codex_review;
 mod edit_tests;
 mod hook_entry;
 mod json_hooks;
+mod kept_hooks;
 mod package;
 mod plan;
 mod record;
@@ -28,6 +29,7 @@ use takeback_base::foreign;
 use takeback_undo::HookFile;
 
 use self::hook_entry::CommandMark;
+use self::kept_hooks::keeps_hooks;
 use self::record::InstallRecord;
 use crate::agent::Agent;
 use crate::agent_table::AGENTS;
@@ -48,9 +50,8 @@ pub fn find_hook_files(takeback_home: &Path) -> Vec<HookFile> {
         let named = paths::canonicalize_parent(path);
         // Some users keep their settings elsewhere and link to them.
         let target = paths::canonicalize(path).ok().filter(|target| *target != named);
-        files.extend(
-            [Some(named), target].into_iter().flatten().map(|path| HookFile { path, is_own }),
-        );
+        let both = [Some(named), target].into_iter().flatten();
+        files.extend(both.map(|path| HookFile { path, is_own, keeps_hooks }));
     }
     files
 }

@@ -45,6 +45,8 @@ pub(super) fn read_page(
         let end = offset + PAGE_SIZE;
         while let Some(line) = next_line(&mut reader)? {
             match line.parse() {
+                // The beginning of this line was too long and has already been reported.
+                _ if state.is_in_long_line => {}
                 Some(value) => {
                     let mut context =
                         ReadContext { path, offset, state: &mut state, out: &mut out };
@@ -59,6 +61,8 @@ pub(super) fn read_page(
             }
             offset += line.length();
             state.line += u64::from(line.is_complete());
+            let is_long = state.is_in_long_line || line.is_too_long();
+            state.is_in_long_line = is_long && !line.is_complete();
             if offset >= end {
                 has_more = true;
                 break;

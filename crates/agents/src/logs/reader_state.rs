@@ -13,6 +13,9 @@ use super::log_identity::content_identity;
 pub(super) struct ReaderState {
     /// The number of lines so far.
     pub(super) line: u64,
+    /// True if the bookmark is inside a line that is too long. The rest of the line is skipped.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_in_long_line: bool,
     /// The agent's own id for the session that the log belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<String>,
@@ -54,15 +57,18 @@ impl ReaderState {
         serde_json::from_value(bookmark.state.clone()).unwrap_or_default()
     }
 
-    /// Returns the state as JSON, for a bookmark. If the ids in the log are huge, only the number
-    /// of lines is kept.
+    /// Returns the state as JSON, for a bookmark. If the ids in the log are huge, only the position
+    /// is kept.
     pub(super) fn to_json(&self) -> Value {
         let json =
             |state: &ReaderState| serde_json::to_value(state).expect("plain data becomes JSON");
         let value = json(self);
         match value.to_string().len() <= MAX_STATE {
             true => value,
-            false => json(&ReaderState { line: self.line, ..ReaderState::default() }),
+            false => {
+                let &ReaderState { line, is_in_long_line, .. } = self;
+                json(&ReaderState { line, is_in_long_line, ..ReaderState::default() })
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reading agents' own logs, whole and in pieces.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -290,4 +291,24 @@ fn a_line_that_never_ends_is_read_only_once() {
     assert_eq!((read.page.to.offset, read.bad_lines), (70 << 20, vec![1]));
     let again = format.read_page(&log, Some(read.page.to.clone())).unwrap();
     assert_eq!(again.page.to, read.page.to);
+}
+
+#[test]
+fn the_rest_of_a_line_that_is_too_long_is_not_another_line() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("x.jsonl");
+    fs::write(&path, "").unwrap();
+    let mut file = fs::File::options().append(true).open(&path).unwrap();
+    file.set_len(70 << 20).unwrap();
+    let log = LogRef { path, session: None };
+    let format = log_format("claude").unwrap();
+    let mut read = format.read_page(&log, None).unwrap();
+    assert_eq!(read.bad_lines, [1]);
+    // The agent continues the line bit by bit, and then writes another one.
+    for (more, bad_lines) in [("{\"a\": 1}", &[][..]), (" and the end\n", &[]), ("odd\n", &[2])] {
+        file.write_all(more.as_bytes()).unwrap();
+        read = format.read_page(&log, Some(read.page.to)).unwrap();
+        assert_eq!((read.bad_lines.as_slice(), read.page.entries.len()), (bad_lines, 0), "{more}");
+    }
+    assert_eq!(read.page.to.state["line"], 2);
 }

@@ -166,7 +166,7 @@ impl From<TakeError> for Failure {
 impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Failure {
         match error {
-            CompareError::NoSuchPath(_) => Failure::of(&error),
+            CompareError::NoSuchPath(_) | CompareError::InNeither(_) => Failure::of(&error),
             CompareError::Open(error) => error.into(),
             CompareError::Store(error) => error.into(),
             CompareError::Diff(DiffError::Capture(error)) => error.into(),
@@ -457,7 +457,7 @@ impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Failure {
         match error {
             ExchangeError::Ledger(error) => error.into(),
-            ExchangeError::Io(_) | ExchangeError::LongLine { .. } => Failure::of(&error),
+            ExchangeError::Io(_) | ExchangeError::LongLine => Failure::of(&error),
         }
     }
 }

@@ -150,6 +150,18 @@ fn a_bundle_with_json_prints_json() {
 }
 
 #[test]
+fn a_bundle_that_reports_problems_is_still_a_success() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_files = \"many\"\n");
+    assert_eq!(session.output(&["doctor"]).status.code(), Some(1));
+    assert_eq!(session.output(&["doctor", "--bundle", "report.json"]).status.code(), Some(0));
+    let report: Value = serde_json::from_str(&session.read("report.json")).unwrap();
+    assert_eq!(report["takeback"]["problems"].as_array().unwrap().len(), 1, "{report:#}");
+    // The report exists already and is not overwritten.
+    assert_eq!(session.output(&["doctor", "--bundle", "report.json"]).status.code(), Some(1));
+}
+
+#[test]
 fn a_bundle_masks_names_paths_and_secrets() {
     let session = Session::new();
     session.write("a", "1");

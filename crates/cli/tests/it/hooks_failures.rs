@@ -367,6 +367,86 @@ fn prompts_are_recorded_once_even_if_the_time_limit_is_zero() {
     assert_eq!(count("SELECT count(*) FROM messages"), 80);
 }
 
+/// A hook that runs out of time may still finish its work while another process repeats it.
+#[test]
+fn a_late_process_that_repeats_finished_work_adds_nothing() {
+    let session = Session::new();
+    session.write("a", "1");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("drop it");
+    let call = agent.call("Bash", json!({ "command": "psql shop -c 'drop table x' > a" }));
+    let event = agent.event(call.event("before_tool"));
+    for late in [&[][..], &["--late", r#"{"id": 1, "number": 1}"#]] {
+        let arguments = [&["hook", "generic"], late].concat();
+        assert_eq!(hook(&session.base(), &arguments, &event).status.code(), Some(0));
+    }
+    let count = |table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM {table}");
+        ledger(&session).query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(["messages", "turns", "calls", "effects"].map(count), [1, 1, 1, 1]);
+    assert_eq!(session.json(&["list", "--steps"])["checkpoints"][0]["steps"][1], json!(null));
+    assert_eq!(rows(&session).len(), 1);
+}
+
+/// An invalid setting must not switch off another one that protects the user.
+#[test]
+fn strict_mode_survives_every_error_in_the_configuration() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    let call = agent.call("Write", json!({ "path": "/nonexistent/place/a" }));
+    let is_refused = |config: &str| {
+        configure(&session, config);
+        let mut event = call.event("before_tool");
+        event["cwd"] = json!("/nonexistent/place");
+        hook(&session.base(), &["hook", "generic"], &agent.event(event)).status.code() == Some(1)
+    };
+    for valid in [
+        "[checkpoints]\nstrict\t=\ttrue\n",
+        "checkpoints.strict = true\n",
+        "checkpoints = { max_files = 9, strict = true }\n",
+        "[checkpoints]\n\"strict\"=true # so that nothing is lost\n",
+    ] {
+        assert!(is_refused(valid), "{valid}");
+        for error in ["what\n", "what = [\n", "[ledger\n", "\"\"\"\n"] {
+            assert!(is_refused(&format!("{error}{valid}")), "{error}{valid}");
+            assert!(is_refused(&format!("{valid}{error}")), "{valid}{error}");
+        }
+    }
+    for lax in [
+        "[checkpoints]\nstrict = false\nwhat\n",
+        "[checkpoints]\n# strict = true\nwhat\n",
+        "[checkpoints]\nunstrict = true\nwhat\n",
+        "what\n",
+    ] {
+        assert!(!is_refused(lax), "{lax}");
+    }
+}
+
+#[test]
+fn secrets_are_masked_even_if_the_configuration_is_malformed() {
+    let session = Session::new();
+    let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    for (number, config) in [
+        "[ledger]\nredact = true\n[checkpoints]\nmax_files = \"many\"\n",
+        "[checkpoints]\nexclude = [\n[ledger]\nredact = true\n",
+        "ledger.redact = yes\n",
+    ]
+    .iter()
+    .enumerate()
+    {
+        configure(&session, config);
+        let agent = Agent::new(&session, &format!("s{number}"));
+        agent.report(json!({ "event": "turn_start", "prompt": format!("use {secret}") }));
+    }
+    let connection = ledger(&session);
+    let mut statement = connection.prepare("SELECT content FROM messages").unwrap();
+    let prompts = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let prompts: Vec<String> = prompts.map(Result::unwrap).collect();
+    assert_eq!(prompts.len(), 3);
+    assert!(!prompts.concat().contains(secret), "{prompts:?}");
+}
+
 #[test]
 fn secrets_are_masked_in_reasons_and_effects() {
     let session = Session::new();

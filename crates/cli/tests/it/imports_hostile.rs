@@ -50,7 +50,7 @@ fn a_line_of_3_gb_is_refused_and_the_lines_before_it_are_imported() {
         told,
         format!(
             "error: line 2 of {path} is longer than 512 MB\n\
-             hint: 1 session before it was imported; remove the line to import the rest\n"
+             hint: 1 session before line 2 was imported; remove the line to import the rest\n"
         )
     );
     assert_eq!(session.json(&["sessions", "show", "a"])["messages"][0]["content"], "hi");

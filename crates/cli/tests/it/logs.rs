@@ -237,6 +237,15 @@ fn a_search_finds_what_was_said_a_moment_ago() {
 }
 
 #[test]
+fn a_tree_counts_what_was_said_a_moment_ago() {
+    let session = Session::new();
+    let mut claude = Claude::new(&session);
+    claude.hears("what is it?");
+    claude.says("It is a marmot.");
+    assert_eq!(session.json(&["sessions", "tree", "claude:live"])["message_count"], 2);
+}
+
+#[test]
 fn rolled_back_messages_stay_undone() {
     let session = Session::new();
     session.write("a.txt", "old");

@@ -76,8 +76,6 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "takeback -C /tmp sessions delete claude:1 -y",
         "takeback --home ~/.takeback sessions clear claude:1",
         "takeback --profile work sessions clear claude:1",
-        "T=takeback; $T uninstall claude",
-        "sudo -u me env A=1 takeback uninstall",
         "echo claude:1 | xargs takeback sessions delete",
         "eval 'takeback checkpoints clear'",
         "sh -c \"takeback checkpoints clear-legacy\"",
@@ -85,6 +83,17 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         let (code, said) = run(&session, script);
         assert_eq!(code, Some(2), "{script}: {said}");
         assert!(said.contains("which deletes takeback's history"), "{said}");
+    }
+}
+
+#[test]
+fn takebacks_own_commands_that_remove_the_hooks_are_refused() {
+    let session = with_history();
+    for script in ["T=takeback; $T uninstall claude", "sudo -u me env A=1 takeback uninstall"] {
+        let (code, said) = run(&session, script);
+        assert_eq!(code, Some(2), "{script}: {said}");
+        assert!(said.contains("uninstall"), "{said}");
+        assert!(said.contains("which removes takeback's hooks"), "{said}");
     }
 }
 
@@ -103,8 +112,11 @@ fn a_call_that_removes_the_hooks_is_refused() {
         assert_eq!(code, Some(2), "{script}: {said}");
         assert!(said.contains("settings.json, which holds takeback's hooks"), "{said}");
     }
+    let hooks = fs::read_to_string(&settings).unwrap();
+    let commented = format!("// {}\n{{}}", hooks.replace('\n', " "));
     let edits = [
         ("Write", json!({ "file_path": settings, "content": "{}" })),
+        ("Write", json!({ "file_path": settings, "content": commented })),
         (
             "Edit",
             json!({ "file_path": settings, "old_string": "takeback hook", "new_string": "true" }),

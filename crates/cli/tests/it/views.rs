@@ -171,6 +171,8 @@ fn two_checkpoints_can_be_compared() {
     session.takeback(&["diff", "first", "1", "b"]);
     session.takeback(&["diff", "2", "b"]);
     session.takeback(&["diff", "1", "first", "--", "a"]);
+    session.takeback(&["diff", "1", "first", "--", "missing"]);
+    session.takeback(&["diff", "1", "missing"]);
     session.takeback(&["diff", "1", "7"]);
     session.takeback(&["diff"]);
     session.assert(
@@ -229,6 +231,12 @@ index 0cfbf08..d00491f 100644
 @@ -1 +1 @@
 -2
 +1
+$ takeback diff 1 first -- missing
+! error: missing is in neither of the two checkpoints
+[exit Some(1)]
+$ takeback diff 1 missing
+! error: missing is neither in the checkpoint nor in the workspace
+[exit Some(1)]
 $ takeback diff 1 7
 ! error: no checkpoint 7: this workspace has 2
 ! hint: `takeback list` lists the checkpoints of this workspace

@@ -49,13 +49,14 @@ fn push_line(out: &mut String, text: &str) {
 
 /// Finds the occurrences of all terms in a text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
-    /// A number of matches that even the largest snippet cannot show.
+    /// A number of matches of one term that even the largest snippet cannot show.
     const MOST: usize = 200;
     let (folded, starts) = fold_mapped(text);
     let mut found: Vec<Range<usize>> = Vec::new();
     for term in query.terms() {
         let mut from = 0;
-        while let Some(range) = term.find(&folded, from).filter(|_| found.len() < MOST) {
+        for _ in 0..MOST {
+            let Some(range) = term.find(&folded, from) else { break };
             from = range.end;
             found.push(original_range(&starts, &range));
         }
@@ -107,6 +108,13 @@ mod tests {
         assert_eq!(snippet_of("a b", "b\na"), ">>>b<<< >>>a<<<");
         assert_eq!(snippet_of("NOT x", "hello"), "hello");
         assert_eq!(snippet_of("\"a b\" OR b", "a b"), ">>>a b<<<");
+    }
+
+    #[test]
+    fn a_frequent_term_does_not_hide_an_earlier_match() {
+        let text = format!("the needle {}{}", "- ".repeat(100), "hay ".repeat(300));
+        let snippet = snippet_of("hay OR needle", &text);
+        assert!(snippet.starts_with("the >>>needle<<< -"), "{snippet}");
     }
 
     #[test]

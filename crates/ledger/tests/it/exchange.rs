@@ -1,13 +1,16 @@
 //! The exchange of complete sessions.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde_json::json;
 use takeback_ledger::{
-    CallRecord, EffectRecord, Event, ImportError, Ledger, ListOptions, MessageFilter,
-    MessageRecord, ParentKind, SessionRecord, Tokens, Transcript, UsageRecord,
+    CallRecord, EffectRecord, Event, ExchangeError, ImportError, Ledger, LedgerError, ListOptions,
+    MessageFilter, MessageRecord, ParentKind, SessionRecord, Tokens, Transcript, UsageRecord,
 };
 
 use crate::support::{
-    Fixture, at, export_line, import_lines, message, random_below, record_event, session,
+    Fixture, at, export_line, import_lines, message, open_raw, random_below, record_event, session,
 };
 
 /// Creates a session with records of every kind.
@@ -117,6 +120,43 @@ fn a_longer_version_adds_its_new_messages() {
         2,
         "what was cleared can come back"
     );
+}
+
+/// Lines of which the second can be read only while another process writes to the ledger.
+struct LinesBeforeALock {
+    lines: Vec<&'static str>,
+    path: PathBuf,
+    lock: Option<rusqlite::Connection>,
+}
+
+impl std::io::Read for LinesBeforeALock {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.lines.len() == 1 {
+            let lock = open_raw(&self.path);
+            lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+            self.lock = Some(lock);
+        }
+        let line = if self.lines.is_empty() { "" } else { self.lines.remove(0) };
+        buffer[..line.len()].copy_from_slice(line.as_bytes());
+        Ok(line.len())
+    }
+}
+
+#[test]
+fn an_import_that_the_ledger_interrupts_says_what_was_imported() {
+    let mut fixture = Fixture::new();
+    fixture.ledger.set_wait(Duration::ZERO);
+    let lines = LinesBeforeALock {
+        lines: vec!["{\"id\": \"one\"}\n", "{\"id\": \"two\"}\n"],
+        path: fixture.path(),
+        lock: None,
+    };
+    let mut lines = std::io::BufReader::new(lines);
+    let interrupted = fixture.ledger.import_lines(&mut lines, at(1), &|_| {}).unwrap_err();
+    assert!(matches!(interrupted.cause, ExchangeError::Ledger(LedgerError::Busy { .. })));
+    assert_eq!((interrupted.line, interrupted.report.new_sessions), (2, 1));
+    drop(lines);
+    assert!(fixture.ledger.session("one").is_ok() && fixture.ledger.session("two").is_err());
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn list_calls<'h>(
                 call: &call.id,
                 began: time.unwrap_or_else(|| record.moment()),
                 late: record.late || began.is_some_and(|began| began.late),
+                prompted: record.prompted.as_deref().and_then(Time::parse),
             };
             let turn = ledger.turn_of_call(&id)?.map(|turn| turn.turn);
             calls.push(KnownCall { index, call, is_end: began.is_some(), turn });

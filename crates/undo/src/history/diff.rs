@@ -18,6 +18,8 @@ use crate::Opened;
 pub enum CompareError {
     #[error("{0} is neither in the checkpoint nor in the workspace")]
     NoSuchPath(RelPath),
+    #[error("{0} is in neither of the two checkpoints")]
+    InNeither(RelPath),
     #[error(transparent)]
     Open(#[from] TakeError),
     #[error(transparent)]
@@ -36,8 +38,10 @@ pub fn compare_with_present(
     paths: &[RelPath],
 ) -> Result<Diff, CompareError> {
     let diff = compare_tree(opened, workspace, history, &checkpoint.pin.tree, paths)?;
-    check_paths(workspace.store(), &diff.from, &diff.to, paths)?;
-    Ok(diff)
+    match find_missing(workspace.store(), &diff.from, &diff.to, paths)? {
+        Some(missing) => Err(CompareError::NoSuchPath(missing)),
+        None => Ok(diff),
+    }
 }
 
 /// Compares a tree that was captured in the workspace of a directory with the current state.
@@ -79,18 +83,25 @@ pub fn compare_checkpoints(
     let (from, to) = (from.pin.tree, to.pin.tree);
     let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
     let found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
-    check_paths(store, &from, &to, paths)?;
-    Ok(found)
+    match find_missing(store, &from, &to, paths)? {
+        Some(missing) => Err(CompareError::InNeither(missing)),
+        None => Ok(found),
+    }
 }
 
-/// Refuses paths that neither tree contains.
-fn check_paths(store: &Store, from: &Oid, to: &Oid, paths: &[RelPath]) -> Result<(), CompareError> {
+/// Finds the first path that neither tree contains.
+fn find_missing(
+    store: &Store,
+    from: &Oid,
+    to: &Oid,
+    paths: &[RelPath],
+) -> Result<Option<RelPath>, DiffError> {
     for path in paths {
         let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());
         let is_known = is_in(from).and_then(|is_known| Ok(is_known || is_in(to)?));
         if !is_known.map_err(DiffError::Object)? {
-            return Err(CompareError::NoSuchPath(path.clone()));
+            return Ok(Some(path.clone()));
         }
     }
-    Ok(())
+    Ok(None)
 }

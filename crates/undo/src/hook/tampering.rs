@@ -16,6 +16,7 @@ use crate::Opened;
 use crate::history::record::clean_reason;
 use crate::open::HookFile;
 use crate::settings::HistoryProtection;
+use crate::shell::HistoryCommand;
 
 /// The maximum size of a hook file. A larger one is not read.
 const MAX_SETTINGS: u64 = 16 << 20;
@@ -45,11 +46,14 @@ pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
         let home = command.home.as_deref().map(canonicalize_or_keep);
         home.is_none_or(|home| homes.contains(&home))
     });
-    let mut found: Vec<String> = commands
-        .map(|own| {
-            format!("run `{}`, which deletes takeback's history", clean_reason(&own.command))
-        })
-        .collect();
+    let describe = |own: &HistoryCommand| {
+        let result = match own.removes_hooks {
+            true => "removes takeback's hooks",
+            false => "deletes takeback's history",
+        };
+        format!("run `{}`, which {result}", clean_reason(&own.command))
+    };
+    let mut found: Vec<String> = commands.map(describe).collect();
     let mentions = find_mentions(call, &report.directory, analysis.as_ref());
     if mentions.is_empty() {
         return found;
@@ -83,8 +87,8 @@ fn own_directories(opened: &Opened) -> Vec<PathBuf> {
 }
 
 /// Returns true if a call that names a file with hooks may change the hooks. A script may change
-/// anything in the file. An edit is judged by the texts in its input, so that an agent can still
-/// change other settings.
+/// anything in the file. A new content is compared with the present one, and an edit is judged by
+/// the texts in its input, so that an agent can still change other settings.
 fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     let input = &call.input;
     if file.is_own || !call.names_everything() {
@@ -94,18 +98,12 @@ fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     let is_replacement =
         ["old_string", "oldString", "old_str"].iter().all(|key| input.get(key).is_none());
     match whole.filter(|_| is_replacement) {
-        Some(content) => count_entries(content) < count_entries_in(&file.path),
+        Some(new) => {
+            let present = foreign::read_regular(&file.path, MAX_SETTINGS).unwrap_or_default();
+            !(file.keeps_hooks)(&file.path, &String::from_utf8_lossy(&present), new)
+        }
         None => mentions_hooks(input, &file.path),
     }
-}
-
-fn count_entries(text: &str) -> usize {
-    text.matches("takeback").count()
-}
-
-fn count_entries_in(path: &Path) -> usize {
-    let content = foreign::read_regular(path, MAX_SETTINGS).unwrap_or_default();
-    count_entries(&String::from_utf8_lossy(&content))
 }
 
 /// Returns true if a text in the input is about hooks. The path of the file itself does not count.

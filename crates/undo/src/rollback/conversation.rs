@@ -1,6 +1,6 @@
 //! Conversations in the ledger. A rollback returns them to the same moment as the files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use takeback_base::errors::error_chain;
@@ -94,7 +94,7 @@ pub(crate) fn find_point_of_session(
         }
         None => search.add_sessions_since(history, checkpoint, false),
     }
-    if let Some(error) = search.failure {
+    if let Some(error) = search.failures.remove(session) {
         return Err(error);
     }
     let point = search.found.iter().find(|chat| chat.session == session).map(Chat::point);
@@ -133,15 +133,16 @@ fn open_ledger<'o>(
 /// A search for the point that each session had reached when a checkpoint was taken.
 struct Search<'l> {
     ledger: &'l Ledger,
-    /// The sessions whose point is known.
+    /// The sessions whose point is known, or cannot be found because of an error.
     seen: BTreeSet<String>,
     found: Vec<Chat>,
-    failure: Option<LedgerError>,
+    /// The errors, by session. The conversations of these sessions are left unchanged.
+    failures: BTreeMap<String, LedgerError>,
 }
 
 impl<'l> Search<'l> {
     fn new(ledger: &'l Ledger) -> Search<'l> {
-        Search { ledger, seen: BTreeSet::new(), found: Vec::new(), failure: None }
+        Search { ledger, seen: BTreeSet::new(), found: Vec::new(), failures: BTreeMap::new() }
     }
 
     fn take(&mut self, session: &str, point: Option<ConversationPoint>) {
@@ -211,27 +212,28 @@ impl<'l> Search<'l> {
     /// Finds the point before a call's turn, or, for a step, before the call itself.
     fn find_point(&mut self, call: &CallId<'_>, is_step: bool) -> Option<ConversationPoint> {
         let turn = self.ledger.turn_of_call(call);
-        let turn = self.accept(turn)??;
+        let turn = self.accept(call.session, turn)??;
         if is_step && call.reporter == call.session {
             let point = self.ledger.point_of_call(&turn, call);
-            return self.accept(point);
+            return self.accept(call.session, point);
         }
         Some(ConversationPoint::BeforeMessage(turn.first_seq))
     }
 
     fn count(&mut self, session: &str, point: ConversationPoint) -> Option<ConversationMove> {
         let count = self.ledger.count_move(session, point);
-        self.accept(count)
+        self.accept(session, count)
     }
 
-    /// Returns the value of a result. Remembers an error, unless it only means that the ledger does
-    /// not know a session or a rewind.
-    fn accept<T>(&mut self, result: Result<T, LedgerError>) -> Option<T> {
+    /// Returns the value of a result about a session. Remembers an error, unless it only means that
+    /// the ledger does not know a session or a rewind.
+    fn accept<T>(&mut self, session: &str, result: Result<T, LedgerError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(LedgerError::NoSuchSession(_) | LedgerError::NothingToUnrewind(_)) => None,
             Err(error) => {
-                self.failure = Some(error);
+                self.seen.insert(session.to_owned());
+                self.failures.insert(session.to_owned(), error);
                 None
             }
         }
@@ -243,10 +245,10 @@ impl<'l> Search<'l> {
         moved.retain(|chat| {
             self.count(&chat.session, chat.point()).is_some_and(|count| !count.is_empty())
         });
-        if let Some(error) = self.failure {
-            let error = error_chain(&error);
-            warnings.push(format!("the conversation is left unchanged: {error}"));
-        }
+        let describe = |(session, error): (String, LedgerError)| {
+            format!("the conversation of {session} is left unchanged: {}", error_chain(&error))
+        };
+        warnings.extend(self.failures.into_iter().map(describe));
         moved
     }
 }

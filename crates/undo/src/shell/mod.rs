@@ -83,6 +83,9 @@ pub struct HistoryCommand {
     /// directory is unknown.
     #[serde(skip)]
     pub home: Option<PathBuf>,
+    /// True if the command removes hooks; false if it deletes history.
+    #[serde(skip)]
+    pub removes_hooks: bool,
 }
 
 /// An effect that no rollback reverses.

@@ -135,6 +135,29 @@ fn a_call_that_the_ledger_does_not_know_is_part_of_its_turn_whatever_the_clock_s
 }
 
 #[test]
+fn only_a_conversation_that_cannot_be_read_is_left_unchanged() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.play_turn_of("broken", "1", || scratch.write("a", "1\n"));
+    scratch.play_turn_of("s", "2", || scratch.write("a", "2\n"));
+    scratch.play_turn_of("broken", "3", || scratch.write("a", "3\n"));
+    let ledger = rusqlite::Connection::open(scratch.base().join("home/state.db")).unwrap();
+    let damage = "UPDATE turns SET started_at = 'never' WHERE turn = 1 AND session =
+        (SELECT key FROM sessions WHERE id = 'mine:broken')";
+    assert_eq!(ledger.execute(damage, []).unwrap(), 1);
+    let view = scratch.roll_back("3");
+    assert_eq!((scratch.read("a"), scratch.prompts("s")), ("0\n".into(), Vec::<String>::new()));
+    let moved: Vec<_> = view.sessions.iter().map(|moved| moved.session.as_str()).collect();
+    assert_eq!(moved, ["mine:s"]);
+    assert_eq!(view.warnings.len(), 1, "{:?}", view.warnings);
+    let warning = "the conversation of mine:broken is left unchanged: ";
+    assert!(view.warnings[0].starts_with(warning), "{:?}", view.warnings);
+    let undone = "SELECT count(*) FROM messages m JOIN sessions s ON s.key = m.session
+        WHERE s.id = 'mine:broken' AND undone";
+    assert_eq!(ledger.query_row(undone, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[test]
 fn the_effects_since_a_manual_checkpoint_do_not_depend_on_clocks() {
     for jump in [-3_600, 3_600] {
         let scratch = Scratch::new();

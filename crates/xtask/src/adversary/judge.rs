@@ -132,7 +132,7 @@ impl Day<'_> {
 
     /// Lists all paths that an answer claims were changed, in the workspace and elsewhere.
     fn list_said(&self, answer: &Value) -> BTreeSet<String> {
-        self.list_answered(answer, &["restored", "deleted", "saved", "merged"])
+        self.list_answered(answer, &["restored", "deleted", "saved"])
     }
 
     /// Lists the paths under the given keys of an answer, in the workspace and elsewhere.

@@ -22,7 +22,7 @@ use crate::output;
 ///
 /// Shows for each agent whether its hooks are installed and up to date, when they last ran, and
 /// what they do not cover. Reads all checkpoints and the whole ledger. Exits with 1 if there are
-/// problems.
+/// problems; with `--bundle`, only if the report cannot be written.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -71,6 +71,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let view = check_everything(arguments, context)?;
     let code = if view.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(file) = &arguments.bundle {
+        // The exit code says whether there is a report. Users write one because of a problem.
         bundle::write_bundle(&view, file, context)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -83,13 +84,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 
 fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorView, Failure> {
     let mut problems = Vec::new();
-    let (config, problem) = Config::read_or_default(&context.home, context.profile());
+    let (config, problem) = Config::read_anyway(&context.home, context.profile());
     if let Some(problem) = problem {
         let hint = match context.profile() {
             Some(profile) if !config::has_profile(&context.home, profile) => {
                 "choose another profile; until then, the settings outside of profiles apply"
             }
-            _ => "fix the file; until then, the defaults apply",
+            _ => "fix the file; until then, only its valid settings apply",
         };
         problems.push(Problem::new(problem.to_string(), hint));
     }

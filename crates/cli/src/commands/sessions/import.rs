@@ -12,7 +12,9 @@ use serde::Serialize;
 use takeback_agents::{LOG_FORMATS, LogError, LogRef, log_format};
 use takeback_base::scratch::Scratch;
 use takeback_import::hermes::HermesDatabase;
-use takeback_ledger::{ExchangeError, ImportReport, Ledger, LogIntake, MAX_BAD, MAX_LINE};
+use takeback_ledger::{
+    ExchangeError, ImportReport, InterruptedImport, Ledger, LogIntake, MAX_BAD, MAX_LINE,
+};
 
 use crate::context::Context;
 use crate::failure::{self, Failure};
@@ -118,19 +120,38 @@ fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<Im
     };
     let bar = Progress::counting("importing", "lines");
     let progress = |line: usize| bar.step(line as u64, None);
-    let report = match ledger.import_lines(&mut lines, context.now(), &progress) {
-        Err(ExchangeError::Io(error)) => return Err(failed(error)),
-        Err(ExchangeError::LongLine { line, report }) => {
-            let (sessions, limit) = (output::count(report.sessions, "session"), MAX_LINE >> 20);
-            let were = if report.sessions == 1 { "was" } else { "were" };
-            let message = format!("line {line} of {} is longer than {limit} MB", path.display());
-            return Err(Failure::new(message).hint(format!(
-                "{sessions} before it {were} imported; remove the line to import the rest"
-            )));
+    match ledger.import_lines(&mut lines, context.now(), &progress) {
+        Ok(report) => Ok(ImportView::new(report, Vec::new())),
+        Err(interrupted) => Err(describe_interrupted(interrupted, path)),
+    }
+}
+
+/// Describes an import that ended early, and says what was imported before.
+fn describe_interrupted(interrupted: InterruptedImport, path: &Path) -> Failure {
+    let InterruptedImport { line, report, cause } = interrupted;
+    let sessions = output::count(report.sessions, "session");
+    let were = if report.sessions == 1 { "was" } else { "were" };
+    let imported = format!("{sessions} before line {line} {were} imported");
+    let path = path.display();
+    let (failure, next) = match cause {
+        ExchangeError::LongLine => {
+            let limit = MAX_LINE >> 20;
+            let failure = Failure::new(format!("line {line} of {path} is longer than {limit} MB"));
+            (failure, "remove the line to import the rest".to_owned())
         }
-        outcome => outcome?,
+        ExchangeError::Io(error) => {
+            let failure = Failure::new(format!("cannot read {path}")).because(&error);
+            (failure, "import the file again to import the rest".to_owned())
+        }
+        ExchangeError::Ledger(error) => {
+            let failure = Failure::from(error);
+            let first =
+                failure.hint.as_ref().map(|hint| format!("{hint}, then ")).unwrap_or_default();
+            let next = format!("{first}import the file again to import the rest");
+            (failure, next)
+        }
     };
-    Ok(ImportView::new(report, Vec::new()))
+    failure.hint(format!("{imported}; {next}"))
 }
 
 fn hermes_path(typed: Option<&Path>, context: &Context) -> Result<PathBuf, Failure> {

@@ -10,6 +10,7 @@ use takeback_ledger::{Descendant, Ledger, ParentKind, SessionRecord, Time};
 use super::text::{self, ShortIds};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::logs;
 use crate::output::{self, Cell, Column, Table};
 
 /// Show the parents, forks and subagents of a session
@@ -42,7 +43,7 @@ pub(crate) struct SessionNode {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let ledger = context.ledger()?;
+    let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&arguments.session)?;
     let root = session_tree(&ledger, &id)?;
     if context.globals.json {

@@ -6,7 +6,7 @@ use super::value::Value;
 use crate::shell::HistoryCommand;
 use crate::shell::analyzer::shorten;
 
-/// The commands that delete checkpoints, conversations or hooks.
+/// The commands that delete checkpoints or conversations.
 const DELETING: &[&[&str]] = &[
     &["checkpoints", "clear"],
     &["checkpoints", "clear-legacy"],
@@ -14,8 +14,10 @@ const DELETING: &[&[&str]] = &[
     &["sessions", "clear"],
     &["sessions", "delete"],
     &["sessions", "prune"],
-    &["uninstall"],
 ];
+
+/// The command that removes hooks.
+const UNINSTALL: &[&str] = &["uninstall"];
 
 /// Takeback's options that take a value, for [`split_operands`].
 const VALUED: &str = "C home profile color end-after";
@@ -32,7 +34,8 @@ impl Finder<'_> {
             values.iter().any(|value| value.text() == Some(word))
         };
         let is_verb = |verb: &[&str]| verb.iter().enumerate().all(|(at, word)| is_word(at, word));
-        if !DELETING.iter().any(|verb| is_verb(verb)) {
+        let removes_hooks = is_verb(UNINSTALL);
+        if !removes_hooks && !DELETING.iter().any(|verb| is_verb(verb)) {
             return;
         }
         let home = split.option(&["--home"]).unwrap_or_default();
@@ -43,6 +46,7 @@ impl Finder<'_> {
             }),
             _ => None,
         };
-        self.history.push(HistoryCommand { command: shorten(text.trim()), home });
+        let command = shorten(text.trim());
+        self.history.push(HistoryCommand { command, home, removes_hooks });
     }
 }
