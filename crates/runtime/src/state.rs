@@ -39,6 +39,7 @@ pub struct State {
     /// The number of rewinds of the session before the last compression, at that time.
     pub moves_before: i64,
     /// The files whose content the model knows.
+    #[serde(with = "known_file_list")]
     pub known_files: KnownFiles,
     /// The command prefixes that the user allowed for the rest of the session.
     pub allowed: BTreeSet<String>,
@@ -48,6 +49,31 @@ pub struct State {
     pub turns: u64,
     pub tokens: Tokens,
     pub cost: Option<f64>,
+}
+
+/// Stores the known files as a list, because a path that is not UTF-8 cannot be a key in JSON.
+mod known_file_list {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::tools::{KnownFile, KnownFiles};
+
+    pub(super) fn serialize<S: Serializer>(
+        files: &KnownFiles,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let file = |(path, digest): (&std::path::PathBuf, &Option<String>)| KnownFile {
+            path: path.clone(),
+            digest: digest.clone(),
+        };
+        files.iter().map(file).collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<KnownFiles, D::Error> {
+        let files = Vec::<KnownFile>::deserialize(deserializer)?;
+        Ok(files.into_iter().map(|file| (file.path, file.digest)).collect())
+    }
 }
 
 /// The state of a turn that is not over yet.

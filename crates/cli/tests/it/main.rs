@@ -5,6 +5,7 @@
 mod agent;
 mod agents;
 mod agents_concurrent;
+mod chat;
 mod commands;
 mod conversation;
 mod coverage;

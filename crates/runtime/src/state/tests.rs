@@ -1,5 +1,7 @@
 //! Tests of the fold and of the next step.
 
+use std::os::unix::ffi::OsStringExt;
+
 use super::*;
 use crate::model::FailureKind;
 
@@ -207,6 +209,9 @@ fn a_state_survives_being_stored() {
         replied(Finish::Stop, vec![call("a", "terminal")], 0),
         Entry::Started { call: "a".into(), start: CallStart::default() },
     ]);
+    let mut state = state;
+    let strange = std::ffi::OsString::from_vec(vec![b'/', 0xff]);
+    state.known_files.insert(strange.into(), Some("0".into()));
     let stored = serde_json::to_value(&state).unwrap();
     assert_eq!(serde_json::from_value::<State>(stored).unwrap(), state);
     let entry = failed(FailureKind::Overloaded, true);

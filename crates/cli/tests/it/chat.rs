@@ -1,0 +1,201 @@
+//! `takeback chat`, `tasks` and `goal`, with a scripted model.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+
+use serde_json::{Value, json};
+use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
+
+use crate::pseudo_terminal::PseudoTerminal;
+use crate::session::Session;
+
+/// Prepares a session whose model is at this address.
+fn with_model(server: &Server) -> Session {
+    let session = Session::new();
+    let home = session.base().join(".takeback");
+    fs::create_dir(&home).unwrap();
+    let url = server.url();
+    let config = format!(
+        "[chat]\nprovider = \"local\"\n\n[providers.local]\nbase_url = \"{url}/v1\"\nmodel = \"m\"\n"
+    );
+    fs::write(home.join("config.toml"), config).unwrap();
+    session
+}
+
+/// Runs takeback with a usual PATH, because the model's commands need one.
+fn chat(session: &Session, arguments: &[&str]) -> Command {
+    let mut command = session.command(arguments);
+    command.env("PATH", "/bin:/usr/bin");
+    command
+}
+
+/// Writes `note.txt`, and then answers.
+fn writer(request: &Request) -> Reply {
+    match (request.last_text(), request.last_result()) {
+        (_, Some(_)) => Reply::text("I wrote the **note**."),
+        ("write", None) => {
+            Reply::call("write_file", json!({ "path": "note.txt", "content": "hello\n" }))
+        }
+        ("publish", None) => Reply::call("terminal", json!({ "command": "git push" })),
+        (_, None) => Reply::text("Hello."),
+    }
+}
+
+fn list_tasks(session: &Session) -> Vec<Value> {
+    session.json(&["tasks", "--all"])["tasks"].as_array().unwrap().clone()
+}
+
+#[test]
+fn one_turn_writes_a_file_and_can_be_taken_back() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let output = chat(&session, &["chat", "-p", "write"]).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains("write_file") && shown.contains("I wrote the note."), "{shown}");
+    assert_eq!(session.read("note.txt"), "hello\n");
+    let done = session.json(&["rollback", "1"]);
+    assert_eq!((done["deleted"].clone(), session.exists("note.txt")), (json!(["note.txt"]), false));
+    assert_eq!(done["undone_messages"], 4);
+}
+
+#[test]
+fn events_are_lines_of_json() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let output = chat(&session, &["chat", "-p", "write", "--json"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!((kinds[0], kinds[1]), ("call_started", "call_ended"), "{text}");
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["outcome"]), (&json!("turn_ended"), &json!("complete")));
+}
+
+#[test]
+fn a_killed_chat_is_listed_as_interrupted_and_continues() {
+    let (sender, reached) = mpsc::channel();
+    let first = AtomicBool::new(true);
+    let release = Arc::new(Barrier::new(2));
+    let server = Server::start({
+        let release = release.clone();
+        move |request: &Request| {
+            let reply = writer(request);
+            if request.last_result().is_none() || !first.swap(false, Ordering::SeqCst) {
+                return reply;
+            }
+            // The first answer waits until the chat is dead.
+            let (sender, release) = (sender.clone(), release.clone());
+            let wait = move |_| {
+                sender.send(()).unwrap();
+                release.wait();
+                StreamStep::Cut
+            };
+            Reply { gate: Some(StreamGate::new(wait)), ..reply }
+        }
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let mut command = chat(&session, &["chat", "-p", "write"]);
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    reached.recv().unwrap();
+    let running = list_tasks(&session);
+    assert_eq!(running[0]["state"], "running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    release.wait();
+    let task = list_tasks(&session).remove(0);
+    assert_eq!(task["state"], "interrupted");
+    // The file is not written again: the step was finished.
+    fs::remove_file(session.project().join("note.txt")).unwrap();
+    let id = task["id"].as_str().unwrap();
+    let resumed = chat(&session, &["tasks", "resume", id]).output().unwrap();
+    let shown = String::from_utf8(resumed.stdout).unwrap();
+    assert!(resumed.status.success() && shown.contains("I wrote the note."), "{shown}");
+    assert!(!session.exists("note.txt"));
+    assert_eq!(list_tasks(&session)[0]["state"], "idle");
+}
+
+#[test]
+fn a_call_that_needs_approval_waits_and_can_be_given_up() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let output = chat(&session, &["chat", "-p", "publish"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let task = list_tasks(&session).remove(0);
+    assert_eq!(task["state"], "waiting");
+    let cancelled = session.json(&["tasks", "cancel", task["id"].as_str().unwrap()]);
+    assert_eq!(cancelled["state"], "idle");
+    let again = chat(&session, &["chat", "--resume", "-p", "hi"]).output().unwrap();
+    assert!(String::from_utf8(again.stdout).unwrap().contains("Hello."));
+}
+
+#[test]
+fn a_goal_ends_when_it_is_reached_or_its_budget_is_spent() {
+    let server = Server::start(|request: &Request| {
+        let is_reached = request.messages.len() > 4;
+        match request.last_result() {
+            None if is_reached && request.system.is_empty() => Reply::text("Never."),
+            None if is_reached => Reply::call(
+                "finish_goal",
+                json!({ "status": "reached", "summary": "everything passes" }),
+            ),
+            _ => Reply::text("Working on it."),
+        }
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let start = ["goal", "start", "make it work", "--turns", "10"];
+    let output = chat(&session, &start).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+    let goals = session.json(&["goal", "list"]);
+    assert_eq!(goals["goals"][0]["state"], "complete");
+    assert_eq!(goals["goals"][0]["reason"], "everything passes");
+    let limited = ["goal", "start", "make it perfect", "--turns", "1"];
+    let output = chat(&session, &limited).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let goals = session.json(&["goal", "list"]);
+    let goal = &goals["goals"][0];
+    assert_eq!((&goal["state"], &goal["spent"]["turns"]), (&json!("budget_limited"), &json!(2)));
+    // A new run has the whole budget again.
+    chat(&session, &["goal", "resume", goal["id"].as_str().unwrap()]).output().unwrap();
+    let goals = session.json(&["goal", "list"]);
+    assert_eq!(goals["goals"][0]["state"], "complete", "{goals:#}");
+}
+
+#[test]
+fn a_conversation_in_a_terminal_answers_asks_and_takes_back() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 40) else {
+        return;
+    };
+    terminal.press("write\r");
+    terminal.wait_for("I wrote the note.");
+    assert_eq!(session.read("note.txt"), "hello\n");
+    terminal.press("publish\r");
+    terminal.wait_for("[N]o");
+    terminal.press("n\r");
+    terminal
+        .wait_until("the second answer", |screen| screen.matches("I wrote the note.").count() == 2);
+    terminal.press("/rollback 1\r");
+    terminal.wait_for("takes this back");
+    assert!(!session.exists("note.txt"));
+    terminal.press("/quit\r");
+    let (status, screen, _) = terminal.wait_for_end();
+    assert!(status.success(), "{screen}");
+    let requests = server.requests();
+    assert!(requests.len() >= 3, "{}", requests.len());
+}
+
+#[test]
+fn without_a_provider_the_error_says_what_to_write() {
+    let session = Session::new();
+    let output = session.output(&["chat", "-p", "hi"]);
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(shown.contains("no model provider is set") && shown.contains("[chat]"), "{shown}");
+}
