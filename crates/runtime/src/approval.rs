@@ -99,7 +99,8 @@ impl Reason {
 /// Decides about a call.
 pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
     if let Some(own) = request.analysis.and_then(|analysis| analysis.history.first()) {
-        let because = format!("runs {}, which deletes takeback's history", quote(&own.command));
+        let because =
+            format!("runs {}, which deletes takeback's history", quote_command(&own.command));
         return Decision::Refuse { because };
     }
     if request.mode == ApprovalMode::Auto {
@@ -160,7 +161,8 @@ impl ApprovalRequest<'_> {
     /// Finds changes that no checkpoint covers.
     fn find_uncovered(&self) -> Option<Reason> {
         if let Some(unknown) = self.analysis.and_then(|analysis| analysis.unknown.first()) {
-            let because = format!("runs {}, whose files are not known in advance", quote(unknown));
+            let because =
+                format!("runs {}, whose files are not known in advance", quote_command(unknown));
             return Some(Reason::once(because));
         }
         if let Some(program) = self.script().and_then(find_privileged) {
@@ -184,7 +186,7 @@ impl ApprovalRequest<'_> {
             .filter(|(_, prefix)| prefix.is_none_or(|prefix| !self.remembered.contains(prefix)))
             .collect();
         let (effect, _) = open.first()?;
-        let (command, kind) = (quote(&effect.command), effect.kind.as_str());
+        let (command, kind) = (quote_command(&effect.command), effect.kind.as_str());
         let because = format!("runs {command}, which no rollback takes back ({kind})");
         Some(Reason { because, remember: find_only(open.iter().map(|(_, prefix)| *prefix)) })
     }
@@ -271,7 +273,7 @@ fn find_privileged(script: &str) -> Option<&'static str> {
 }
 
 /// Quotes a command, shortened and on one line.
-fn quote(command: &str) -> String {
+fn quote_command(command: &str) -> String {
     let command = disarm(command);
     match command.char_indices().nth(MAX_COMMAND) {
         Some((at, _)) => format!("`{}…`", &command[..at]),

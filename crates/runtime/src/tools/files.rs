@@ -13,7 +13,7 @@ use takeback_base::owners::{adopt_owner, keep_owner};
 use takeback_base::{foreign, hex};
 use takeback_undo::ToolWork;
 
-use super::paths::{describe_missing, show};
+use super::paths::{describe_missing, show_path};
 use super::{IntendedWrite, KnownFile, KnownFiles, ToolContext};
 
 /// The size of the largest file that is edited, in bytes. The model cannot know the content of a
@@ -50,27 +50,28 @@ pub(super) fn digest(content: &[u8]) -> String {
 }
 
 /// Returns an error of the system as a clause, without its number.
-pub(super) fn reason(error: &io::Error) -> String {
+pub(super) fn describe_error(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// Opens a regular file for reading. Never opens anything else, such as a pipe or a device. The
 /// error explains to the model what is wrong with the path.
-pub(super) fn open(path: &Path, directory: &Path) -> Result<File, String> {
-    let name = show(path, directory);
+pub(super) fn open_file(path: &Path, directory: &Path) -> Result<File, String> {
+    let name = show_path(path, directory);
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if fs::symlink_metadata(path).is_ok() => {
             format!("{name} is a link to a file that does not exist")
         }
         io::ErrorKind::NotFound => describe_missing(path, directory),
         io::ErrorKind::NotADirectory => describe_missing(path, directory),
-        _ => format!("cannot read {name}: {}", reason(&error)),
+        _ => format!("cannot read {name}: {}", describe_error(&error)),
     })?;
     if !found.is_file() {
         return Err(format!("{name} is {}, not a file", describe_kind(&found)));
     }
-    foreign::open_regular(path).map_err(|error| format!("cannot read {name}: {}", reason(&error)))
+    foreign::open_regular(path)
+        .map_err(|error| format!("cannot read {name}: {}", describe_error(&error)))
 }
 
 fn describe_kind(found: &Metadata) -> &'static str {
@@ -83,22 +84,27 @@ fn describe_kind(found: &Metadata) -> &'static str {
     }
 }
 
+/// Returns true if there is nothing at a path, not even a link.
+pub(super) fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Reads a file that is to be edited. Returns `None` if it does not exist.
-pub(super) fn read(path: &Path, directory: &Path) -> Result<Option<FileContent>, String> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        _ => {}
+pub(super) fn read_content(path: &Path, directory: &Path) -> Result<Option<FileContent>, String> {
+    if is_missing(path) {
+        return Ok(None);
     }
-    let file = open(path, directory)?;
-    let fail =
-        |error: io::Error| format!("cannot read {}: {}", show(path, directory), reason(&error));
+    let file = open_file(path, directory)?;
+    let fail = |error: io::Error| {
+        format!("cannot read {}: {}", show_path(path, directory), describe_error(&error))
+    };
     let metadata = file.metadata().map_err(fail)?;
     let mut bytes = Vec::new();
     file.take(MAX_EDITED + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > MAX_EDITED {
         return Err(format!(
             "{} is larger than {} MiB: change it with a command",
-            show(path, directory),
+            show_path(path, directory),
             MAX_EDITED >> 20
         ));
     }
@@ -112,7 +118,7 @@ pub(super) fn check_known(
     current: Option<&FileContent>,
     context: &ToolContext<'_>,
 ) -> Result<(), String> {
-    let name = show(path, context.directory);
+    let name = show_path(path, context.directory);
     let known_files: &KnownFiles = context.known_files;
     match (known_files.get(path), current) {
         (None | Some(None), None) => Ok(()),
@@ -153,14 +159,14 @@ impl PlannedWrite {
             // A directory that is not empty stays.
             created.iter().rev().for_each(|parent| drop(fs::remove_dir(parent)));
         }
-        let name = show(&self.path, directory);
+        let name = show_path(&self.path, directory);
         match result {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(format!("nothing was written: {name} changed at this moment; read it again"))
             }
             Err(error) => {
-                Err(format!("nothing was written: cannot write {name}: {}", reason(&error)))
+                Err(format!("nothing was written: cannot write {name}: {}", describe_error(&error)))
             }
         }
     }
@@ -202,9 +208,15 @@ fn create_parents(path: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
         path.ancestors().skip(1).take_while(|above| fs::symlink_metadata(above).is_err()).collect();
     missing.reverse();
     for directory in missing {
-        fs::create_dir(directory)?;
-        created.push(directory.to_owned());
-        adopt_owner(directory)?;
+        match fs::create_dir(directory) {
+            // Another call creates a file in the same new directory.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
+            result => {
+                result?;
+                created.push(directory.to_owned());
+                adopt_owner(directory)?;
+            }
+        }
     }
     Ok(())
 }
@@ -232,14 +244,14 @@ impl StagedFile {
             match rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
                 Ok(file) => {
                     let file = File::from(file);
-                    if lock(&file)? && is_at(&file, &path) {
+                    if try_lock(&file)? && is_at(&file, &path) {
                         return Ok(StagedFile { file, path, is_renamed: false });
                     }
                 }
                 Err(Errno::EXIST) => {
                     let left = File::from(rustix::fs::open(&path, flags, mode)?);
                     // A file that no process has locked was left behind by a killed process.
-                    if !lock(&left)? {
+                    if !try_lock(&left)? {
                         return Err(io::Error::other("another call is writing it"));
                     }
                     if is_at(&left, &path) {
@@ -263,7 +275,7 @@ impl Drop for StagedFile {
 }
 
 /// Locks a file. Returns false if another process or thread has locked it.
-fn lock(file: &File) -> io::Result<bool> {
+fn try_lock(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -289,7 +301,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("file");
         fs::write(&path, "one").unwrap();
-        let before = read(&path, scratch.path()).unwrap();
+        let before = read_content(&path, scratch.path()).unwrap();
         let plan = PlannedWrite { path: path.clone(), before, after: b"two".to_vec() };
         fs::write(&path, "the user's").unwrap();
         let error = plan.apply(scratch.path()).unwrap_err();

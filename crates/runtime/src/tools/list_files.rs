@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use takeback_base::text::disarm;
 use takeback_undo::ToolWork;
 
-use super::files::reason;
-use super::paths::{describe_missing, resolve, show};
-use super::walk::{FileGlob, walk};
+use super::files::describe_error;
+use super::paths::{describe_missing, resolve_path, show_path};
+use super::walk::{FileGlob, walk_files};
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// The number of levels that are listed if the model names neither a depth nor a pattern.
@@ -43,7 +43,7 @@ impl Tool for ListFiles {
             "pattern": { "type": "string", "description": "find files: *.rs, src/**/test_*.py" },
         });
         let description = "Lists a directory, without ignored files. Directories end in /.";
-        input::spec("list_files", description, &properties, &[])
+        input::describe_tool("list_files", description, &properties, &[])
     }
 
     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
@@ -51,7 +51,10 @@ impl Tool for ListFiles {
     }
 
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
-        input::parse(input).and_then(|input| self.find_root(&input, context)).into_iter().collect()
+        input::parse_input(input)
+            .and_then(|input| self.find_root(&input, context))
+            .into_iter()
+            .collect()
     }
 
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput {
@@ -82,18 +85,18 @@ impl BoundedList {
 impl ListFiles {
     fn find_root(&self, input: &Input, context: &ToolContext<'_>) -> Result<PathBuf, String> {
         let name = input.path.as_deref().unwrap_or(".");
-        resolve(name, context.directory, self.home.as_deref())
+        resolve_path(name, context.directory, self.home.as_deref())
     }
 
     fn list(&self, input: &Value, context: &ToolContext<'_>) -> Result<String, String> {
-        let input: Input = input::parse(input)?;
+        let input: Input = input::parse_input(input)?;
         let root = self.find_root(&input, context)?;
         check_directory(&root, context.directory)?;
         let glob = input.pattern.as_ref().map(|glob| FileGlob::parse(glob, &root)).transpose()?;
         let depth = input.depth.or(glob.is_none().then_some(DEFAULT_DEPTH));
         let mut list = BoundedList::default();
         let mut notes = Vec::new();
-        for (visited, entry) in walk(&root, depth).enumerate() {
+        for (visited, entry) in walk_files(&root, depth).enumerate() {
             if context.cancel.is_cancelled() {
                 return Err("cancelled".to_owned());
             }
@@ -129,7 +132,7 @@ impl ListFiles {
 
 /// Checks that a path is a directory that can be listed. The walk would only skip it.
 pub(super) fn check_directory(path: &Path, directory: &Path) -> Result<(), String> {
-    let name = show(path, directory);
+    let name = show_path(path, directory);
     match fs::read_dir(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == directory => {
@@ -141,13 +144,13 @@ pub(super) fn check_directory(path: &Path, directory: &Path) -> Result<(), Strin
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(describe_missing(path, directory))
         }
-        Err(error) => Err(format!("cannot list {name}: {}", reason(&error))),
+        Err(error) => Err(format!("cannot list {name}: {}", describe_error(&error))),
     }
 }
 
 /// Shows an entry with its kind.
 fn describe_entry(path: &Path, root: &Path, is_directory: bool) -> String {
-    let name = show(path, root);
+    let name = show_path(path, root);
     match fs::read_link(path) {
         Ok(target) => format!("{name} -> {}", disarm(&target.to_string_lossy())),
         Err(_) if is_directory => format!("{name}/"),

@@ -13,7 +13,7 @@ const MAX_COMPARED: usize = 2000;
 /// followed as far as the path exists. Two names of one file give the same result.
 ///
 /// Any path can be named. A path outside the workspace needs approval.
-pub(super) fn resolve(
+pub(super) fn resolve_path(
     name: &str,
     directory: &Path,
     home: Option<&Path>,
@@ -69,7 +69,7 @@ fn list_names(directory: &Path) -> Vec<std::ffi::OsString> {
 }
 
 /// Returns a path as the model sees it: relative if it is in `directory`, and on one line.
-pub(super) fn show(path: &Path, directory: &Path) -> String {
+pub(super) fn show_path(path: &Path, directory: &Path) -> String {
     let inner = path.strip_prefix(directory).unwrap_or(path);
     match inner.as_os_str().is_empty() {
         true => ".".to_owned(),
@@ -79,14 +79,14 @@ pub(super) fn show(path: &Path, directory: &Path) -> String {
 
 /// Describes a missing path, and names the existing path that is most similar to it.
 pub(super) fn describe_missing(path: &Path, directory: &Path) -> String {
-    let missing = format!("{} does not exist", show(path, directory));
+    let missing = format!("{} does not exist", show_path(path, directory));
     let Some(parent) = path.parent() else { return missing };
     if !parent.is_dir() {
         let above = parent.ancestors().find(|above| above.is_dir());
-        let above = above.map(|above| show(above, directory)).unwrap_or_default();
+        let above = above.map(|above| show_path(above, directory)).unwrap_or_default();
         return format!(
             "{missing}: there is no directory {}, only {above}",
-            show(parent, directory)
+            show_path(parent, directory)
         );
     }
     let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -97,7 +97,7 @@ pub(super) fn describe_missing(path: &Path, directory: &Path) -> String {
         .filter(|(distance, _)| *distance <= wanted.chars().count() / 3);
     match similar {
         Some((_, name)) => {
-            format!("{missing}; did you mean {}?", show(&parent.join(name), directory))
+            format!("{missing}; did you mean {}?", show_path(&parent.join(name), directory))
         }
         None => missing,
     }
@@ -152,18 +152,22 @@ mod tests {
             "~/a/file",
             &absolute,
         ] {
-            assert_eq!(resolve(name, &root, Some(&home)), Ok(root.join("home/a/file")), "{name}");
+            assert_eq!(
+                resolve_path(name, &root, Some(&home)),
+                Ok(root.join("home/a/file")),
+                "{name}"
+            );
         }
-        assert_eq!(resolve("~", &root, Some(&home)), Ok(home.clone()));
-        assert_eq!(resolve("~x", &root, Some(&home)), Ok(root.join("~x")));
-        assert_eq!(resolve("new/../../x", &root, None), Ok(root.parent().unwrap().join("x")));
+        assert_eq!(resolve_path("~", &root, Some(&home)), Ok(home.clone()));
+        assert_eq!(resolve_path("~x", &root, Some(&home)), Ok(root.join("~x")));
+        assert_eq!(resolve_path("new/../../x", &root, None), Ok(root.parent().unwrap().join("x")));
     }
 
     #[test]
     fn a_path_that_cannot_be_resolved_is_refused() {
         let (_scratch, root) = scratch();
         for name in ["", "a\0b", "~/a"] {
-            assert!(resolve(name, &root, None).is_err(), "{name:?}");
+            assert!(resolve_path(name, &root, None).is_err(), "{name:?}");
         }
     }
 
@@ -172,8 +176,8 @@ mod tests {
         let (_scratch, root) = scratch();
         let name = OsStr::from_bytes(b"caf\xe9");
         fs::create_dir(root.join(name)).unwrap();
-        let shown = format!("{}/x", show(&root.join(name), &root));
-        assert_eq!(resolve(&shown, &root, None), Ok(root.join(name).join("x")));
+        let shown = format!("{}/x", show_path(&root.join(name), &root));
+        assert_eq!(resolve_path(&shown, &root, None), Ok(root.join(name).join("x")));
     }
 
     #[test]
@@ -192,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_name_cannot_pretend_to_be_several_lines() {
-        assert_eq!(show(Path::new("/w/a\nb"), Path::new("/w")), "a\\nb");
-        assert_eq!(show(Path::new("/w"), Path::new("/w")), ".");
-        assert_eq!(show(Path::new("/x/y"), Path::new("/w")), "/x/y");
+        assert_eq!(show_path(Path::new("/w/a\nb"), Path::new("/w")), "a\\nb");
+        assert_eq!(show_path(Path::new("/w"), Path::new("/w")), ".");
+        assert_eq!(show_path(Path::new("/x/y"), Path::new("/w")), "/x/y");
     }
 
     #[test]

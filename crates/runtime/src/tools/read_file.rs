@@ -13,9 +13,9 @@ use sha2::{Digest, Sha256};
 use takeback_base::hex;
 use takeback_undo::ToolWork;
 
-use super::files::{MAX_EDITED, open, reason};
-use super::paths::{resolve, show};
-use super::text::{count, cut, find_binary_kind, has_crlf, without_mark};
+use super::files::{MAX_EDITED, describe_error, is_missing, open_file};
+use super::paths::{resolve_path, show_path};
+use super::text::{count_noun, cut_text, find_binary_kind, has_crlf, without_mark};
 use super::{KnownFile, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// The number of bytes that one call returns.
@@ -44,7 +44,7 @@ impl Tool for ReadFile {
             "offset": { "type": "integer", "minimum": 1, "description": "first line" },
             "limit": { "type": "integer", "minimum": 1, "description": "number of lines" },
         });
-        input::spec("read_file", "Reads a text file.", &properties, &["path"])
+        input::describe_tool("read_file", "Reads a text file.", &properties, &["path"])
     }
 
     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
@@ -52,8 +52,8 @@ impl Tool for ReadFile {
     }
 
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
-        let path = input::parse::<Input>(input)
-            .and_then(|input| resolve(&input.path, context.directory, self.home.as_deref()));
+        let path = input::parse_input::<Input>(input)
+            .and_then(|input| resolve_path(&input.path, context.directory, self.home.as_deref()));
         path.into_iter().collect()
     }
 
@@ -64,12 +64,12 @@ impl Tool for ReadFile {
 
 impl ReadFile {
     fn read(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse(input)?;
-        let path = resolve(&input.path, context.directory, self.home.as_deref())?;
-        let name = show(&path, context.directory);
-        let file = match open(&path, context.directory) {
+        let input: Input = input::parse_input(input)?;
+        let path = resolve_path(&input.path, context.directory, self.home.as_deref())?;
+        let name = show_path(&path, context.directory);
+        let file = match open_file(&path, context.directory) {
             Ok(file) => file,
-            Err(message) if path.symlink_metadata().is_err() => {
+            Err(message) if is_missing(&path) => {
                 // The model knows now that there is no file, so it may create one.
                 let known_files = vec![KnownFile { path, digest: None }];
                 return Ok(ToolOutput { known_files, ..ToolOutput::error(message) });
@@ -78,7 +78,7 @@ impl ReadFile {
             Err(message) => return Err(message),
         };
         let read = read_lines(file, &input, context)
-            .map_err(|error| format!("cannot read {name}: {}", reason(&error)))?;
+            .map_err(|error| format!("cannot read {name}: {}", describe_error(&error)))?;
         let (selection, facts) = read.ok_or("cancelled")?;
         let digest = facts.digest.clone();
         let known_files = digest.map(|digest| KnownFile { path, digest: Some(digest) });
@@ -179,11 +179,11 @@ impl Selection {
         if lines < self.first && facts.digest.is_some() {
             notes.push(match lines {
                 0 => "the file is empty".to_owned(),
-                _ => format!("the file has only {}", count(lines, "line")),
+                _ => format!("the file has only {}", count_noun(lines, "line")),
             });
         }
         if self.is_cut {
-            shown = cut(&shown, MAX_TEXT - 3).to_owned();
+            shown = cut_text(&shown, MAX_TEXT - 3).to_owned();
             notes.push(format!(
                 "line {} is longer than {} KiB and is cut off",
                 self.first,

@@ -47,24 +47,24 @@ impl Default for ToolSettings {
     }
 }
 
-/// A set of tools, by name. When it is dropped, its background commands are ended.
-pub struct Tools(Vec<Box<dyn Tool>>);
+/// A set of tools. When it is dropped, its background commands are ended.
+#[derive(Default)]
+pub struct Tools(Vec<(String, Box<dyn Tool>)>);
 
 impl Tools {
     /// Returns the standard tools.
     pub fn standard(settings: &ToolSettings) -> Tools {
-        let home = settings.home.clone();
+        let home = &settings.home;
         let jobs = Arc::new(Jobs::new(settings));
-        let tools = Tools(vec![
-            Box::new(ReadFile { home: home.clone() }),
-            Box::new(WriteFile { home: home.clone() }),
-            Box::new(Patch { home: home.clone() }),
-            Box::new(ListFiles { home: home.clone() }),
-            Box::new(SearchFiles { home }),
-            Box::new(Terminal::new(settings, Arc::clone(&jobs))),
-            Box::new(Process { jobs }),
-            Box::new(Todo),
-        ]);
+        let tools = Tools::default()
+            .with(Box::new(ReadFile { home: home.clone() }))
+            .with(Box::new(WriteFile { home: home.clone() }))
+            .with(Box::new(Patch { home: home.clone() }))
+            .with(Box::new(ListFiles { home: home.clone() }))
+            .with(Box::new(SearchFiles { home: home.clone() }))
+            .with(Box::new(Terminal::new(settings, Arc::clone(&jobs))))
+            .with(Box::new(Process { jobs }))
+            .with(Box::new(Todo));
         match &settings.fetch {
             Some(fetch) => tools.with(Box::new(FetchUrl { settings: fetch.clone() })),
             None => tools,
@@ -74,18 +74,18 @@ impl Tools {
     /// Adds a tool. It replaces a tool with the same name.
     pub fn with(mut self, tool: Box<dyn Tool>) -> Tools {
         let name = tool.spec().name;
-        self.0.retain(|known| known.spec().name != name);
-        self.0.push(tool);
+        self.0.retain(|(known, _)| *known != name);
+        self.0.push((name, tool));
         self
     }
 
     /// Returns the tool with this name.
     pub fn get(&self, name: &str) -> Option<&dyn Tool> {
-        self.0.iter().find(|tool| tool.spec().name == name).map(|tool| &**tool)
+        self.0.iter().find(|(known, _)| known == name).map(|(_, tool)| &**tool)
     }
 
     /// Describes all tools to the model, always in the same order.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.0.iter().map(|tool| tool.spec()).collect()
+        self.0.iter().map(|(_, tool)| tool.spec()).collect()
     }
 }

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use takeback_base::foreign;
 use takeback_undo::ToolWork;
 
-use super::files::reason;
+use super::files::describe_error;
 use super::list_files::check_directory;
-use super::paths::{describe_missing, resolve, show};
-use super::text::{count, cut};
-use super::walk::{FileGlob, walk};
+use super::paths::{resolve_path, show_path};
+use super::text::{count_noun, cut_text};
+use super::walk::{FileGlob, walk_files};
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// The size of a result, in bytes.
@@ -63,7 +63,7 @@ impl Tool for SearchFiles {
             "context": { "type": "integer", "minimum": 0, "description": "lines around matches" },
         });
         let description = "Finds lines in text files, without ignored files.";
-        input::spec("search_files", description, &properties, &["pattern"])
+        input::describe_tool("search_files", description, &properties, &["pattern"])
     }
 
     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
@@ -71,7 +71,10 @@ impl Tool for SearchFiles {
     }
 
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
-        input::parse(input).and_then(|input| self.find_root(&input, context)).into_iter().collect()
+        input::parse_input(input)
+            .and_then(|input| self.find_root(&input, context))
+            .into_iter()
+            .collect()
     }
 
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput {
@@ -82,32 +85,29 @@ impl Tool for SearchFiles {
 impl SearchFiles {
     fn find_root(&self, input: &Input, context: &ToolContext<'_>) -> Result<PathBuf, String> {
         let name = input.path.as_deref().unwrap_or(".");
-        resolve(name, context.directory, self.home.as_deref())
+        resolve_path(name, context.directory, self.home.as_deref())
     }
 
     fn search(&self, input: &Value, context: &ToolContext<'_>) -> Result<String, String> {
-        let input: Input = input::parse(input)?;
+        let input: Input = input::parse_input(input)?;
         let root = self.find_root(&input, context)?;
         let matcher = compile(&input.pattern)?;
         let mut searcher = build_searcher(input.context.min(MAX_CONTEXT));
         let mut results = Results::default();
         if root.is_file() {
-            let name = show(&root, context.directory);
+            let name = show_path(&root, context.directory);
             results.search_file(&mut searcher, &matcher, &root, &name, context);
             return Ok(results.finish());
         }
-        if root.symlink_metadata().is_err() && root != context.directory {
-            return Err(describe_missing(&root, context.directory));
-        }
         check_directory(&root, context.directory)?;
         let glob = input.glob.as_ref().map(|glob| FileGlob::parse(glob, &root)).transpose()?;
-        for entry in walk(&root, None).flatten() {
+        for entry in walk_files(&root, None).flatten() {
             if context.cancel.is_cancelled() {
                 return Err("cancelled".to_owned());
             }
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
             if is_file && glob.as_ref().is_none_or(|glob| glob.matches(entry.path())) {
-                let name = show(entry.path(), context.directory);
+                let name = show_path(entry.path(), context.directory);
                 results.search_file(&mut searcher, &matcher, entry.path(), &name, context);
             }
         }
@@ -159,7 +159,7 @@ impl Results {
         let searched = foreign::open_regular(path)
             .and_then(|file| searcher.search_file(matcher, &file, &mut found));
         if let Err(error) = searched {
-            self.unread.push(format!("cannot search {name}: {}", reason(&error)));
+            self.unread.push(format!("cannot search {name}: {}", describe_error(&error)));
         }
         if found.is_binary {
             return;
@@ -181,7 +181,7 @@ impl Results {
         if self.matches == 0 {
             self.text.push_str("[no matches]\n");
         } else if matches > 0 {
-            let (more, files) = (count(matches, "more match"), count(files, "file"));
+            let (more, files) = (count_noun(matches, "more match"), count_noun(files, "file"));
             self.text.push_str(&format!("[{more} in {files} not shown: narrow the search]\n"));
         }
         for note in self.unread.iter().take(MAX_UNREAD) {
@@ -210,7 +210,7 @@ impl<'a> FileMatches<'a> {
     /// Adds a line, unless there is no room for it. Returns true if it was added.
     fn push(&mut self, number: Option<u64>, mark: char, line: &[u8]) -> bool {
         let line = String::from_utf8_lossy(line.trim_end_with(|c| c == '\n' || c == '\r'));
-        let shown = cut(&line, MAX_LINE);
+        let shown = cut_text(&line, MAX_LINE);
         let more = if shown.len() < line.len() { "…" } else { "" };
         let line = format!("{}{mark} {shown}{more}\n", number.unwrap_or_default());
         // After the first line without room, no shorter one is shown.

@@ -59,13 +59,13 @@ pub(super) fn without_mark(text: &[u8]) -> &[u8] {
 }
 
 /// Cuts a text after at most `max` bytes, between two characters.
-pub(super) fn cut(text: &str, max: usize) -> &str {
+pub(super) fn cut_text(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]
 }
 
 /// Formats a number with its noun: `1 line`, `2 lines`.
-pub(super) fn count(number: usize, noun: &str) -> String {
+pub(super) fn count_noun(number: usize, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
         _ if noun.ends_with("ch") => format!("{number} {noun}es"),
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters() {
-        assert_eq!(cut("aéb", 2), "a");
-        assert_eq!(cut("aéb", 3), "aé");
-        assert_eq!(cut("aéb", 9), "aéb");
+        assert_eq!(cut_text("aéb", 2), "a");
+        assert_eq!(cut_text("aéb", 3), "aé");
+        assert_eq!(cut_text("aéb", 9), "aéb");
     }
 }

@@ -43,7 +43,7 @@ impl Tool for Todo {
         });
         let description = "Plans the steps of a longer task. Replaces the whole list.";
         let properties = json!({ "items": { "type": "array", "items": item } });
-        input::spec("todo", description, &properties, &["items"])
+        input::describe_tool("todo", description, &properties, &["items"])
     }
 
     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
@@ -51,7 +51,7 @@ impl Tool for Todo {
     }
 
     fn run(&self, input: &Value, _: &ToolContext<'_>) -> ToolOutput {
-        input::parse(input).map(|Input { items }| ToolOutput::success(render(&items))).into()
+        input::parse_input(input).map(|Input { items }| ToolOutput::success(render(&items))).into()
     }
 }
 

@@ -7,7 +7,7 @@ use ignore::{Walk, WalkBuilder};
 
 /// Walks through a directory, sorted by name, without the files that `.gitignore` and similar files
 /// name. Hidden files are included, but not git's own. Links are not followed.
-pub(super) fn walk(root: &Path, depth: Option<usize>) -> Walk {
+pub(super) fn walk_files(root: &Path, depth: Option<usize>) -> Walk {
     WalkBuilder::new(root)
         .hidden(false)
         .require_git(false)

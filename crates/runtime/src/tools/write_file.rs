@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use takeback_undo::ToolWork;
 
-use super::files::{PlannedWrite, check_known, read, work_on};
-use super::paths::{resolve, show};
-use super::text::{count, keep_conventions};
+use super::files::{PlannedWrite, check_known, read_content, work_on};
+use super::paths::{resolve_path, show_path};
+use super::text::{count_noun, keep_conventions};
 use super::{Intent, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// Writes a whole file.
@@ -34,7 +34,7 @@ impl Tool for WriteFile {
             "content": { "type": "string" },
         });
         let description = "Creates a file, or replaces all of it. Read an existing file first.";
-        input::spec("write_file", description, &properties, &["path", "content"])
+        input::describe_tool("write_file", description, &properties, &["path", "content"])
     }
 
     fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork {
@@ -42,8 +42,8 @@ impl Tool for WriteFile {
     }
 
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
-        let path = input::parse::<Input>(input)
-            .and_then(|input| resolve(&input.path, context.directory, self.home.as_deref()));
+        let path = input::parse_input::<Input>(input)
+            .and_then(|input| resolve_path(&input.path, context.directory, self.home.as_deref()));
         path.into_iter().collect()
     }
 
@@ -59,9 +59,9 @@ impl Tool for WriteFile {
 
 impl WriteFile {
     fn plan(&self, input: &Value, context: &ToolContext<'_>) -> Result<PlannedWrite, String> {
-        let Input { path, content } = input::parse(input)?;
-        let path = resolve(&path, context.directory, self.home.as_deref())?;
-        let before = read(&path, context.directory)?;
+        let Input { path, content } = input::parse_input(input)?;
+        let path = resolve_path(&path, context.directory, self.home.as_deref())?;
+        let before = read_content(&path, context.directory)?;
         check_known(&path, before.as_ref(), context)?;
         let replaced = before.as_ref().map(|before| before.bytes.as_slice());
         let after = keep_conventions(&content, replaced.unwrap_or_default());
@@ -79,7 +79,7 @@ impl WriteFile {
 fn describe(plan: &PlannedWrite, context: &ToolContext<'_>) -> ToolOutput {
     let verb = if plan.before.is_some() { "replaced" } else { "created" };
     let lines = plan.after.split_inclusive(|byte| *byte == b'\n').count();
-    let name = show(&plan.path, context.directory);
-    let text = format!("{verb} {name} ({})", count(lines, "line"));
+    let name = show_path(&plan.path, context.directory);
+    let text = format!("{verb} {name} ({})", count_noun(lines, "line"));
     ToolOutput { known_files: vec![plan.to_known()], ..ToolOutput::success(text) }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -325,7 +326,7 @@ fn a_large_file_is_read_in_parts() {
 fn a_file_that_is_too_large_to_edit_can_still_be_read() {
     let mut bench = Workbench::new();
     let file = fs::File::create(bench.at("huge")).unwrap();
-    std::io::Write::write_all(&mut &file, "line\n".repeat(100_000).as_bytes()).unwrap();
+    (&file).write_all("line\n".repeat(100_000).as_bytes()).unwrap();
     // The rest of the file takes no space, and is not read.
     file.set_len(8 << 30).unwrap();
     let output = bench.call("read_file", &json!({ "path": "huge", "offset": 5, "limit": 2 }));
@@ -381,6 +382,44 @@ fn a_staged_name_that_is_a_link_is_not_followed() {
     symlink("victim", staged_path(&bench.at("a"))).unwrap();
     bench.fail("write_file", &json!({ "path": "a", "content": "one" }));
     assert_eq!(bench.get("victim"), "mine");
+}
+
+/// A small file system in memory, unmounted at the end.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts a file system. Returns `None` if this user may not do so.
+    fn mount(path: &Path) -> Option<SmallDisk> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(path);
+        mount.status().is_ok_and(|status| status.success()).then(|| SmallDisk(path.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_file_as_it_was() {
+    let mut bench = Workbench::new();
+    fs::create_dir(bench.at("small")).unwrap();
+    let Some(_disk) = SmallDisk::mount(&bench.at("small")) else {
+        let _ = writeln!(std::io::stderr(), "skipped: cannot mount: that needs root");
+        return;
+    };
+    bench.ok("write_file", &json!({ "path": "small/a", "content": "one" }));
+    let large = "x".repeat(100_000);
+    for path in ["small/a", "small/b", "small/deep/c"] {
+        let said = bench.fail("write_file", &json!({ "path": path, "content": large }));
+        let expected = "No space left on device";
+        assert!(said.starts_with("nothing was written") && said.ends_with(expected), "{said}");
+    }
+    assert_eq!((bench.get("small/a").as_str(), bench.list().len()), ("one", 1));
+    assert!(!bench.at("small/deep").exists());
+    bench.ok("write_file", &json!({ "path": "small/a", "content": "two" }));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, ResponseExt};
 
 use self::addresses::PublicResolver;
-use super::text::{cut, find_binary_kind};
+use super::text::{cut_text, find_binary_kind};
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// The number of bytes of a response that are read.
@@ -52,7 +52,7 @@ struct Input {
 impl Tool for FetchUrl {
     fn spec(&self) -> ToolSpec {
         let properties = json!({ "url": { "type": "string" } });
-        input::spec("fetch_url", "Fetches the text of a web page.", &properties, &["url"])
+        input::describe_tool("fetch_url", "Fetches the text of a web page.", &properties, &["url"])
     }
 
     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
@@ -66,7 +66,7 @@ impl Tool for FetchUrl {
 
 impl FetchUrl {
     fn fetch(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
-        let Input { url } = input::parse(input)?;
+        let Input { url } = input::parse_input(input)?;
         let uri = parse_url(&url)?;
         let agent = build_agent(&self.settings);
         let (send, receive) = mpsc::channel();
@@ -165,7 +165,7 @@ fn request(agent: &Agent, uri: &Uri) -> Result<ToolOutput, String> {
     if !status.is_success() {
         shown.push_str(&format!("[HTTP status {status}]\n"));
     }
-    shown.push_str(cut(&text, MAX_TEXT));
+    shown.push_str(cut_text(&text, MAX_TEXT));
     if text.len() > MAX_TEXT || bytes.len() as u64 == MAX_BODY {
         shown.push_str("\n[the rest is left out]");
     }

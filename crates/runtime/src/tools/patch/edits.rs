@@ -7,7 +7,7 @@ use std::ops::Range;
 use bstr::ByteSlice;
 use serde::Deserialize;
 
-use crate::tools::text::{cut, has_crlf, to_crlf};
+use crate::tools::text::{cut_text, has_crlf, to_crlf};
 
 /// The number of bytes of a file that an error shows.
 const MAX_SHOWN: usize = 2000;
@@ -121,7 +121,7 @@ fn describe_not_found(content: &[u8], old: &str) -> String {
     };
     let end = (at + wanted.len()).min(lines.len());
     let shown = lines[at..end].join("\n");
-    let shown = cut(&shown, MAX_SHOWN);
+    let shown = cut_text(&shown, MAX_SHOWN);
     format!("`old` is not found exactly. The most similar lines, from line {}:\n{shown}", at + 1)
 }
 

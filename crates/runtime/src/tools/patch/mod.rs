@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use takeback_undo::ToolWork;
 
 use self::edits::{Edit, apply_edits};
-use super::files::{PlannedWrite, check_known, read, work_on};
-use super::paths::{describe_missing, resolve, show};
-use super::text::{count, find_binary_kind};
+use super::files::{PlannedWrite, check_known, read_content, work_on};
+use super::paths::{describe_missing, resolve_path, show_path};
+use super::text::{count_noun, find_binary_kind};
 use super::{Intent, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// Replaces pieces of a file.
@@ -44,7 +44,7 @@ impl Tool for Patch {
         });
         let description = "Replaces pieces of a file that you have read. Every `old` refers to the \
                            file as it is before the call. If one edit fails, none is made.";
-        input::spec("patch", description, &properties, &["path", "edits"])
+        input::describe_tool("patch", description, &properties, &["path", "edits"])
     }
 
     fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork {
@@ -52,8 +52,8 @@ impl Tool for Patch {
     }
 
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
-        let path = input::parse::<Input>(input)
-            .and_then(|input| resolve(&input.path, context.directory, self.home.as_deref()));
+        let path = input::parse_input::<Input>(input)
+            .and_then(|input| resolve_path(&input.path, context.directory, self.home.as_deref()));
         path.into_iter().collect()
     }
 
@@ -75,14 +75,14 @@ impl Patch {
         input: &Value,
         context: &ToolContext<'_>,
     ) -> Result<(PlannedWrite, usize), String> {
-        let Input { path, edits } = input::parse(input)?;
-        let path = resolve(&path, context.directory, self.home.as_deref())?;
-        let before = read(&path, context.directory)?;
+        let Input { path, edits } = input::parse_input(input)?;
+        let path = resolve_path(&path, context.directory, self.home.as_deref())?;
+        let before = read_content(&path, context.directory)?;
         let Some(content) = &before else {
             return Err(describe_missing(&path, context.directory));
         };
         check_known(&path, before.as_ref(), context)?;
-        let name = show(&path, context.directory);
+        let name = show_path(&path, context.directory);
         if let Some(kind) = find_binary_kind(&content.bytes) {
             return Err(format!("{name} is not text: {kind}"));
         }
@@ -100,7 +100,7 @@ impl Patch {
 
 /// Describes the result of a patch.
 fn describe(plan: &PlannedWrite, replaced: usize, context: &ToolContext<'_>) -> ToolOutput {
-    let name = show(&plan.path, context.directory);
-    let text = format!("patched {name}: {}", count(replaced, "replacement"));
+    let name = show_path(&plan.path, context.directory);
+    let text = format!("patched {name}: {}", count_noun(replaced, "replacement"));
     ToolOutput { known_files: vec![plan.to_known()], ..ToolOutput::success(text) }
 }

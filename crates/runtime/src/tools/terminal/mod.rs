@@ -62,11 +62,11 @@ impl Tool for Terminal {
         });
         let description = "Runs a bash command in the working directory, without input. Returns \
                            stdout and stderr.";
-        input::spec("terminal", description, &properties, &["command"])
+        input::describe_tool("terminal", description, &properties, &["command"])
     }
 
     fn work(&self, input: &Value, _: &ToolContext<'_>) -> ToolWork {
-        match input::parse::<Input>(input) {
+        match input::parse_input::<Input>(input) {
             Ok(input) => ToolWork::run_script(input.command),
             // The call fails.
             Err(_) => ToolWork::Reads,
@@ -88,7 +88,7 @@ impl Terminal {
     }
 
     fn run_command(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse(input)?;
+        let input: Input = input::parse_input(input)?;
         if context.cancel.is_cancelled() {
             return Err("cancelled: the command was not started".to_owned());
         }

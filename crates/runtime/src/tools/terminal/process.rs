@@ -9,7 +9,7 @@ use takeback_undo::ToolWork;
 
 use super::job::Job;
 use super::{Jobs, append_end, describe_status};
-use crate::tools::text::cut;
+use crate::tools::text::cut_text;
 use crate::tools::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
 /// The longest time that one call waits.
@@ -40,7 +40,7 @@ impl Tool for Process {
             "stop": { "type": "boolean" },
         });
         let description = "Returns the new output of a background command. Can also stop it.";
-        input::spec("process", description, &properties, &[])
+        input::describe_tool("process", description, &properties, &[])
     }
 
     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
@@ -48,13 +48,13 @@ impl Tool for Process {
     }
 
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput {
-        self.show(input, context).into()
+        self.report(input, context).into()
     }
 }
 
 impl Process {
-    fn show(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse(input)?;
+    fn report(&self, input: &Value, context: &ToolContext<'_>) -> Result<ToolOutput, String> {
+        let input: Input = input::parse_input(input)?;
         let Some(number) = input.id else {
             return Ok(ToolOutput::success(describe_all(&self.jobs.list())));
         };
@@ -95,7 +95,7 @@ fn describe_all(jobs: &[Arc<Job>]) -> String {
     let describe = |job: &Arc<Job>| {
         let state = job.status().map_or("running".to_owned(), describe_status);
         let command = job.command.lines().next().unwrap_or_default();
-        format!("{}: {} [{state}]", job.number, cut(command, MAX_COMMAND))
+        format!("{}: {} [{state}]", job.number, cut_text(command, MAX_COMMAND))
     };
     jobs.iter().map(describe).collect::<Vec<_>>().join("\n")
 }
