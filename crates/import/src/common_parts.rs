@@ -51,8 +51,8 @@ fn match_parts(
 /// Finds the earliest place at which to divide `known`, so that the two parts have the most in
 /// common with `first` and `second`.
 fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
-    let before = common_lengths(first.iter(), known.iter(), known.len());
-    let mut after = common_lengths(second.iter().rev(), known.iter().rev(), known.len());
+    let before = common_lengths(first.iter(), &known.iter(), known.len());
+    let mut after = common_lengths(second.iter().rev(), &known.iter().rev(), known.len());
     after.reverse();
     let sums = before.iter().zip(&after).map(|(before, after)| before + after);
     let best = sums.clone().max().unwrap_or(0);
@@ -62,7 +62,7 @@ fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
 /// Returns the length of the longest common subsequence of `new` and each beginning of `known`.
 fn common_lengths<'a>(
     new: impl Iterator<Item = &'a usize>,
-    known: impl Iterator<Item = &'a usize> + Clone,
+    known: &(impl Iterator<Item = &'a usize> + Clone),
     length: usize,
 ) -> Vec<u32> {
     let mut lengths = vec![0; length + 1];

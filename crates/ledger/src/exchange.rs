@@ -126,7 +126,7 @@ impl Ledger {
         lines: &mut dyn BufRead,
         now: Time,
         progress: &dyn Fn(usize),
-    ) -> Result<ImportReport, InterruptedImport> {
+    ) -> Result<ImportReport, Box<InterruptedImport>> {
         let mut report = ImportReport::default();
         let mut text = Vec::new();
         for line in 1.. {
@@ -135,7 +135,7 @@ impl Ledger {
                 Ok(Some(LineOutcome::Blank)) => continue,
                 Ok(Some(LineOutcome::Imported(imported))) => report.add(&imported),
                 Ok(Some(LineOutcome::Bad(error))) => report.add_bad(line, error),
-                Err(cause) => return Err(InterruptedImport { line, report, cause }),
+                Err(cause) => return Err(Box::new(InterruptedImport { line, report, cause })),
             }
             progress(line);
         }

@@ -28,7 +28,7 @@ fn list_entries(value: &Value) -> BTreeSet<(Vec<&str>, &str)> {
                 fields.iter().map(|(key, value)| ([&keys[..], &[key.as_str()]].concat(), value)),
             ),
             Value::Array(values) => {
-                waiting.extend(values.iter().map(|value| (keys.clone(), value)))
+                waiting.extend(values.iter().map(|value| (keys.clone(), value)));
             }
             Value::String(text) if text.contains("takeback") => {
                 entries.insert((keys, text.as_str()));

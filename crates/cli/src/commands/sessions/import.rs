@@ -122,7 +122,7 @@ fn import_file(ledger: &mut Ledger, path: &Path, context: &Context) -> Result<Im
     let progress = |line: usize| bar.step(line as u64, None);
     match ledger.import_lines(&mut lines, context.now(), &progress) {
         Ok(report) => Ok(ImportView::new(report, Vec::new())),
-        Err(interrupted) => Err(describe_interrupted(interrupted, path)),
+        Err(interrupted) => Err(describe_interrupted(*interrupted, path)),
     }
 }
 
