@@ -162,8 +162,9 @@ impl PendingReport {
             }
             Err(RecvTimeoutError::Timeout) => {
                 // The late capture must still find the files that the call deletes from now on.
-                hook::hold_files(&self.opened, &self.report);
+                let held = hook::hold_files(&self.opened, &self.report);
                 if let Ok(handled) = self.handled.try_recv() {
+                    held.into_iter().for_each(hook::HeldFiles::discard);
                     self.withdraw_missed(&handled);
                     return Waited::Done(handled);
                 }

@@ -61,7 +61,9 @@ impl FromStr for PinName {
     fn from_str(text: &str) -> Result<PinName, ()> {
         let rest = text.strip_prefix("refs/takeback/").ok_or(())?;
         let (workspace, seq) = rest.split_once('/').ok_or(())?;
-        Ok(PinName { workspace: workspace.parse()?, seq: seq.parse().map_err(drop)? })
+        // Otherwise, the damaged ref `007` would be mistaken for pin 7.
+        let PinSeq(seq) = seq.parse()?;
+        Ok(PinName { workspace: workspace.parse()?, seq })
     }
 }
 

@@ -364,8 +364,8 @@ impl Opened {
         let _ = self.failure_log().add(workspace, false, message, self.now());
     }
 
-    /// Remembers the problems that a capture found: damage to the store, and ignore files that were
-    /// not applied.
+    /// Remembers the problems that a capture found: damage to the store, ignore files that were not
+    /// applied, and an index that could not be read.
     pub(crate) fn note_findings(&self, workspace: &Path, capture: &Capture) {
         for path in &capture.unapplied {
             let message = format!(
@@ -373,6 +373,12 @@ impl Opened {
                  {MAX_PATTERNS} patterns. The files that it ignores are captured. Shorten it"
             );
             self.note_failure(workspace, &message);
+        }
+        if capture.incomplete_index {
+            let message = "a part of the git index (.git/sharedindex.*) cannot be read. Files that \
+                           git tracks although they are ignored may be missing from checkpoints. \
+                           `git update-index --no-split-index` writes the index anew";
+            self.note_failure(workspace, message);
         }
         if capture.damaged.is_empty() {
             return;

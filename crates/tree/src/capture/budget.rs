@@ -42,8 +42,8 @@ impl Scanner<'_> {
     }
 
     /// Reads the files that fit within the budget. Named files come before swept ones, and small
-    /// files come before large ones. The first file that does not fit is left out, and so are all
-    /// files after it.
+    /// files come before large ones. A file that does not fit is left out, and does not keep later
+    /// ones from being read.
     pub(crate) fn read_budgeted_files(&self) {
         let mut files =
             std::mem::take(&mut *self.budgeted.lock().unwrap_or_else(PoisonError::into_inner));
@@ -56,21 +56,23 @@ impl Scanner<'_> {
             (a.is_swept, a.size, &a.path[..]).cmp(&(b.is_swept, b.size, &b.path[..]))
         });
         let (mut bytes, mut count) = (0u64, 0u64);
-        let fits = files.iter().take_while(|file| {
-            bytes = bytes.saturating_add(file.size);
-            count += 1;
-            bytes <= self.coverage.rules.max_named_size && count <= self.coverage.max_files
+        let (fitting, rest): (Vec<BudgetedFile>, Vec<_>) = files.into_iter().partition(|file| {
+            let with_file = bytes.saturating_add(file.size);
+            let fits =
+                with_file <= self.coverage.rules.max_named_size && count < self.coverage.max_files;
+            if fits {
+                (bytes, count) = (with_file, count + 1);
+            }
+            fits
         });
-        let fits = fits.count();
-        for file in &files[fits..] {
+        for file in &rest {
             self.settle_file(file, |entry| CachedEntry {
                 cause: Cause::OverBudget,
                 class: FileClass::Named,
                 ..CachedEntry::new(EntryKind::Uncovered, entry.stat)
             });
         }
-        let unread: Vec<&BudgetedFile> =
-            files[..fits].iter().filter(|file| file.is_unread).collect();
+        let unread: Vec<&BudgetedFile> = fitting.iter().filter(|file| file.is_unread).collect();
         let read = |file: &&BudgetedFile| {
             let entry = self.read_budgeted_file(file);
             self.settle_file(file, |_| entry);

@@ -149,6 +149,11 @@ impl Coverage {
     }
 
     /// Returns the paths that git tracks in the workspace. They are read on first use.
+    /// True if this capture had to decide about paths without knowing all that git tracks.
+    pub(crate) fn lacks_tracked_paths(&self) -> bool {
+        self.tracked.get().is_some_and(|tracked| tracked.is_incomplete)
+    }
+
     pub(crate) fn tracked(&self) -> &TrackedPaths {
         self.tracked
             .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())

@@ -77,6 +77,9 @@ pub struct Capture {
     /// The `.gitignore` files that this capture read but did not apply, because together with those
     /// above them they have more than [`crate::MAX_PATTERNS`] patterns. Sorted.
     pub unapplied: Vec<RelPath>,
+    /// True if the git index is split and its shared part cannot be read. Ignored files that git
+    /// tracks may then be missing from the tree.
+    pub incomplete_index: bool,
     /// The packs that were found to be lost or damaged. All objects in them that this state needs
     /// were stored again.
     pub damaged: Vec<String>,
@@ -231,6 +234,7 @@ pub(crate) fn capture_workspace(
     capture.damaged.dedup();
     capture.unsettled = context.unsettled.take();
     capture.unsettled.sort();
+    capture.incomplete_index = coverage.lacks_tracked_paths();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
     // Two threads may read the same file, which is then listed twice.
@@ -338,9 +342,10 @@ fn scan_changes(
     if scanner.has_too_many_files() {
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
-    // If a `.gitignore` changed while it was being applied, the next capture must make a new
-    // decision about every path. A wrong fingerprint of the rules forces it to.
-    if scanner.has_unsettled_rules() {
+    // If a `.gitignore` changed while it was being applied, or if a part of the index could not be
+    // read, the next capture must make a new decision about every path. A wrong fingerprint of the
+    // rules forces it to.
+    if scanner.has_unsettled_rules() || coverage.lacks_tracked_paths() {
         head.rules = !head.rules;
     }
     Ok(scanner.into_results())

@@ -21,6 +21,7 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
         unsettled: Vec::new(),
         unprivileged: Vec::new(),
         unapplied: Vec::new(),
+        incomplete_index: false,
         damaged: Vec::new(),
         filter: Filter { rules: rules.clone(), tracked: Vec::new() },
     };

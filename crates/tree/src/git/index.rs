@@ -46,16 +46,18 @@ impl GitDirectory {
 #[derive(Default, Debug)]
 pub(crate) struct TrackedPaths {
     paths: Vec<Vec<u8>>,
+    /// True if the index is split and its shared part cannot be read, so that paths are missing.
+    pub(crate) is_incomplete: bool,
 }
 
 impl TrackedPaths {
     /// Reads an index. An index that cannot be read tracks nothing: coverage then follows the other
     /// rules.
     pub(crate) fn read(index: &Path) -> TrackedPaths {
-        let mut paths = read_paths(index).unwrap_or_default();
-        paths.sort_unstable();
-        paths.dedup();
-        TrackedPaths { paths }
+        let mut tracked = read_paths(index).unwrap_or_default();
+        tracked.paths.sort_unstable();
+        tracked.paths.dedup();
+        tracked
     }
 
     pub(crate) fn contains(&self, path: &[u8]) -> bool {
@@ -70,22 +72,25 @@ impl TrackedPaths {
     }
 }
 
-fn read_paths(index: &Path) -> Option<Vec<Vec<u8>>> {
+fn read_paths(index: &Path) -> Option<TrackedPaths> {
     let bytes = read_regular_file(index, MAX_LARGE_FILE)?;
     let entries = parse_entries(&bytes)?;
-    let mut paths = entries.paths(&bytes)?;
+    let mut tracked = TrackedPaths { paths: entries.paths(&bytes)?, is_incomplete: false };
     // A split index keeps most of its entries in another file. Entries that have been removed since
     // the split still count as tracked, so a capture may cover more than necessary. It covers less
-    // only if that file cannot be read.
+    // only if that file cannot be read, and then it says so.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;
         if shared != Oid::ZERO {
             let path = index.with_file_name(format!("sharedindex.{shared}"));
-            paths.extend(read_shared_paths(&path).unwrap_or_default());
+            match read_shared_paths(&path) {
+                Some(shared) => tracked.paths.extend(shared),
+                None => tracked.is_incomplete = true,
+            }
         }
     }
-    Some(paths)
+    Some(tracked)
 }
 
 /// Reads the paths of the shared part of a split index. Git never splits such a part again. If a

@@ -193,6 +193,29 @@ fn a_damaged_ref_stays_and_is_reported() {
     assert_eq!(fs::read(&path).unwrap(), b"damaged");
 }
 
+#[test]
+fn a_ref_with_an_unusual_number_is_not_mistaken_for_a_pin() {
+    let bench = Bench::new();
+    let pins = bench.edited(1, 8);
+    let pin = PinName { workspace: workspace(1), seq: 7 };
+    let odd: Vec<String> = ["007", "+7", "07"]
+        .iter()
+        .map(|seq| {
+            let name = format!("refs/takeback/{}/{seq}", workspace(1));
+            fs::write(bench.store.directory().join(&name), "damaged").unwrap();
+            assert!(name.parse::<PinName>().is_err(), "{name}");
+            name
+        })
+        .collect();
+    let report = bench.store.repair(&ignore_progress).unwrap();
+    let lost = report.now.pins.iter().filter(|pin| matches!(pin.state, PinState::Lost { .. }));
+    assert!(lost.clone().all(|lost| lost.pin.is_none() && odd.contains(&lost.name)));
+    assert_eq!(lost.count(), 3);
+    assert_eq!(bench.store.accept_losses(&report).unwrap(), 0);
+    assert!(bench.store.pin(&pin).unwrap().is_some(), "the intact pin stays");
+    assert_eq!(bench.store.pin_names(&workspace(1)).unwrap().len(), pins.len());
+}
+
 /// A kind of damage to one of a pack's files.
 #[derive(Clone, Debug)]
 enum Harm {

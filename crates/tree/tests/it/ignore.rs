@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -623,4 +623,33 @@ fn a_gitignore_with_too_many_patterns_is_reported_and_not_applied() {
     scratch.write("sub/c", "changed");
     let plan = scratch.restore(&capture, &[]);
     assert_eq!((plan.writes, plan.guarded), (vec![rel("sub/c")], vec![]));
+}
+
+#[test]
+fn a_split_index_whose_shared_part_cannot_be_read_is_reported() {
+    let scratch = Scratch::new();
+    git(&scratch.root, &["init", "-q"]);
+    scratch.write(".gitignore", "build/\n");
+    scratch.write("build/tracked", "1");
+    git(&scratch.root, &["add", "-f", "build/tracked"]);
+    git(&scratch.root, &["update-index", "--split-index"]);
+    let capture = scratch.capture();
+    assert!(!capture.incomplete_index);
+    assert_eq!(scratch.files(capture.tree), [".gitignore", "build/tracked"]);
+    let shared = fs::read_dir(scratch.path(".git")).unwrap().map(|entry| entry.unwrap().path());
+    let is_shared = |path: &PathBuf| path.to_string_lossy().contains("sharedindex.");
+    let shared = shared.into_iter().find(is_shared).unwrap();
+    let aside = scratch.path("../aside");
+    fs::rename(&shared, &aside).unwrap();
+    scratch.write("build/tracked", "2");
+    // Every capture says so, until the file is back.
+    for name in ["x", "y"] {
+        scratch.write(name, "1");
+        assert!(scratch.capture().incomplete_index, "{name}");
+    }
+    fs::rename(&aside, &shared).unwrap();
+    let capture = scratch.capture();
+    assert!(!capture.incomplete_index);
+    assert!(scratch.files(capture.tree).contains(&"build/tracked".to_owned()));
+    assert_eq!(capture, scratch.fresh());
 }

@@ -77,6 +77,7 @@ fn read_target(directory: &Path) -> Capture {
         unsettled: Vec::new(),
         unprivileged: Vec::new(),
         unapplied: Vec::new(),
+        incomplete_index: false,
         damaged: Vec::new(),
         filter: serde_json::from_value(part("filter")).unwrap(),
     }

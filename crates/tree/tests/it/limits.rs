@@ -47,6 +47,7 @@ fn a_directory_of_another_user_stays_as_it_was() {
             unsettled: Vec::new(),
             unprivileged: Vec::new(),
             unapplied: Vec::new(),
+            incomplete_index: false,
             damaged: Vec::new(),
             filter: serde_json::from_value(part("filter")).unwrap(),
         };

@@ -153,6 +153,26 @@ fn named_files_come_before_swept_ones() {
 }
 
 #[test]
+fn a_named_file_over_the_budget_does_not_displace_swept_ones() {
+    let mut scratch = Scratch::new();
+    scratch.rules.max_named_size = 100;
+    scratch.rules.max_file_size = 10;
+    scratch.write(".gitignore", "*/data/\n");
+    scratch.write("huge.bin", vec![1; 101]);
+    scratch.write("b/data/y", vec![2; 20]);
+    scratch.write("b/data/z", vec![3; 90]);
+    scratch.named = vec![rel("huge.bin")];
+    scratch.swept = vec![rel("")];
+    for _ in 0..2 {
+        let capture = scratch.capture();
+        assert_eq!(scratch.files(capture.tree), [".gitignore", "b/data/y"]);
+        assert_eq!(reason(&capture, "huge.bin"), Some(UncoveredReason::OverBudget { size: 101 }));
+        assert_eq!(reason(&capture, "b/data/z"), Some(UncoveredReason::OverBudget { size: 90 }));
+        assert_eq!(capture, scratch.fresh());
+    }
+}
+
+#[test]
 fn a_named_directory_with_many_files_does_not_make_the_capture_fail() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 10;

@@ -334,6 +334,7 @@ impl Scratch {
             unsettled: Vec::new(),
             unprivileged: Vec::new(),
             unapplied: Vec::new(),
+            incomplete_index: false,
             damaged: Vec::new(),
             filter: plan.filter.clone(),
         }

@@ -5,9 +5,11 @@
 //! A link does not help if the call writes into the file itself, or if takeback's home is on
 //! another file system.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::durable;
@@ -20,7 +22,7 @@ use takeback_tree::{
 use super::call::{CallContext, analyze_call, call_key, may_mutate};
 use super::protected::{ProtectedPath, find_mentions};
 use super::report::{Report, ReportedEvent};
-use super::state;
+use super::state::{self, CallKey};
 use crate::Opened;
 
 /// The maximum number of files that are held for one call, and of paths that are examined to find
@@ -40,25 +42,38 @@ struct HeldFile {
     permissions: u32,
 }
 
-/// Holds the files that a call names. A file that cannot be held is left out.
-pub fn hold_files(opened: &Opened, report: &Report) {
-    let ReportedEvent::BeforeTool(call) = &report.event else { return };
+/// The age at which a late capture can no longer be under way: its process ends after an hour.
+const MAX_LATE: Duration = Duration::from_secs(3600);
+
+/// The files that are held for a call.
+#[derive(Debug)]
+pub struct HeldFiles {
+    directory: PathBuf,
+}
+
+impl HeldFiles {
+    /// Discards the files, because the capture was completed in time.
+    pub fn discard(self) {
+        discard(&self.directory);
+    }
+}
+
+/// Holds the files that a call names. A file that cannot be held is left out. Returns `None` if no
+/// file is held.
+pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
+    let ReportedEvent::BeforeTool(call) = &report.event else { return None };
     let root = opened.find_root(&report.directory).ok();
     let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
     // If the user does not want secrets captured, links must not keep them either.
     if !may_mutate(call, analysis.as_ref()) || opened.rules.skip_private {
-        return;
+        return None;
     }
     let mentions = find_mentions(call, &report.directory, analysis.as_ref());
     let files = find_files(mentions.into_iter().map(|(path, _)| path).collect());
     if files.is_empty() {
-        return;
+        return None;
     }
-    let directory = held_directory(opened, &report.session_id(), &call_key(call).text);
-    discard(&directory);
-    if durable::create_directory(&directory).is_err() {
-        return;
-    }
+    let directory = create_held_directory(opened, &report.session_id(), &call_key(call))?;
     let mut held: Vec<HeldFile> = Vec::new();
     for (path, permissions) in files {
         if fs::hard_link(&path, directory.join(held.len().to_string())).is_ok() {
@@ -68,7 +83,22 @@ pub fn hold_files(opened: &Opened, report: &Report) {
     // Without the list, the links are useless.
     if state::write(&directory.join(LIST), &held).is_err() {
         discard(&directory);
+        return None;
     }
+    Some(HeldFiles { directory })
+}
+
+/// Creates a directory for the held files of a call. An identical call without a name that is still
+/// being captured keeps its own.
+fn create_held_directory(opened: &Opened, session: &str, key: &CallKey) -> Option<PathBuf> {
+    durable::create_directory(&held_root(opened)).ok()?;
+    let oldest = opened.now().minus(MAX_LATE);
+    held_directories(opened, session, key).find(|directory| {
+        if key.is_name || is_older(directory, oldest) {
+            discard(directory);
+        }
+        durable::create_new_directory(directory).is_ok()
+    })
 }
 
 /// Finds the regular files at and below some paths, each with its permissions.
@@ -102,16 +132,15 @@ pub(super) fn add_held_files(
     lock: &mut Lock<'_>,
     capture: &mut Capture,
 ) -> Result<(), EditError> {
-    let directory = held_directory(opened, &call.reporter, &call.key.text);
-    let held: Vec<HeldFile> = state::read(&directory.join(LIST)).unwrap_or_default();
+    let held = list_held_files(opened, call);
     let mut budget = path.rules.max_named_size.min(MAX_OBJECT);
-    let (mut tree, mut added, mut edits) = (capture.tree, Vec::new(), Vec::new());
+    let (mut tree, mut added, mut edits) = (capture.tree, HashSet::new(), Vec::new());
     let mut batch = 0;
-    for (number, file) in held.iter().enumerate() {
-        let link = directory.join(number.to_string());
+    for (link, file) in held {
         let Some(inner) = path.relative(&file.path.0) else { continue };
         let size = fs::symlink_metadata(&link).map_or(u64::MAX, |found| found.len());
-        if file.path.0.symlink_metadata().is_ok() || size > budget {
+        let is_there = file.path.0.symlink_metadata().is_ok() || added.contains(&inner);
+        if is_there || size > budget {
             continue;
         }
         let Ok(content) = fs::read(&link) else { continue };
@@ -119,7 +148,7 @@ pub(super) fn add_held_files(
         let entry =
             NewEntry { mode: Mode::file(file.permissions), content: NewContent::Bytes(content) };
         edits.push(TreeEdit { path: inner.clone(), to: Some(entry) });
-        added.push(inner);
+        added.insert(inner);
         if batch > BATCH_BYTES {
             tree = lock.edit_tree(tree, &std::mem::take(&mut edits))?;
             batch = 0;
@@ -134,19 +163,41 @@ pub(super) fn add_held_files(
     Ok(())
 }
 
-/// Discards the held files of a call whose late capture is complete.
+/// Lists the held files of a call, each with its link. Identical calls without a name cannot be
+/// told apart, so the files of all of them are listed, those of the first call first: a file too
+/// many in a checkpoint does less harm than a missing one.
+fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, HeldFile)> {
+    let mut files = Vec::new();
+    for directory in held_directories(opened, &call.reporter, &call.key) {
+        let held: Vec<HeldFile> = state::read(&directory.join(LIST)).unwrap_or_default();
+        let links = (0..).map(|number: usize| directory.join(number.to_string()));
+        files.extend(links.zip(held));
+    }
+    files
+}
+
+/// Discards the held files of a call whose late capture is complete. Of several identical calls,
+/// the last one's go first, because the first one's may also be needed for the others.
 pub(super) fn discard_held_files(opened: &Opened, call: &CallContext<'_>) {
-    discard(&held_directory(opened, &call.reporter, &call.key.text));
+    let directories = held_directories(opened, &call.reporter, &call.key);
+    if let Some(last) = directories.filter(|directory| directory.exists()).last() {
+        discard(&last);
+    }
 }
 
 /// Discards held files of calls whose late capture was cut off long ago.
 pub(crate) fn discard_old_held_files(opened: &Opened, oldest: Time) {
     for entry in fs::read_dir(held_root(opened)).into_iter().flatten().flatten() {
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        if modified.is_ok_and(|modified| Time::from(modified) < oldest) {
+        if is_older(&entry.path(), oldest) {
             discard(&entry.path());
         }
     }
+}
+
+/// Returns true if a directory exists and was last changed before the given time.
+fn is_older(directory: &Path, oldest: Time) -> bool {
+    let modified = fs::metadata(directory).and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|modified| Time::from(modified) < oldest)
 }
 
 fn discard(directory: &Path) {
@@ -157,6 +208,13 @@ fn held_root(opened: &Opened) -> PathBuf {
     opened.checkpoints_directory().join("held")
 }
 
-fn held_directory(opened: &Opened, session: &str, call: &str) -> PathBuf {
-    held_root(opened).join(state::file_name(&[session, call]))
+/// Returns the directories that the held files of a call may be in: one if the call has a name, and
+/// several if there may be identical calls.
+fn held_directories<'a>(
+    opened: &Opened,
+    session: &'a str,
+    key: &'a CallKey,
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let root = held_root(opened);
+    key.file_names().map(move |name| root.join(state::file_name(&[session, &name])))
 }

@@ -39,7 +39,7 @@ use crate::rollback::finish_before_turn;
 
 pub use self::deadline::Deadline;
 pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
-pub use self::held::hold_files;
+pub use self::held::{HeldFiles, hold_files};
 pub use self::report::{
     Report, ReportedEvent, ToolCall, ToolWork, find_paths, find_script, quote_word,
 };

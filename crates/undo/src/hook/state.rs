@@ -169,7 +169,7 @@ pub(crate) struct CallKey {
 impl CallKey {
     /// Returns the names that the call's file may have. There are several if the call has no name,
     /// because calls without a name can be identical.
-    fn file_names(&self) -> impl Iterator<Item = String> + '_ {
+    pub(super) fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         const MAX_ALIKE: usize = 16;
         let count = if self.is_name { 1 } else { MAX_ALIKE };
         (0..count).map(|number| match number {

@@ -72,7 +72,8 @@ impl FailureLog {
             .iter_mut()
             .find(|known| known.workspace == workspace && known.message == message)
         {
-            Some(known) => (known.until, known.count) = (now, known.count + 1),
+            // A damaged log may contain any number.
+            Some(known) => (known.until, known.count) = (now, known.count.saturating_add(1)),
             None => {
                 failures.push(Failure {
                     workspace,
@@ -94,7 +95,7 @@ impl FailureLog {
         let mut failures = read_log(&file).unwrap_or_default();
         for known in &mut failures {
             if known.workspace.0 == workspace && known.message == message {
-                known.count -= 1;
+                known.count = known.count.saturating_sub(1);
             }
         }
         failures.retain(|failure| failure.count > 0);
@@ -150,5 +151,29 @@ fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
             return file.write_all_at(&text, 0);
         }
         failures.remove(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_count_in_the_log_does_no_harm() {
+        let scratch = tempfile::tempdir().unwrap();
+        let log = FailureLog::in_directory(scratch.path());
+        let path = Path::new("/w");
+        for count in [0, u64::MAX] {
+            let workspace = AnyPath(path.to_owned());
+            let (message, since, until) = ("m".to_owned(), Time(1), Time(1));
+            let failure = Failure { workspace, checkpoint: true, message, since, until, count };
+            log.write_log(&[failure]).unwrap();
+            if count > 0 {
+                log.add(path, true, "m", Time(2)).unwrap();
+                assert_eq!(log.all()[0].count, u64::MAX);
+            }
+            log.withdraw(path, "m").unwrap();
+            assert_eq!(log.all().len(), usize::from(count > 0));
+        }
     }
 }

@@ -1,0 +1,68 @@
+//! Captures that are completed only after the agent has moved on.
+
+use std::fs;
+
+use serde_json::json;
+use takeback_undo::{Deadline, Report, ReportedEvent, ToolCall, ToolWork, history, hook};
+
+use crate::support::Scratch;
+
+/// Returns the report of a call that has no id.
+fn nameless_report(scratch: &Scratch) -> Report {
+    let call = ToolCall {
+        id: None,
+        tool: "bash".into(),
+        input: json!({ "command": "rm -f a b" }),
+        work: ToolWork::run_script("rm -f a b"),
+    };
+    Report {
+        agent: "mine".into(),
+        session: "s".into(),
+        parent: None,
+        turn: None,
+        directory: scratch.project(),
+        model: None,
+        event: ReportedEvent::BeforeTool(call),
+    }
+}
+
+fn held_count(scratch: &Scratch) -> usize {
+    fs::read_dir(scratch.base().join("home/checkpoints/held")).unwrap().count()
+}
+
+#[test]
+fn identical_calls_without_ids_hold_their_files_separately() {
+    let scratch = Scratch::new();
+    scratch.play_turn("begin", "x", "1");
+    scratch.begin_turn("s", "tidy up");
+    scratch.write("a", "1");
+    let report = nameless_report(&scratch);
+    let turn = hook::current_turn(&scratch.opened, &report).unwrap();
+    hook::hold_files(&scratch.opened, &report);
+    scratch.remove("a");
+    // The same command runs again, before the first capture is complete.
+    scratch.write("b", "1");
+    hook::hold_files(&scratch.opened, &report);
+    scratch.remove("b");
+    assert_eq!(held_count(&scratch), 2);
+    for left in [1, 0] {
+        let deadline = Deadline::passed_in(turn.clone());
+        let handled = hook::handle(&scratch.opened, &report, &deadline);
+        assert_eq!(handled.failures, Vec::<String>::new());
+        assert_eq!(held_count(&scratch), left);
+    }
+    scratch.roll_back("1");
+    assert_eq!(scratch.read("a"), "1", "the files of the first call");
+    let list = history::list_checkpoints(&scratch.opened, &scratch.project()).unwrap();
+    assert!(list.checkpoints[0].late);
+}
+
+#[test]
+fn files_that_need_not_be_held_are_let_go() {
+    let scratch = Scratch::new();
+    scratch.write("a", "1");
+    let held = hook::hold_files(&scratch.opened, &nameless_report(&scratch)).unwrap();
+    assert_eq!(held_count(&scratch), 1);
+    held.discard();
+    assert_eq!(held_count(&scratch), 0);
+}
