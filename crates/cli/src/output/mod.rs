@@ -18,9 +18,7 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "only the agent needs it"))]
 mod live;
-#[cfg_attr(not(test), expect(dead_code, reason = "only the agent needs it"))]
 mod markdown;
 mod pager;
 mod progress;
@@ -29,9 +27,12 @@ mod table;
 mod terminal;
 mod text;
 
+pub(crate) use live::LiveRegion;
+pub(crate) use markdown::{MarkdownStream, last_lines, wrap_text};
 pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
+pub(crate) use terminal::Size;
 pub(crate) use text::{
     blocked_line, bytes, count, disarm, disarm_lines, join_lines, local, local_time, short_local,
     shorten, tilde, uncovered_line, width_of,
@@ -49,7 +50,6 @@ use crate::context::{Color, Context};
 use crate::failure::{self, Failure};
 
 use self::pager::Pager;
-use self::terminal::Size;
 
 /// The state of the output.
 struct Output {
