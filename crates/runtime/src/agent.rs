@@ -16,6 +16,9 @@ pub const AGENT: &str = "takeback";
 /// The number of levels of subagents below the agent that the user talks to.
 const MAX_DEPTH: usize = 2;
 
+/// A function that starts background work for a session.
+pub type OnFollowUp = Box<dyn Fn(&str, FollowUp) + Send + Sync>;
+
 /// An agent. Several tasks can share it.
 pub struct Agent {
     /// Takeback's home.
@@ -36,7 +39,7 @@ pub struct Agent {
     pub user_home: Option<PathBuf>,
     /// Starts work that is to be done while no user waits, such as pruning. It is called with the
     /// id of the session.
-    pub on_follow_up: Box<dyn Fn(&str, FollowUp) + Send + Sync>,
+    pub on_follow_up: OnFollowUp,
 }
 
 impl Agent {

@@ -183,7 +183,7 @@ impl Task {
             let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: id, text });
             known.tool.run(&known.input, &self.tool_context(&on_output))
         };
-        self.finish_call(known.call.clone(), reported, output, front)
+        self.finish_call(&known.call, reported, output, front)
     }
 
     /// Takes a checkpoint before a call. Returns the tree of the workspace, or the reason why the
@@ -219,7 +219,7 @@ impl Task {
     /// Reports the end of a call, and records its result.
     pub(crate) fn finish_call(
         &mut self,
-        call: RequestedCall,
+        call: &RequestedCall,
         reported: ToolCall,
         output: ToolOutput,
         front: &dyn FrontEnd,
@@ -229,7 +229,7 @@ impl Task {
             let event = ReportedEvent::AfterTool { call: reported, outcome };
             self.report(event, self.turn_number());
         }
-        self.end_call(&call, output, front)
+        self.end_call(call, output, front)
     }
 
     /// Records the result of a call.

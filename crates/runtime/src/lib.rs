@@ -28,7 +28,7 @@ mod task;
 mod task_list;
 pub mod tools;
 
-pub use agent::{AGENT, Agent};
+pub use agent::{AGENT, Agent, OnFollowUp};
 pub use cancel::Cancel;
 pub use error::TaskError;
 pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};

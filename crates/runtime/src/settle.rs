@@ -55,7 +55,7 @@ impl Task {
         };
         match self.settle(start) {
             Settled::NotMade => self.repeat_call(index, front),
-            Settled::Made(output) => self.finish_call(state.call, reported, output, front),
+            Settled::Made(output) => self.finish_call(&state.call, reported, output, front),
             Settled::Unknown(present) => {
                 let warning = format!(
                     "{} was interrupted, and it is unknown whether it was completed",
@@ -66,7 +66,7 @@ impl Task {
                     "The agent was killed while this call was running. It is unknown whether the \
                      call was completed. {present} Check before you repeat it."
                 );
-                self.finish_call(state.call, reported, ToolOutput::error(text), front)
+                self.finish_call(&state.call, reported, ToolOutput::error(text), front)
             }
         }
     }

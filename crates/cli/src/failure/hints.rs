@@ -498,20 +498,6 @@ impl From<HermesError> for Failure {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn a_busy_ledger_says_what_to_do() {
-        let failure = Failure::from(LedgerError::Busy { waited: Duration::from_secs(60) });
-        assert_eq!(failure.message, "other processes kept the ledger locked for 60s");
-        assert_eq!(failure.hint.as_deref(), Some(BUSY));
-    }
-}
-
 impl From<TaskError> for Failure {
     fn from(error: TaskError) -> Failure {
         match error {
@@ -524,5 +510,19 @@ impl From<TaskError> for Failure {
             TaskError::Directory { .. } => Failure::of(&error).hint("choose another with -C DIR"),
             _ => Failure::of(&error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_ledger_says_what_to_do() {
+        let failure = Failure::from(LedgerError::Busy { waited: Duration::from_secs(60) });
+        assert_eq!(failure.message, "other processes kept the ledger locked for 60s");
+        assert_eq!(failure.hint.as_deref(), Some(BUSY));
     }
 }

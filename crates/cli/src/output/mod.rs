@@ -28,10 +28,11 @@ mod terminal;
 mod text;
 
 pub(crate) use live::LiveRegion;
-pub(crate) use markdown::MarkdownStream;
+pub(crate) use markdown::{MarkdownStream, last_lines, wrap_text};
 pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
+pub(crate) use terminal::Size;
 pub(crate) use text::{
     blocked_line, bytes, count, disarm, disarm_lines, join_lines, local, local_time, short_local,
     shorten, tilde, uncovered_line, width_of,
@@ -49,7 +50,6 @@ use crate::context::{Color, Context};
 use crate::failure::{self, Failure};
 
 use self::pager::Pager;
-pub(crate) use self::terminal::Size;
 
 /// The state of the output.
 struct Output {
@@ -107,16 +107,6 @@ fn is_paging() -> bool {
 
 pub(crate) fn write_line(line: Arguments<'_>) {
     output().write(Line::Output(line.to_string()));
-}
-
-/// Writes text for a terminal as it is, without ending the line.
-pub(crate) fn write_raw(text: &str) {
-    let mut output = output();
-    if output.error.is_none() {
-        let mut stdout = anstream::stdout().lock();
-        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-        output.note(written);
-    }
 }
 
 pub(crate) fn write_error_line(line: Arguments<'_>) {

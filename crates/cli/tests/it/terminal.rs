@@ -10,6 +10,7 @@ use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
 use crate::agent::{Agent, eventually, rows};
+use crate::pseudo_terminal::PseudoTerminal;
 use crate::session::{Session, tell_skipped};
 
 /// Types an answer at a terminal that the program `script` creates. Returns `None` if that program
@@ -157,6 +158,24 @@ fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.contains("the workspace changed meanwhile; nothing was restored"), "{seen}");
     assert_eq!((session.read("a"), session.read("new")), ("2".into(), "1".into()));
+}
+
+#[test]
+fn ctrl_c_at_a_question_changes_nothing() {
+    let session = worked();
+    let command = session.command(&["rollback", "1", "--color", "never"]);
+    let Some(mut terminal) = PseudoTerminal::start(&command, 80, 30) else { return };
+    let screen = terminal.wait_for("Continue? [y/N]");
+    assert!(screen.contains("Will restore:\n  a\n"), "{screen}");
+    terminal.press("\u{3}");
+    let (status, screen, _) = terminal.wait_for_end();
+    assert!(!status.success(), "{screen}");
+    assert_eq!(session.read("a"), "2");
+    let mut terminal = PseudoTerminal::start(&command, 80, 30).unwrap();
+    terminal.wait_for("Continue? [y/N]");
+    terminal.press("y\r");
+    assert!(terminal.wait_for_end().0.success());
+    assert_eq!(session.read("a"), "1");
 }
 
 /// A terminal of a given size, and the environment variables for the programs in it.

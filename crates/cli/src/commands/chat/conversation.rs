@@ -7,6 +7,7 @@ use takeback_ledger::ListOptions;
 use takeback_runtime::{AGENT, Cancel, FrontEnd, Pause, Task, TaskError};
 
 use super::agent::{AgentArguments, BuiltAgent, build_agent, new_id};
+use super::terminal::keyboard::{QuietKeyboard, restore_keyboard};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -38,6 +39,7 @@ impl Stopper {
         let wait = move || {
             for signal in signals.forever() {
                 if !stopper.stop() {
+                    restore_keyboard();
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
             }
@@ -210,6 +212,7 @@ impl<'a> Conversation<'a> {
         act: impl FnOnce(&mut Task) -> Result<T, TaskError>,
     ) -> Result<T, Failure> {
         let task = self.task.as_mut().expect("the caller has a task");
+        let _quiet = QuietKeyboard::start();
         self.stopper.begin(task.cancel());
         let result = act(task);
         self.stopper.end();

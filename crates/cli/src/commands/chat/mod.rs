@@ -74,8 +74,8 @@ pub(crate) fn with_front_end<T>(
     act: impl FnOnce(&dyn FrontEnd) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     match context.globals.json {
-        true => act(&JsonFrontEnd),
-        false => act(&TerminalFrontEnd::new(context.asks())),
+        true => act(&JsonFrontEnd::new()),
+        false => act(&TerminalFrontEnd::new()),
     }
 }
 
@@ -113,7 +113,7 @@ fn exit_code(pause: &Pause) -> ExitCode {
 
 /// Talks with the user until the user leaves.
 fn talk(conversation: &mut Conversation<'_>, context: &Context) -> Result<ExitCode, Failure> {
-    let mut reader = PromptReader::new(&context.home, &context.directory, &COMMANDS)?;
+    let mut reader = PromptReader::new(&context.home, &context.directory, COMMANDS)?;
     continue_interrupted(conversation, context)?;
     loop {
         let prompt = match reader.read_prompt()? {

@@ -9,29 +9,29 @@ use std::path::Path;
 use serde::Serialize;
 use takeback_agents::{SlashCommand, split_words};
 
-use super::input::SlashName;
+use super::input::SlashNames;
 use crate::commands::slash::{run_slash_command, run_takeback};
 use crate::context::Context;
 use crate::output;
 
 /// The commands, with a description for `/help`.
-pub(crate) const COMMANDS: [SlashName; 16] = [
-    SlashName { name: "rollback", about: "list checkpoints, or return to one: /rollback 2" },
-    SlashName { name: "undo", about: "take back the last turn, and keep your own edits" },
-    SlashName { name: "redo", about: "reverse the last rollback or undo" },
-    SlashName { name: "diff", about: "show what changed since a checkpoint: /diff 1" },
-    SlashName { name: "fork", about: "continue in a copy of this conversation: /fork [TURN]" },
-    SlashName { name: "resume", about: "continue another session: /resume SESSION" },
-    SlashName { name: "goal", about: "start, list, pause or resume goals: /goal start …" },
-    SlashName { name: "tasks", about: "list the tasks of all sessions" },
-    SlashName { name: "sessions", about: "list sessions" },
-    SlashName { name: "search", about: "search what all agents said and did: /search WORDS" },
-    SlashName { name: "cost", about: "show the tokens and the cost of this session" },
-    SlashName { name: "model", about: "show the model, or ask another one: /model NAME" },
-    SlashName { name: "title", about: "name this session: /title TEXT" },
-    SlashName { name: "compress", about: "summarize older turns" },
-    SlashName { name: "help", about: "list the commands" },
-    SlashName { name: "quit", about: "leave" },
+pub(crate) const COMMANDS: SlashNames = &[
+    ("rollback", "list checkpoints, or return to one: /rollback 2"),
+    ("undo", "take back the last turn, and keep your own edits"),
+    ("redo", "reverse the last rollback or undo"),
+    ("diff", "show what changed since a checkpoint: /diff 1"),
+    ("fork", "continue in a copy of this conversation: /fork [TURN]"),
+    ("resume", "continue another session: /resume SESSION"),
+    ("goal", "start, list, pause or resume goals: /goal start …"),
+    ("tasks", "list the tasks of all sessions"),
+    ("sessions", "list sessions"),
+    ("search", "search what all agents said and did: /search WORDS"),
+    ("cost", "show the tokens and the cost of this session"),
+    ("model", "show the model, or ask another one: /model NAME"),
+    ("title", "name this session: /title TEXT"),
+    ("compress", "summarize older turns"),
+    ("help", "list the commands"),
+    ("quit", "leave"),
 ];
 
 /// The answer to a command that needs a session.
@@ -102,7 +102,7 @@ pub(crate) fn answer_line(
         ("compress", []) => action(SlashAction::Compress),
         ("quit" | "exit", []) => action(SlashAction::Quit),
         ("help", _) => text(help()),
-        (name, _) if COMMANDS.iter().any(|known| known.name == name) => {
+        (name, _) if COMMANDS.iter().any(|(known, _)| *known == name) => {
             text(format!("/{name}: {}", describe(name)))
         }
         (name, _) => text(unknown(name)),
@@ -137,16 +137,16 @@ fn describe_cost(session: Option<&str>, context: &Context) -> String {
 }
 
 fn describe(name: &str) -> &'static str {
-    COMMANDS.iter().find(|known| known.name == name).map_or("", |known| known.about)
+    COMMANDS.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| about)
 }
 
 fn help() -> String {
-    let line = |known: &SlashName| format!("/{:<9} {}", known.name, known.about);
+    let line = |(name, about): &(&str, &str)| format!("/{name:<9} {about}");
     COMMANDS.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn unknown(name: &str) -> String {
-    let names = COMMANDS.iter().map(|known| known.name);
+    let names = COMMANDS.iter().map(|(name, _)| *name);
     match takeback_base::text::find_similar(name, names) {
         Some(nearest) => format!("there is no /{name}; did you mean /{nearest}?"),
         None => format!("there is no /{name}; /help lists the commands"),

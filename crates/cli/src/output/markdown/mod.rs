@@ -15,6 +15,7 @@ mod wrap;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use self::render::{RenderedBlock, render_block};
+pub(crate) use self::wrap::{last_lines, wrap_text};
 
 /// The size of an unfinished block above which it is not rendered again for every piece.
 const LARGE: usize = 8 << 10;

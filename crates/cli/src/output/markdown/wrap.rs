@@ -41,6 +41,21 @@ pub(super) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<String> {
     wrapping.lines
 }
 
+/// Wraps plain text to this many columns. The text must be disarmed.
+pub(crate) fn wrap_text(text: &str, columns: usize) -> Vec<String> {
+    wrap_spans(&[Span { text: text.to_owned(), style: Ansi::new() }], columns)
+}
+
+/// Wraps plain text, and returns the last lines of it.
+pub(crate) fn last_lines(text: &str, columns: usize, count: usize) -> Vec<String> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = wrap_text(text, columns);
+    lines.drain(..lines.len().saturating_sub(count));
+    lines
+}
+
 #[derive(Default)]
 struct Wrapping {
     columns: usize,

@@ -11,7 +11,7 @@ use rustyline::{
     EventHandler, KeyCode, KeyEvent, Modifiers, Movement, RepeatCount,
 };
 
-use super::helper::{InputHelper, SlashName};
+use super::helper::{InputHelper, SlashNames};
 use super::history::{HistoryFile, MAX_ENTRIES};
 use super::{PromptInput, cannot_read};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ impl LineEditor {
     pub(super) fn new(
         home: &Path,
         directory: &Path,
-        commands: &'static [SlashName],
+        commands: SlashNames,
     ) -> Result<LineEditor, Failure> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
@@ -84,7 +84,7 @@ fn bind(
 
 fn failed(error: ReadlineError) -> Failure {
     match error {
-        ReadlineError::Io(error) => cannot_read(error),
+        ReadlineError::Io(error) => cannot_read(&error),
         error => Failure::new("cannot read the prompt").because(&error),
     }
 }

@@ -16,23 +16,18 @@ use crate::output::{Style, paint};
 /// The maximum number of paths that are offered.
 const MAX_PATHS: usize = 200;
 
-/// A slash command that can be completed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SlashName {
-    /// The name without the slash.
-    pub(crate) name: &'static str,
-    /// A description in a few words.
-    pub(crate) about: &'static str,
-}
+/// The slash commands that can be completed: their names without the slash, and a description in a
+/// few words.
+pub(crate) type SlashNames = &'static [(&'static str, &'static str)];
 
 pub(super) struct InputHelper {
     /// The directory that paths are relative to.
     directory: PathBuf,
-    commands: &'static [SlashName],
+    commands: SlashNames,
 }
 
 impl InputHelper {
-    pub(super) fn new(directory: &Path, commands: &'static [SlashName]) -> InputHelper {
+    pub(super) fn new(directory: &Path, commands: SlashNames) -> InputHelper {
         InputHelper { directory: directory.to_owned(), commands }
     }
 
@@ -49,10 +44,10 @@ impl InputHelper {
     }
 
     fn find_commands(&self, begun: &str) -> Vec<Pair> {
-        let found = self.commands.iter().filter(|command| command.name.starts_with(begun));
-        let pair = |command: &SlashName| Pair {
-            display: format!("/{}  {}", command.name, command.about),
-            replacement: format!("/{} ", command.name),
+        let found = self.commands.iter().filter(|(name, _)| name.starts_with(begun));
+        let pair = |(name, about): &(&str, &str)| Pair {
+            display: format!("/{name}  {about}"),
+            replacement: format!("/{name} "),
         };
         found.map(pair).collect()
     }

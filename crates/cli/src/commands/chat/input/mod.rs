@@ -10,7 +10,7 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 
 use self::editor::LineEditor;
-pub(crate) use self::helper::SlashName;
+pub(crate) use self::helper::SlashNames;
 use crate::failure::Failure;
 
 /// The maximum size of a prompt in bytes.
@@ -40,7 +40,7 @@ impl PromptReader {
     pub(crate) fn new(
         home: &Path,
         directory: &Path,
-        commands: &'static [SlashName],
+        commands: SlashNames,
     ) -> Result<PromptReader, Failure> {
         if io::stdin().is_terminal() {
             let editor = LineEditor::new(home, directory, commands)?;
@@ -67,7 +67,10 @@ impl PromptReader {
 /// Reads a prompt that is the whole input, for `-p -`.
 pub(crate) fn read_whole_prompt(input: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    input.take(MAX_PROMPT as u64 + 1).read_to_end(&mut bytes).map_err(cannot_read)?;
+    input
+        .take(MAX_PROMPT as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| cannot_read(&error))?;
     let text = check_prompt(bytes)?;
     match text.trim().is_empty() {
         true => Err(Failure::new("the prompt on standard input is empty")),
@@ -78,7 +81,7 @@ pub(crate) fn read_whole_prompt(input: impl Read) -> Result<String, Failure> {
 fn read_line(input: &mut dyn BufRead) -> Result<PromptInput, Failure> {
     let mut bytes = Vec::new();
     let mut limited = input.take(MAX_PROMPT as u64 + 1);
-    limited.read_until(b'\n', &mut bytes).map_err(cannot_read)?;
+    limited.read_until(b'\n', &mut bytes).map_err(|error| cannot_read(&error))?;
     if bytes.is_empty() {
         return Ok(PromptInput::End);
     }
@@ -86,8 +89,8 @@ fn read_line(input: &mut dyn BufRead) -> Result<PromptInput, Failure> {
     Ok(PromptInput::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-fn cannot_read(error: io::Error) -> Failure {
-    Failure::new("cannot read the prompt").because(&error)
+fn cannot_read(error: &io::Error) -> Failure {
+    Failure::new("cannot read the prompt").because(error)
 }
 
 fn check_prompt(bytes: Vec<u8>) -> Result<String, Failure> {

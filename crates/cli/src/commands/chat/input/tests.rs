@@ -9,11 +9,8 @@ use super::history::HistoryFile;
 use super::*;
 use crate::pseudo_terminal::PseudoTerminal;
 
-const COMMANDS: &[SlashName] = &[
-    SlashName { name: "rollback", about: "return to a checkpoint" },
-    SlashName { name: "resume", about: "continue a session" },
-    SlashName { name: "quit", about: "leave" },
-];
+const COMMANDS: SlashNames =
+    &[("rollback", "return to a checkpoint"), ("resume", "continue a session"), ("quit", "leave")];
 
 /// Reads prompts until the end, and prints them. Other tests run this in a terminal.
 #[test]
