@@ -4,6 +4,9 @@
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
 pub mod cancel;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod model;
 pub mod tools;
 
