@@ -15,6 +15,9 @@ mod error;
 #[cfg_attr(not(feature = "faults"), doc(hidden))]
 pub mod fault;
 pub mod front_end;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod goal;
 mod journal;
 pub mod model;

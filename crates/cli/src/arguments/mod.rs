@@ -71,6 +71,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
         "Setup and maintenance",
         &["install", "uninstall", "doctor", "sessions", "checkpoints", "config", "explain", "demo"],
     ),
+    ("takeback's own agent", &["chat", "tasks", "goal"]),
     ("For agents", &["run", "hook", "rpc"]),
 ];
 

@@ -103,7 +103,7 @@ impl ReplyDraft {
     }
 
     /// Ends the reply with an error.
-    pub(crate) fn fail(&mut self, report: ErrorReport) {
+    pub(crate) fn fail_with(&mut self, report: ErrorReport) {
         self.set_end(ReplyEnd::Failed(report));
         self.is_done = true;
     }

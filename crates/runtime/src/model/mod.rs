@@ -5,6 +5,8 @@ mod decode;
 mod draft;
 mod estimate;
 mod failure;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod message;
 mod response;
 mod sse;

@@ -63,8 +63,8 @@ pub(crate) struct ResponseReader {
 
 /// The body of a response, by its format.
 enum Body {
-    /// The first bytes do not show the format yet.
-    Unknown,
+    /// The first bytes, which do not show the format yet.
+    Unknown(Vec<u8>),
     Stream(SseReader),
     /// A reply in one piece, or anything else that is not a stream.
     Whole(Vec<u8>),
@@ -77,7 +77,7 @@ impl ResponseReader {
         ResponseReader {
             status: 0,
             headers: Headers::default(),
-            body: Body::Unknown,
+            body: Body::Unknown(Vec::new()),
             size: 0,
             decoder: Decoder::new(kind),
             draft: ReplyDraft::default(),
@@ -98,14 +98,25 @@ impl ResponseReader {
         self.size += bytes.len();
         if self.size > MAX_BODY {
             let message = format!("the reply is larger than {} MB", MAX_BODY >> 20);
-            self.draft.fail(ErrorReport::from_message(&message));
+            self.draft.fail_with(ErrorReport::from_message(&message));
             return;
         }
-        if let Body::Unknown = self.body {
-            self.body = find_format(bytes);
+        if let Body::Unknown(first) = &mut self.body {
+            first.extend_from_slice(bytes);
+            if let Some(format) = find_format(first) {
+                let first = std::mem::take(first);
+                self.body = format;
+                self.read_format(&first, on_delta);
+            }
+        } else {
+            self.read_format(bytes, on_delta);
         }
+    }
+
+    /// Reads bytes of a body whose format is known.
+    fn read_format(&mut self, bytes: &[u8], on_delta: &mut OnDelta<'_>) {
         match &mut self.body {
-            Body::Unknown => {}
+            Body::Unknown(_) => {}
             Body::Whole(body) => body.extend_from_slice(bytes),
             Body::Error(body) => {
                 let left = MAX_ERROR.saturating_sub(body.len());
@@ -120,7 +131,7 @@ impl ResponseReader {
                     }
                 }
                 if result.is_err() {
-                    self.draft.fail(ErrorReport::from_message("the server sent a huge event"));
+                    self.draft.fail_with(ErrorReport::from_message("the server sent a huge event"));
                 }
             }
         }
@@ -142,15 +153,15 @@ impl ResponseReader {
     }
 
     /// Returns the outcome of the attempt.
-    pub(crate) fn finish(mut self, end: ReadEnd, on_delta: &mut OnDelta<'_>) -> Attempt {
-        let body = std::mem::replace(&mut self.body, Body::Unknown);
+    pub(crate) fn finish_attempt(mut self, end: ReadEnd, on_delta: &mut OnDelta<'_>) -> Attempt {
+        let body = std::mem::replace(&mut self.body, Body::Unknown(Vec::new()));
         let end = match body {
             _ if matches!(end, ReadEnd::Cancelled) => self.finish_stream(end),
-            Body::Error(body) => self.classify(&ErrorReport::from_body(&body)),
+            Body::Error(body) => self.classify_report(&ErrorReport::from_body(&body)),
             Body::Whole(body) => self.finish_whole(&body, end, on_delta),
-            Body::Unknown | Body::Stream(_) => self.finish_stream(end),
+            Body::Unknown(_) | Body::Stream(_) => self.finish_stream(end),
         };
-        self.decoder.complete(&mut self.draft);
+        self.decoder.complete_draft(&mut self.draft);
         Attempt { reply: self.draft.into_reply(), end }
     }
 
@@ -160,6 +171,7 @@ impl ResponseReader {
         end: ReadEnd,
         on_delta: &mut OnDelta<'_>,
     ) -> AttemptEnd {
+        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
             self.decoder.decode_whole(&value, &mut self.draft, on_delta);
             if self.draft.end().is_some() {
@@ -180,7 +192,7 @@ impl ResponseReader {
     fn finish_stream(&self, end: ReadEnd) -> AttemptEnd {
         match (self.draft.end(), end) {
             (Some(ReplyEnd::Finished(finish)), _) => AttemptEnd::Finished(finish.clone()),
-            (Some(ReplyEnd::Failed(report)), _) => self.classify(report),
+            (Some(ReplyEnd::Failed(report)), _) => self.classify_report(report),
             (None, ReadEnd::Cancelled) => AttemptEnd::Cancelled,
             (None, ReadEnd::Broken(failure)) => AttemptEnd::Failed(AttemptFailure {
                 status: failure.status.or(Some(self.status).filter(|status| *status != 0)),
@@ -195,7 +207,7 @@ impl ResponseReader {
         }
     }
 
-    fn classify(&self, report: &ErrorReport) -> AttemptEnd {
+    fn classify_report(&self, report: &ErrorReport) -> AttemptEnd {
         let key = self.key.as_deref();
         AttemptEnd::Failed(failure::classify_error(self.status, &self.headers, report, key))
     }
@@ -203,12 +215,15 @@ impl ResponseReader {
 
 /// Finds the format of a body by its first bytes, because servers name the wrong type. Neither JSON
 /// nor a web page can be the beginning of a stream.
-fn find_format(bytes: &[u8]) -> Body {
-    let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        None => Body::Unknown,
-        Some(b'{' | b'[' | b'<') => Body::Whole(Vec::new()),
-        Some(_) => Body::Stream(SseReader::default()),
+fn find_format(bytes: &[u8]) -> Option<Body> {
+    const MARK: &[u8] = b"\xEF\xBB\xBF";
+    if bytes.len() < MARK.len() && MARK.starts_with(bytes) {
+        return None;
+    }
+    let text = bytes.strip_prefix(MARK).unwrap_or(bytes);
+    match text.iter().find(|byte| !byte.is_ascii_whitespace())? {
+        b'{' | b'[' | b'<' => Some(Body::Whole(Vec::new())),
+        _ => Some(Body::Stream(SseReader::default())),
     }
 }
 
@@ -246,8 +261,24 @@ mod tests {
         let stop = "data: {\"type\":\"message_stop\"}\n\n";
         let text = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}\n\n";
         let reader = read(ApiKind::Anthropic, &[text, stop, text].concat());
-        let attempt = reader.finish(ReadEnd::Ended, &mut |_| {});
+        let attempt = reader.finish_attempt(ReadEnd::Ended, &mut |_| {});
         assert_eq!(attempt.reply.text, "hi");
+    }
+
+    #[test]
+    fn the_format_is_found_in_pieces_of_any_size() {
+        let whole = "\u{feff} \n{\"choices\":[{\"message\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}";
+        let stream = "\u{feff}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+        for body in [whole, stream] {
+            for size in [1, 2, 3, 5, body.len()] {
+                let mut reader = read(ApiKind::Openai, "");
+                for piece in body.as_bytes().chunks(size) {
+                    reader.read_body(piece, &mut |_| {});
+                }
+                let attempt = reader.finish_attempt(ReadEnd::Ended, &mut |_| {});
+                assert_eq!(attempt.reply.text, "hi", "{size}");
+            }
+        }
     }
 
     #[test]
@@ -258,7 +289,7 @@ mod tests {
             reader.read_body(line.as_bytes(), &mut |_| {});
         }
         assert!(reader.is_hopeless());
-        let attempt = reader.finish(ReadEnd::Ended, &mut |_| {});
+        let attempt = reader.finish_attempt(ReadEnd::Ended, &mut |_| {});
         let AttemptEnd::Failed(failure) = attempt.end else { panic!("{:?}", attempt.end) };
         assert_eq!(failure.message, "the reply is larger than 64 MB");
         let mut reader = read(ApiKind::Openai, "data: ");
@@ -272,7 +303,7 @@ mod tests {
         reader.read_head(429, Headers::default());
         reader.read_body(b"{\"error\": {\"mess", &mut |_| {});
         let broken = AttemptFailure::rejected("gone".to_owned());
-        let attempt = reader.finish(ReadEnd::Broken(broken), &mut |_| {});
+        let attempt = reader.finish_attempt(ReadEnd::Broken(broken), &mut |_| {});
         let AttemptEnd::Failed(failure) = attempt.end else { panic!("{:?}", attempt.end) };
         assert_eq!((failure.kind, failure.status), (FailureKind::RateLimited, Some(429)));
     }

@@ -115,7 +115,7 @@ impl Client {
                 Some(Piece::Body(bytes)) => reader.read_body(&bytes, on_delta),
                 Some(Piece::End) => {
                     self.0.keep_agent(&uri, exchange.release_agent());
-                    return Ok(reader.finish(ReadEnd::Ended, on_delta));
+                    return Ok(reader.finish_attempt(ReadEnd::Ended, on_delta));
                 }
                 Some(Piece::Failed(failure)) => break ReadEnd::Broken(failure),
                 Some(Piece::Cancelled) => break ReadEnd::Cancelled,
@@ -126,7 +126,7 @@ impl Client {
             }
         };
         exchange.stop();
-        Ok(reader.finish(end, on_delta))
+        Ok(reader.finish_attempt(end, on_delta))
     }
 }
 

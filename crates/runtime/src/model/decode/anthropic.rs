@@ -54,7 +54,7 @@ impl AnthropicDecoder {
                 draft.usage = usage::read_anthropic(&event["usage"], draft.usage);
                 self.read_stop_reason(&event["delta"]);
             }
-            Some("message_stop") => self.finish(draft),
+            Some("message_stop") => self.finish_reply(draft),
             // A ping, or an event that this version does not know.
             _ => {}
         }
@@ -74,7 +74,7 @@ impl AnthropicDecoder {
         }
         if message["type"] == "message" || message["stop_reason"].is_string() {
             self.read_stop_reason(message);
-            self.finish(draft);
+            self.finish_reply(draft);
         }
     }
 
@@ -173,13 +173,13 @@ impl AnthropicDecoder {
         });
     }
 
-    fn finish(&mut self, draft: &mut ReplyDraft) {
+    fn finish_reply(&mut self, draft: &mut ReplyDraft) {
         draft.set_end(self.end.take().unwrap_or(ReplyEnd::Finished(Finish::Stop)));
         draft.is_done = true;
     }
 
     /// Completes the draft once the stream has ended, for whatever reason.
-    pub(super) fn complete(&mut self, draft: &mut ReplyDraft) {
+    pub(super) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
         if !self.thinking.is_empty() {
             draft.details = Some(Value::Array(std::mem::take(&mut self.thinking)));
         }

@@ -117,10 +117,10 @@ impl ChatDecoder {
             "length" | "max_tokens" | "model_length" => Finish::Length,
             "content_filter" | "refusal" | "safety" | "sensitive" => Finish::Refused,
             "error" | "abort" | "network_error" | "insufficient_system_resource" => {
-                let report = ErrorReport::find(choice).unwrap_or_else(|| {
+                let report = ErrorReport::find_error(choice).unwrap_or_else(|| {
                     ErrorReport::from_message(&format!("the server stopped the reply: {reason}"))
                 });
-                return draft.fail(report);
+                return draft.fail_with(report);
             }
             _ if self.is_refused => Finish::Refused,
             _ => Finish::Stop,
@@ -132,7 +132,7 @@ impl ChatDecoder {
     ///
     /// This API does not mark the end of a call. All calls of a reply that ended well are complete.
     /// Otherwise, a call is complete if another one follows and its JSON is whole.
-    pub(super) fn complete(&mut self, draft: &mut ReplyDraft) {
+    pub(super) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
         if !self.reasoning.is_empty() {
             draft.details = Some(Value::Object(std::mem::take(&mut self.reasoning)));
         }

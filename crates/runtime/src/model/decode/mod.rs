@@ -51,12 +51,13 @@ impl Decoder {
             return;
         }
         let Ok(value) = serde_json::from_str::<Value>(data) else {
-            draft
-                .fail(ErrorReport::from_message("the server sent an event that is not valid JSON"));
+            draft.fail_with(ErrorReport::from_message(
+                "the server sent an event that is not valid JSON",
+            ));
             return;
         };
         if let Some(report) = find_error(event, &value) {
-            draft.fail(report);
+            draft.fail_with(report);
             return;
         }
         match self {
@@ -75,7 +76,7 @@ impl Decoder {
     ) {
         let is_error = value.get("error").is_some_and(|error| !error.is_null());
         if is_error || value["type"] == "error" || value["object"] == "error" {
-            draft.fail(ErrorReport::find(value).unwrap_or_default());
+            draft.fail_with(ErrorReport::find_error(value).unwrap_or_default());
             return;
         }
         match self {
@@ -87,11 +88,11 @@ impl Decoder {
     }
 
     /// Completes the draft once the stream has ended, for whatever reason.
-    pub(crate) fn complete(&mut self, draft: &mut ReplyDraft) {
+    pub(crate) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
         match self {
-            Decoder::Chat(decoder) => decoder.complete(draft),
-            Decoder::Responses(decoder) => decoder.complete(draft),
-            Decoder::Anthropic(decoder) => decoder.complete(draft),
+            Decoder::Chat(decoder) => decoder.complete_draft(draft),
+            Decoder::Responses(decoder) => decoder.complete_draft(draft),
+            Decoder::Anthropic(decoder) => decoder.complete_draft(draft),
         }
     }
 }
@@ -104,7 +105,7 @@ fn find_error(event: &SseEvent, value: &Value) -> Option<ErrorReport> {
         || value["type"] == "error"
         || value["type"] == "response.failed"
         || value["object"] == "error";
-    is_error.then(|| ErrorReport::find(value).unwrap_or_default())
+    is_error.then(|| ErrorReport::find_error(value).unwrap_or_default())
 }
 
 /// Returns a text that is not empty.

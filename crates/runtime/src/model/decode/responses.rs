@@ -48,7 +48,7 @@ impl ResponsesDecoder {
             }
             Some("output_item.done") => self.end_item(index, &event["item"], draft, on_delta),
             Some(status @ ("completed" | "incomplete")) => {
-                self.finish(status, &event["response"], draft, on_delta);
+                self.finish_reply(status, &event["response"], draft, on_delta);
             }
             _ => {}
         }
@@ -62,7 +62,7 @@ impl ResponsesDecoder {
         on_delta: &mut OnDelta<'_>,
     ) {
         if let Some(status @ ("completed" | "incomplete")) = response["status"].as_str() {
-            self.finish(status, response, draft, on_delta);
+            self.finish_reply(status, response, draft, on_delta);
         }
     }
 
@@ -151,7 +151,7 @@ impl ResponsesDecoder {
         call.is_complete = !matches!(item["status"].as_str(), Some("incomplete" | "in_progress"));
     }
 
-    fn finish(
+    fn finish_reply(
         &mut self,
         status: &str,
         response: &Value,
@@ -203,7 +203,7 @@ impl ResponsesDecoder {
     }
 
     /// Completes the draft once the stream has ended, for whatever reason.
-    pub(super) fn complete(&mut self, draft: &mut ReplyDraft) {
+    pub(super) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
         if !self.reasoning.is_empty() {
             draft.details = Some(Value::Array(std::mem::take(&mut self.reasoning)));
         }

@@ -22,7 +22,7 @@ impl ErrorReport {
     /// Reads the body of a failed response: JSON in any of the usual forms, or text.
     pub(crate) fn from_body(body: &[u8]) -> ErrorReport {
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
-            return ErrorReport::find(&value)
+            return ErrorReport::find_error(&value)
                 .unwrap_or_else(|| ErrorReport::from_message(&value.to_string()));
         }
         let text = String::from_utf8_lossy(body);
@@ -33,15 +33,15 @@ impl ErrorReport {
     }
 
     /// Finds the error in a JSON value. Returns `None` if the value is not an error.
-    pub(crate) fn find(value: &Value) -> Option<ErrorReport> {
+    pub(crate) fn find_error(value: &Value) -> Option<ErrorReport> {
         if let Some(first) = value.as_array().and_then(|values| values.first()) {
-            return ErrorReport::find(first);
+            return ErrorReport::find_error(first);
         }
         match value.as_object()?.get("error") {
             Some(Value::String(text)) => return Some(ErrorReport::from_fields(value, text)),
             Some(inner @ Value::Object(fields)) => {
                 return match fields.get("error") {
-                    Some(Value::Object(_)) => ErrorReport::find(inner),
+                    Some(Value::Object(_)) => ErrorReport::find_error(inner),
                     _ => Some(ErrorReport::from_fields(inner, &find_message(inner))),
                 };
             }
@@ -50,7 +50,7 @@ impl ErrorReport {
         // The last event of a failed response contains the response. Other servers send a list.
         for inner in ["response", "errors"].iter().filter_map(|key| value.get(*key)) {
             if inner.is_array() || inner.get("error").is_some_and(Value::is_object) {
-                return ErrorReport::find(inner);
+                return ErrorReport::find_error(inner);
             }
         }
         let message = find_message(value);

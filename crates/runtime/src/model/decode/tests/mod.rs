@@ -52,7 +52,7 @@ pub(super) fn decode_text(kind: ApiKind, text: &str) -> Decoded {
     let mut reader = ResponseReader::new(kind, None);
     reader.read_head(200, Headers::default());
     reader.read_body(text.as_bytes(), &mut on_delta);
-    let attempt = reader.finish(ReadEnd::Ended, &mut on_delta);
+    let attempt = reader.finish_attempt(ReadEnd::Ended, &mut on_delta);
     Decoded { attempt, pieces }
 }
 

@@ -1,0 +1,61 @@
+//! Public access to private readers, for the targets in `fuzz/`. It exists only in fuzzing builds.
+
+use takeback_ledger::SessionRecord;
+
+use crate::model::fuzzing::read_response;
+use crate::model::{
+    ApiKind, Attempt, AttemptEnd, Delta, Finish, ModelRequest, Provider, build_request, to_message,
+};
+
+/// Reads the input as the response of a provider: a byte for the API, one for the size of the
+/// pieces, and the body. Panics if the outcome depends on the pieces, if it differs from what was
+/// shown, or if the reply cannot be sent back.
+pub fn model_response(bytes: &[u8]) {
+    let [kind, size, body @ ..] = bytes else { return };
+    let kind = [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic][usize::from(*kind) % 3];
+    let mut shown = String::new();
+    let attempt = read_response(kind, [body], &mut |delta| {
+        if let Delta::Text(text) = delta {
+            shown.push_str(text);
+        }
+    });
+    let pieces = body.chunks(usize::from(*size).max(1));
+    assert_eq!(attempt, read_response(kind, pieces, &mut |_| {}));
+    assert_eq!(attempt.reply.text, shown);
+    if attempt.end == AttemptEnd::Finished(Finish::Stop) && kind == ApiKind::Openai {
+        assert_eq!(attempt.reply.cut_calls, 0);
+    }
+    if let Some(tokens) = attempt.reply.usage {
+        assert!(tokens.total() >= 0 && tokens.input >= 0 && tokens.output >= 0, "{tokens:?}");
+    }
+    check_replay(kind, &attempt);
+}
+
+/// Stores the reply and sends it back.
+fn check_replay(kind: ApiKind, attempt: &Attempt) {
+    let provider = Provider {
+        name: "p".to_owned(),
+        kind,
+        base_url: String::new(),
+        key: None,
+        model: "m".to_owned(),
+        context_window: 0,
+        max_output: 0,
+        prices: None,
+    };
+    let message = to_message(&attempt.reply, &provider, &attempt.end);
+    let body = build_request(
+        &provider,
+        &ModelRequest {
+            session: &SessionRecord::default(),
+            messages: std::slice::from_ref(&message),
+            tools: &[],
+            max_output: 1,
+        },
+    );
+    let sent = body.to_string();
+    if !attempt.reply.text.trim().is_empty() {
+        let text = serde_json::Value::from(attempt.reply.text.trim()).to_string();
+        assert!(sent.contains(text.trim_matches('"')), "{text} is lost in {sent}");
+    }
+}
