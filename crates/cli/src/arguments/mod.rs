@@ -51,7 +51,7 @@ Examples:
   takeback demo                     see it work on a scratch project";
 
 /// The groups of commands in the help.
-pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Everyday",
         &[
