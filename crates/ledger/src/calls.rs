@@ -213,11 +213,12 @@ pub(crate) fn record_effect(
     let turn = if effect.turn == 0 { head.last_turn } else { effect.turn };
     transaction
         .prepare_cached(
-            // A hook that was cut off and runs again reports the same effect twice.
+            // A hook that was cut off and runs again reports the same effect twice, and a second
+            // import also contains it. Without a call, only the time tells two effects apart.
             "INSERT INTO effects (session, turn, call, kind, command, workspace, time)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
-                 SELECT 1 FROM effects WHERE session = ?1 AND call = ?3 AND kind = ?4
-                     AND command = ?5)",
+                 SELECT 1 FROM effects WHERE session = ?1 AND call IS ?3 AND kind = ?4
+                     AND command = ?5 AND (call IS NOT NULL OR time = ?7))",
         )?
         .execute(params![
             head.key,

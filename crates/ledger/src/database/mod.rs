@@ -184,6 +184,19 @@ impl Database {
         Ok(database)
     }
 
+    /// Drops the old connection, and uses the file that is currently at the path from now on. A
+    /// successor that a read opened earlier does not know what has been asked for since.
+    fn switch_to_present(&mut self) -> Result<(), LedgerError> {
+        let mut present = match self.successor.take() {
+            Some(successor) => *successor,
+            None => self.open_again()?,
+        };
+        (present.wait, present.limit) = (self.wait, self.limit);
+        present.take_care(self.care)?;
+        *self = present;
+        Ok(())
+    }
+
     /// Makes every commit durable before it returns. With `false`, commits become durable when the
     /// log is moved into the database.
     pub(crate) fn sync_commits(&mut self, syncs: bool) {
@@ -286,10 +299,7 @@ impl Database {
                 return Ok(value);
             }
             drop(begun);
-            *self = match self.successor.take() {
-                Some(successor) => *successor,
-                None => self.open_again().map_err(|error| Attempt::Failed(error.into()))?,
-            };
+            self.switch_to_present().map_err(|error| Attempt::Failed(error.into()))?;
         }
     }
 

@@ -99,6 +99,29 @@ fn effects_are_found_by_session_and_by_workspace() {
 }
 
 #[test]
+fn an_effect_without_a_call_is_recorded_once() {
+    let mut fixture = Fixture::with_three_turns();
+    let mut record = |call: Option<&str>, seconds: i64| {
+        let effect = EffectRecord {
+            call: call.map(str::to_owned),
+            kind: "publish".into(),
+            command: "git push".into(),
+            time: Some(at(seconds)),
+            ..EffectRecord::default()
+        };
+        let event = Event::Effect { session: "s".into(), effect };
+        record_event(&mut fixture.ledger, event, at(seconds));
+        fixture.ledger.transcript("s").unwrap().effects.len()
+    };
+    assert_eq!([record(None, 5), record(None, 5)], [1, 1]);
+    assert_eq!(record(None, 6), 2, "the command ran again");
+    assert_eq!([record(Some("c"), 7), record(Some("c"), 8)], [3, 3]);
+    let transcript = fixture.ledger.transcript("s").unwrap();
+    fixture.ledger.import(&transcript, at(9)).unwrap();
+    assert_eq!(fixture.ledger.transcript("s").unwrap().effects.len(), 3);
+}
+
+#[test]
 fn a_notice_is_taken_once() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");

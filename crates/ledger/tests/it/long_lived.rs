@@ -52,6 +52,28 @@ fn a_ledger_can_move_to_another_thread() {
 }
 
 #[test]
+fn a_deletion_after_a_repair_overwrites_the_text() {
+    if repair_as_child() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let mut ledger = open_without_shared_memory(&directory);
+    let path = ledger.path().to_owned();
+    damage_index_page(&path);
+    let test = "a_deletion_after_a_repair_overwrites_the_text";
+    assert!(start_repair(test, &path).wait().unwrap().success());
+    // This read opens the new file before the deletion asks for more care.
+    assert_eq!(all_texts(&ledger, "s"), ["before the repair"]);
+    let has_text = || {
+        let bytes = fs::read(&path).unwrap();
+        bytes.windows(17).any(|window| window == b"before the repair")
+    };
+    assert!(has_text());
+    ledger.delete_session("s").unwrap();
+    assert!(!has_text(), "the deleted text is still in the file");
+}
+
+#[test]
 fn a_reader_notices_that_the_ledger_was_repaired() {
     if repair_as_child() {
         return;
