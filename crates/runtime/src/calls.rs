@@ -189,15 +189,15 @@ impl Task {
     /// Takes a checkpoint before a call. Returns the tree of the workspace, or the reason why the
     /// call must not be made.
     fn protect(&self, reported: &ToolCall, front: &dyn FrontEnd) -> Result<Option<String>, String> {
-        if !self.agent.has_checkpoints {
-            return Ok(None);
-        }
         let event = ReportedEvent::BeforeTool(reported.clone());
         let report = self.new_report(event.clone(), self.turn_number());
         let tampering = takeback_undo::hook::find_tampering(&self.agent.opened, &report);
         let is_refused = self.agent.opened.protection().history == HistoryProtection::Refuse;
         if let Some(first) = tampering.first().filter(|_| is_refused) {
             return Err(format!("takeback refuses this call: {first}"));
+        }
+        if !self.agent.has_checkpoints {
+            return Ok(None);
         }
         let handled = self.report(event, self.turn_number());
         let lost: Vec<String> = handled

@@ -35,8 +35,9 @@ impl Task {
         let prompts: Vec<usize> =
             messages.filter(|(_, message)| message.role == "user").map(|(at, _)| at).collect();
         let kept = KEPT_TURNS.min(prompts.len() / 2).max(1);
-        let first = prompts.len().checked_sub(kept)?;
-        prompts.get(first).copied().filter(|at| *at > 0)
+        // At least one turn must come before the kept ones: a summary alone would not get shorter.
+        let first = prompts.len().checked_sub(kept).filter(|first| *first > 0)?;
+        prompts.get(first).copied()
     }
 
     /// Summarizes older turns, and continues in a child session.
@@ -59,7 +60,8 @@ impl Task {
         let turn = kept.iter().filter(|message| message.role == "user").count() as i64;
         let moves = self.journal.ledger()?.conversation_mark(&old)?.moves;
         let messages: Vec<MessageRecord> = std::iter::once(summary).chain(kept).collect();
-        let provider = self.agent.provider.clone();
+        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
+        let provider = self.agent.provider(use_fallback).clone();
         let mut events = vec![
             Event::SessionEnd { session: old, reason: "compacted".to_owned() },
             Event::Session { record: Box::new(child) },

@@ -154,7 +154,7 @@ impl SubagentPlan {
             TurnOutcome::Partial { because } => {
                 ToolOutput::error(format!("{answer}\n\nThe report is incomplete: {because}"))
             }
-            TurnOutcome::Failed { because } | TurnOutcome::Blocked { because } => {
+            TurnOutcome::Failed { because, .. } | TurnOutcome::Blocked { because } => {
                 ToolOutput::error(format!("the subagent failed: {because}"))
             }
             TurnOutcome::Cancelled => ToolOutput::error("the user stopped the subagent"),

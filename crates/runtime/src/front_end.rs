@@ -78,8 +78,13 @@ pub enum TurnOutcome {
     Complete,
     /// The answer is cut off, and asking for the rest failed.
     Partial { because: String },
-    /// The model could not be asked.
-    Failed { because: String },
+    /// The model could not be asked. `is_limited` is true if the provider refuses requests only for
+    /// now.
+    Failed {
+        because: String,
+        #[serde(default)]
+        is_limited: bool,
+    },
     /// The user stopped the turn.
     Cancelled,
     /// The turn cannot continue without the user.

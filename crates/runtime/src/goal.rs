@@ -185,10 +185,12 @@ impl Task {
                 None
             }
             TurnOutcome::Complete => None,
-            TurnOutcome::Failed { because } => Some((GoalState::UsageLimited, because)),
-            TurnOutcome::Partial { because } | TurnOutcome::Blocked { because } => {
-                Some((GoalState::Blocked, because))
+            TurnOutcome::Failed { because, is_limited: true } => {
+                Some((GoalState::UsageLimited, because))
             }
+            TurnOutcome::Failed { because, .. }
+            | TurnOutcome::Partial { because }
+            | TurnOutcome::Blocked { because } => Some((GoalState::Blocked, because)),
         }
     }
 

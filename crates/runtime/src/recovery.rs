@@ -168,7 +168,9 @@ fn recover_from_failure(
     failure: &AttemptFailure,
     options: Options,
 ) -> Recovery {
-    let failed = || Recovery::GiveUp(TurnOutcome::Failed { because: failure.message.clone() });
+    let is_limited = matches!(failure.kind, FailureKind::RateLimited | FailureKind::Overloaded);
+    let because = || failure.message.clone();
+    let failed = || Recovery::GiveUp(TurnOutcome::Failed { because: because(), is_limited });
     let is_patient = failure.retry_after.is_none_or(|wait| wait <= LONGEST_REQUESTED_WAIT);
     let is_worth_another = attempts.failures < MAX_FAILURES && is_patient;
     match failure.kind {

@@ -173,7 +173,9 @@ impl Task {
     pub(crate) fn fail_over(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
         let Some(fallback) = self.agent.fallback.clone() else {
             let because = "there is no fallback provider".to_owned();
-            return self.end_turn(TurnOutcome::Failed { because }, front).map(drop);
+            return self
+                .end_turn(TurnOutcome::Failed { because, is_limited: false }, front)
+                .map(drop);
         };
         let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.clone());
         let because = match setback {

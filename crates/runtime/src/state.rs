@@ -411,7 +411,7 @@ impl TurnState {
             Finish::Stop => self.attempts = Attempts::default(),
             Finish::Refused => {
                 let because = "the provider refused to answer".to_owned();
-                self.outcome = Some(TurnOutcome::Failed { because });
+                self.outcome = Some(TurnOutcome::Failed { because, is_limited: false });
             }
         }
         self.set_calls(calls);

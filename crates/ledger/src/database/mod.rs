@@ -179,8 +179,7 @@ impl Database {
     fn open_again(&self) -> Result<Database, LedgerError> {
         let mut database = Database::open(&self.path, Some(self.journal), self.wait)?;
         database.limit = self.limit;
-        database.sync_commits(self.care.syncs);
-        database.set_erasing(self.care.erases)?;
+        database.take_care(self.care)?;
         Ok(database)
     }
 
@@ -201,6 +200,11 @@ impl Database {
     /// log is moved into the database.
     pub(crate) fn sync_commits(&mut self, syncs: bool) {
         self.care.syncs = syncs;
+    }
+
+    fn take_care(&mut self, care: Care) -> rusqlite::Result<()> {
+        self.sync_commits(care.syncs);
+        self.set_erasing(care.erases)
     }
 
     fn set_syncing(&mut self, syncs: bool) -> rusqlite::Result<()> {

@@ -113,7 +113,10 @@ fn requests_that_deliver_nothing_are_repeated_five_times() {
     let alone = Circumstances { has_fallback: false, ..USUAL };
     for kind in [FailureKind::Connection, FailureKind::Stalled, FailureKind::Server] {
         let (count, step) = repeat(&failed(kind, false), alone);
-        assert_eq!((count, step), (5, Step::End(TurnOutcome::Failed { because: "broken".into() })));
+        assert_eq!(
+            (count, step),
+            (5, Step::End(TurnOutcome::Failed { because: "broken".into(), is_limited: false }))
+        );
         assert_eq!(repeat(&failed(kind, false), USUAL), (5, Step::FailOver));
     }
     let (count, step) = repeat(&failed(FailureKind::RateLimited, false), USUAL);

@@ -115,7 +115,7 @@ fn a_rejected_key_ends_the_turn_and_the_session_can_be_continued() {
     let server = in_turn(vec![Reply::fault(Fault::response(401, body)), Reply::text("Hello.")]);
     let mut task = scratch.begin(&server.url(), "t1");
     let pause = task.prompt("hi", &Recorder::default()).unwrap();
-    let Pause::TurnEnded(TurnOutcome::Failed { because }) = pause else { panic!("{pause:?}") };
+    let Pause::TurnEnded(TurnOutcome::Failed { because, .. }) = pause else { panic!("{pause:?}") };
     assert!(because.contains("invalid api key"), "{because}");
     assert_eq!(task.prompt("hi again", &Recorder::default()).unwrap(), COMPLETE);
 }

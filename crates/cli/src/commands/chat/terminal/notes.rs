@@ -42,7 +42,7 @@ pub(super) fn describe_end(
         TurnOutcome::Partial { because } => {
             (Style::Warning, format!("The answer is incomplete: {because}"))
         }
-        TurnOutcome::Failed { because } => (Style::Bad, format!("The turn failed: {because}")),
+        TurnOutcome::Failed { because, .. } => (Style::Bad, format!("The turn failed: {because}")),
         TurnOutcome::Cancelled => (Style::Warning, "Stopped.".to_owned()),
         TurnOutcome::Blocked { because } => {
             (Style::Warning, format!("The turn waits for you: {because}"))

@@ -198,7 +198,10 @@ The answer is incomplete: too many cuts
 fn every_outcome_is_told() {
     let because = || "the key is wrong".to_owned();
     for (outcome, expected) in [
-        (TurnOutcome::Failed { because: because() }, "The turn failed: the key is wrong\n"),
+        (
+            TurnOutcome::Failed { because: because(), is_limited: false },
+            "The turn failed: the key is wrong\n",
+        ),
         (
             TurnOutcome::Blocked { because: because() },
             "The turn waits for you: the key is\nwrong\n",
