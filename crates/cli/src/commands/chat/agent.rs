@@ -23,7 +23,7 @@ const ID_LENGTH: usize = 10;
 /// The options that choose the model and the rules of the agent.
 #[derive(Args, Clone, Default)]
 pub(crate) struct AgentArguments {
-    /// Ask this provider [default: `provider` in the table [chat] of config.toml]
+    /// Ask this provider [default: `chat.provider` in config.toml]
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
     /// Ask this model of the provider
