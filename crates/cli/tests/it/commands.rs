@@ -185,6 +185,7 @@ Everyday:
   undo         Take back what the agent changed in its last turn, and keep everything else
   redo         Redo what `takeback rollback undo` undid
   checkpoint   Take a checkpoint of this workspace now
+  fork         Continue differently from an earlier moment, in a new directory
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
 
@@ -198,22 +199,29 @@ Setup and maintenance:
   explain      Explain whether takeback expects a shell command to change files
   demo         Try takeback on a scratch project
 
+takeback's own agent:
+  chat         Talk to takeback's own agent, which cannot lose its place
+  tasks        List the tasks of takeback's own agent, and continue or stop one
+  goal         Let takeback's own agent work on a goal until it is reached or its budget is spent
+
 For agents:
   run          Run a command between two checkpoints: for agents without hooks
   hook         Report what an agent does: one JSON object on standard input
   rpc          Serve an agent for as long as it runs: JSON-RPC 2.0, one message per line
 
 Global options:
-  -C <DIR>            Work as if started in DIR
-      --home <DIR>    Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
-      --json          Print one JSON document instead of text
-  -y, --yes           Skip the confirmation
-  -v, --verbose       List all paths instead of the first few
-      --color <WHEN>  When to use colours [default: auto] [possible values: auto, always, never]
-      --no-pager      Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
-                      less]
-  -h, --help          Print help
-  -V, --version       Print the version
+  -C <DIR>              Work as if started in DIR
+      --home <DIR>      Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
+      --profile <NAME>  Use the settings in [profiles.NAME] of config.toml [default:
+                        $TAKEBACK_PROFILE]
+      --json            Print one JSON document instead of text
+  -y, --yes             Skip the confirmation
+  -v, --verbose         List all paths instead of the first few
+      --color <WHEN>    When to use colours [default: auto] [possible values: auto, always, never]
+      --no-pager        Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
+                        less]
+  -h, --help            Print help
+  -V, --version         Print the version
 
 Examples:
   takeback install claude           protect what Claude Code does from now on
@@ -223,6 +231,7 @@ Examples:
   takeback rollback undo            undo the rollback
   takeback undo                     take back only what the agent changed in its last turn
   takeback checkpoint --reason 'before the big refactoring'
+  takeback fork 1 ../try            try something else from there, in another directory
   takeback search chat-send         search the sessions of all agents
   takeback demo                     see it work on a scratch project
 $ takeback rollback --help
@@ -275,6 +284,9 @@ Global options:
       --home <DIR>
           Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
 
+      --profile <NAME>
+          Use the settings in [profiles.NAME] of config.toml [default: $TAKEBACK_PROFILE]
+
       --json
           Print one JSON document instead of text
 
@@ -315,15 +327,17 @@ Options:
       --workspace-only  Do not touch files outside the workspace
 
 Global options:
-  -C <DIR>            Work as if started in DIR
-      --home <DIR>    Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
-      --json          Print one JSON document instead of text
-  -y, --yes           Skip the confirmation
-  -v, --verbose       List all paths instead of the first few
-      --color <WHEN>  When to use colours [default: auto] [possible values: auto, always, never]
-      --no-pager      Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
-                      less]
-  -h, --help          Print help
+  -C <DIR>              Work as if started in DIR
+      --home <DIR>      Takeback's own directory [default: $TAKEBACK_HOME or ~/.takeback]
+      --profile <NAME>  Use the settings in [profiles.NAME] of config.toml [default:
+                        $TAKEBACK_PROFILE]
+      --json            Print one JSON document instead of text
+  -y, --yes             Skip the confirmation
+  -v, --verbose         List all paths instead of the first few
+      --color <WHEN>    When to use colours [default: auto] [possible values: auto, always, never]
+      --no-pager        Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
+                        less]
+  -h, --help            Print help
 
 Examples:
   takeback rollback undo        back to before the last rollback
