@@ -2,9 +2,9 @@
 //!
 //! [`MarkdownStream`] takes pieces of text and returns lines. A line is *finished* when no further
 //! text can change it: all lines of a block or of an item once the next one begins, and the complete
-//! lines of an open block of code. The other lines are *unfinished*; they
-//! are rendered from the text so far, so they can be shown and replaced later. The finished lines
-//! do not depend on how the text was divided into pieces.
+//! lines of an open block of code. The other lines are *unfinished*; they are rendered from the text
+//! so far, so they can be shown and replaced later. The finished lines do not depend on how the text
+//! was divided into pieces.
 
 mod render;
 mod table;
@@ -167,16 +167,18 @@ struct Block {
 fn find_blocks(source: &str, number: Option<u64>) -> Vec<Block> {
     let (mut blocks, mut depth, mut next) = (Vec::new(), 0, None);
     for (event, range) in Parser::new_ext(source, options()).into_offset_iter() {
-        let start = start_of_line(source, range.start);
+        let start = || start_of_line(source, range.start);
         match (&event, depth) {
             (Event::Start(Tag::List(first)), 0) => {
                 next = if blocks.is_empty() { number.or(*first) } else { *first };
             }
             (Event::Start(Tag::Item), 1) => {
-                blocks.push(Block { start, number: next });
+                blocks.push(Block { start: start(), number: next });
                 next = next.map(|number| number.saturating_add(1));
             }
-            (Event::Start(_) | Event::Rule, 0) => blocks.push(Block { start, number: None }),
+            (Event::Start(_) | Event::Rule, 0) => {
+                blocks.push(Block { start: start(), number: None });
+            }
             _ => {}
         }
         match event {

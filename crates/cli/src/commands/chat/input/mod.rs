@@ -42,7 +42,8 @@ impl PromptReader {
         directory: &Path,
         commands: SlashNames,
     ) -> Result<PromptReader, Failure> {
-        if io::stdin().is_terminal() {
+        // The editor needs both: it shows what is typed.
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
             let editor = LineEditor::new(home, directory, commands)?;
             return Ok(PromptReader::Terminal(Box::new(editor)));
         }

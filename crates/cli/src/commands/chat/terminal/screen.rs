@@ -71,7 +71,7 @@ impl Screen {
     /// Writes a piece of the answer as the model wrote it, apart from control characters.
     pub(super) fn write_answer(&mut self, text: &str) {
         let Screen::Plain { answer, is_in_line, .. } = self else { return };
-        let text = text.replace("\r\n", "\n");
+        let text = text.replace('\r', "");
         // Tabs are part of the text, for example in code.
         let disarmed: Vec<String> = text.split('\t').map(disarm_lines).collect();
         let _ = answer.write_all(disarmed.join("\t").as_bytes()).and_then(|()| answer.flush());
