@@ -86,9 +86,18 @@ mod tests {
         assert_eq!(parse_stat(b"12 (\xff) Z 1 12 34 0 -1"), parsed(false));
         assert_eq!(parse_stat(b"12 (a"), None);
         assert_eq!(parse_stat(b""), None);
-        if let Some(own) = parse_stat(&std::fs::read("/proc/self/stat").unwrap_or_default()) {
-            assert_eq!(own.session, rustix::process::getsid(None).unwrap().as_raw_nonzero().get());
-            assert_eq!(own.group, rustix::process::getpgrp().as_raw_nonzero().get());
+    }
+
+    #[test]
+    fn the_session_of_a_process_is_read() {
+        let mut command = std::process::Command::new("setsid");
+        let child = command.args(["cat", "/proc/self/stat"]).stdout(std::process::Stdio::piped());
+        let Ok(child) = child.spawn() else { return };
+        let id = child.id().cast_signed();
+        let output = child.wait_with_output().unwrap();
+        if !output.stdout.is_empty() {
+            let parsed = ProcessStat { is_living: true, group: id, session: id };
+            assert_eq!(parse_stat(&output.stdout), Some(parsed));
         }
     }
 }
