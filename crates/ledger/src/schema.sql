@@ -36,7 +36,10 @@ CREATE TABLE sessions (
     cost_source        TEXT,
     pricing_version    TEXT,
     workspace          TEXT,
-    git_branch         TEXT
+    git_branch         TEXT,
+    -- For a fork: the last message that it has in common with its parent, or 0. Such messages have
+    -- the same `seq` in both.
+    inherited          INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX sessions_title ON sessions (title) WHERE title IS NOT NULL;
 CREATE INDEX sessions_parent ON sessions (parent_session_id) WHERE parent_session_id IS NOT NULL;

@@ -251,6 +251,59 @@ fn take_in_session(
     placement::place_messages(transaction, id, &messages, now)
 }
 
+/// Remembers that the entries of a fork's log are already in the ledger, each as the message that
+/// the fork has in common with its parent.
+pub(crate) fn adopt_pages(
+    transaction: &Transaction<'_>,
+    parent: i64,
+    key: i64,
+    pages: &[LogPage],
+    now: Time,
+) -> Result<(), LedgerError> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT OR IGNORE INTO origins (session, seq, origin)
+         VALUES (?2, (SELECT o.seq FROM origins o JOIN messages m ON m.session = ?2 AND m.seq = o.seq
+                      WHERE o.session = ?1 AND o.origin = ?3), ?3)",
+    )?;
+    for entry in pages.iter().flat_map(|page| &page.entries) {
+        if matches!(entry.fact, LogFact::Message(_) | LogFact::Summary(_) | LogFact::Usage(_)) {
+            statement.execute(params![parent, key, entry.origin])?;
+        }
+    }
+    pages.iter().try_for_each(|page| save_bookmark(transaction, &page.to, now))
+}
+
+/// A message of a session, with the agent's own id for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct MessageOrigin {
+    pub seq: i64,
+    pub role: String,
+    /// `None` if the message has not been found in the agent's log.
+    pub origin: Option<String>,
+    /// True if the message was taken back.
+    pub undone: bool,
+}
+
+impl Ledger {
+    /// Lists the messages of a session in order, with the agent's own ids for them.
+    pub fn message_origins(&self, id: &str) -> Result<Vec<MessageOrigin>, LedgerError> {
+        let connection = self.database.reader()?;
+        let key = head(connection, id)?.key;
+        let mut statement = connection.prepare_cached(
+            "SELECT m.seq, m.role, m.undone <> 0,
+                 (SELECT o.origin FROM origins o WHERE o.session = m.session AND o.seq = m.seq
+                  ORDER BY o.id LIMIT 1)
+             FROM messages m WHERE m.session = ?1 ORDER BY m.seq",
+        )?;
+        let rows = statement.query_map([key], |row| {
+            let (seq, role) = (row.get(0)?, row.get(1)?);
+            Ok(MessageOrigin { seq, role, undone: row.get(2)?, origin: row.get(3)? })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
 /// Remembers that an entry was imported. Returns false if it had been imported before.
 fn remember_origin(
     transaction: &Transaction<'_>,

@@ -193,7 +193,7 @@ fn delete_sessions(
             transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
         }
         transaction.execute(
-            "UPDATE sessions SET parent_session_id = NULL, parent_kind = NULL
+            "UPDATE sessions SET parent_session_id = NULL, parent_kind = NULL, inherited = 0
              WHERE parent_session_id = ?1",
             [id],
         )?;

@@ -228,6 +228,7 @@ fn create_session(
     let destination = intent.destination.0.display().to_string();
     let branch = GitDirectory::find(&intent.destination.0).and_then(|git| git.head().branch);
     let new = NewFork {
+        log: &[],
         id: &session.id,
         point: session.point,
         workspace: Some(&destination),
