@@ -36,6 +36,8 @@ pub struct ConversationMove {
     /// The prompt of the first turn that is taken back, if the whole turn is taken back. Only
     /// [`Ledger::count_move`] sets it.
     pub prompt: Option<String>,
+    /// The number of turns whose prompts are taken back. Only [`Ledger::count_move`] sets it.
+    pub turns: usize,
 }
 
 impl ConversationMove {
@@ -159,6 +161,10 @@ impl Ledger {
                     number(&format!("SELECT count(*) FROM messages WHERE {IN_FORCE}"))?;
                 let first = find_first_prompt(connection, head.key, &part)?;
                 count.prompt = first.or(count.prompt);
+                count.turns += number(
+                    "SELECT count(*) FROM turns
+                     WHERE session = ?1 AND first_seq BETWEEN ?2 AND ?3 AND undone = 0",
+                )?;
             }
         }
         Ok(count)

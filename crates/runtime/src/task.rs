@@ -269,7 +269,9 @@ impl Task {
     /// Reads the notices that wait for this session. Returns their text, and the event that marks
     /// them as delivered.
     fn read_notices(&mut self) -> Result<(Option<String>, Vec<Event>), TaskError> {
-        let (notices, ids) = rollback::read_notices(&self.agent.opened, &self.session.id)?;
+        let (mut notices, ids) = rollback::read_notices(&self.agent.opened, &self.session.id)?;
+        // The conversation of this agent is the ledger's, so it does not contain such a prompt.
+        notices.iter_mut().for_each(|notice| notice.taken_back = None);
         if ids.is_empty() {
             return Ok((None, Vec::new()));
         }

@@ -283,6 +283,8 @@ pub struct MessageOrigin {
     pub origin: Option<String>,
     /// True if the message was taken back.
     pub undone: bool,
+    /// True if a fork has the message from its parent.
+    pub inherited: bool,
 }
 
 impl Ledger {
@@ -291,14 +293,16 @@ impl Ledger {
         let connection = self.database.reader()?;
         let key = head(connection, id)?.key;
         let mut statement = connection.prepare_cached(
-            "SELECT m.seq, m.role, m.undone <> 0,
+            "SELECT m.seq, m.role, m.undone <> 0, m.seq <= s.inherited,
                  (SELECT o.origin FROM origins o WHERE o.session = m.session AND o.seq = m.seq
                   ORDER BY o.id LIMIT 1)
-             FROM messages m WHERE m.session = ?1 ORDER BY m.seq",
+             FROM messages m JOIN sessions s ON s.key = m.session
+             WHERE m.session = ?1 ORDER BY m.seq",
         )?;
         let rows = statement.query_map([key], |row| {
-            let (seq, role) = (row.get(0)?, row.get(1)?);
-            Ok(MessageOrigin { seq, role, undone: row.get(2)?, origin: row.get(3)? })
+            let (seq, role, origin) = (row.get(0)?, row.get(1)?, row.get(4)?);
+            let (undone, inherited) = (row.get(2)?, row.get(3)?);
+            Ok(MessageOrigin { seq, role, origin, undone, inherited })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }

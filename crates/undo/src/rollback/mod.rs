@@ -33,10 +33,12 @@ pub(crate) use self::conversation::find_point_of_session;
 pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notice_text::notice_text;
-pub use self::notices::{Notice, NoticeFile, read_notices, take_notices};
+pub use self::notices::{
+    Notice, NoticeFile, TakenBack, leave_for_rewound, read_notices, take_notices,
+};
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
 pub use self::plan::{plan, relative_paths};
-pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
+pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, Resume, RollbackView};
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
 pub use self::turn::{Conflict, UncertainPath};
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use takeback_tree::{Head, KeptPath, KeptReason, RelPath};
-use takeback_undo::{Action, RollbackView};
+use takeback_undo::hook::quote_word;
+use takeback_undo::{Action, MovedSession, RollbackView};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -177,7 +178,8 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     if let Some(chat) = &view.chat {
         let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
         print_section("The prompt was", lines.map(output::disarm), context);
-        if let Some(resume) = &chat.resume {
+        let is_followed = view.sessions.iter().any(|moved| moved.resume.is_some());
+        if let Some(resume) = chat.resume.as_ref().filter(|_| !is_followed) {
             println!(
                 "To take back the agent's own copy of the conversation: {}.",
                 output::disarm(resume)
@@ -202,6 +204,25 @@ fn print_conversations(view: &RollbackView) {
             .map(|(count, what)| format!("{} {what}", output::count(*count, "message")))
             .collect();
         println!("Conversation{of}: {}.", parts.join(", "));
+        print_resume(moved);
+    }
+}
+
+/// Prints how to continue the agent's own conversation, or why it stays as it is.
+fn print_resume(moved: &MovedSession) {
+    if let Some(resume) = &moved.resume {
+        let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
+        let command = output::disarm(&command.join(" "));
+        let inside = match &resume.typed {
+            Some(line) => format!(", or type `{}` in the agent", output::disarm(line)),
+            None => String::new(),
+        };
+        match &resume.session {
+            Some(_) => println!("  Continue with `{command}`{inside}."),
+            None => println!("  Nothing is left of it: start anew with `{command}`."),
+        }
+    } else if let Some(reason) = &moved.stays {
+        println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));
     }
 }
 
