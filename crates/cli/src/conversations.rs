@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use takeback_agents::{
-    LogFormat, LogRef, Rewind, RewindError, RewindRequest, WrittenCopy, find_rewind, log_format,
-};
+use takeback_agents::{LogRef, Rewind, RewindRequest, WrittenCopy, find_rewind, log_format};
 use takeback_base::errors::error_chain;
 use takeback_ledger::{MessageOrigin, NewFork};
 use takeback_undo::{MovedSession, Resume, RollbackView, rollback};
@@ -67,23 +65,28 @@ fn follow_session(
         return Ok(None);
     }
     let (_, id) = moved.session.split_once(':').expect("the caller has split it");
-    let log = find_log(rewind.agent, id, context).ok_or("its log was not found")?;
-    let refused = |error: RewindError| error_chain(&error);
-    if rewind.is_at(&log, &divided.kept).map_err(refused)? {
+    let logs = find_logs(rewind.agent, id, context);
+    if let Some(log) = find_log_at(rewind, &logs, &divided.kept) {
         return Ok(Some(resume(Some(id), rewind.command(id, &log.path), rewind.typed(id))));
     }
     let gone = divided.first_gone.ok_or("its log has other messages than the ledger")?;
     let first_gone = gone.origin.as_deref().ok_or("its log lacks the prompt")?;
-    let copy = rewind
-        .write_copy(&RewindRequest {
-            log: &log,
+    let mut outcome = Err("its log was not found".to_owned());
+    for log in &logs {
+        let request = RewindRequest {
+            log,
             session: id,
             kept: &divided.kept,
             first_gone,
             is_prompt: gone.role == "user",
             own_directory: &context.home.join("conversations"),
-        })
-        .map_err(refused)?;
+        };
+        outcome = rewind.write_copy(&request).map_err(|error| error_chain(&error));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let copy = outcome?;
     if rewind.keeps_id {
         record_copy(rewind, moved, &copy, cwd.as_deref(), view, context).map_err(told)?;
     }
@@ -107,18 +110,27 @@ fn find_workspace(session: &str, context: &Context) -> Result<Option<String>, Fa
     Ok(context.ledger()?.session(session)?.workspace)
 }
 
-/// Finds the log of a session, but not those of its subagents, which are deeper.
-fn find_log(agent: &str, id: &str, context: &Context) -> Option<LogRef> {
-    let format: &LogFormat = log_format(agent)?;
-    let mut logs = format.logs_of_session(id, None, &context.logs_of(format)?);
-    logs.retain(|log| log.session.is_none());
+/// Finds the logs of a session, newest first, but not those of its subagents, which are deeper.
+fn find_logs(agent: &str, id: &str, context: &Context) -> Vec<LogRef> {
+    let find = || {
+        let format = log_format(agent)?;
+        Some(format.logs_of_session(id, None, &context.logs_of(format)?))
+    };
+    let mut logs = find().unwrap_or_default();
     let depth = |log: &LogRef| log.path.components().count();
-    let least = logs.iter().map(depth).min()?;
-    logs.retain(|log| depth(log) == least);
-    match logs.as_slice() {
-        [log] => Some(log.clone()),
-        _ => None,
-    }
+    let least = logs.iter().map(depth).min();
+    logs.retain(|log| log.session.is_none() && Some(depth(log)) == least);
+    logs.reverse();
+    logs
+}
+
+/// Finds the log that contains exactly these messages.
+fn find_log_at<'l>(
+    rewind: &Rewind,
+    logs: &'l [LogRef],
+    kept: &BTreeSet<String>,
+) -> Option<&'l LogRef> {
+    logs.iter().find(|log| rewind.is_at(log, kept).unwrap_or(false))
 }
 
 /// Adds the copy to the ledger as a fork, so that its messages are not imported a second time, and
