@@ -35,6 +35,7 @@ mod protection;
 mod pseudo_terminal;
 mod repository;
 mod retention;
+mod rewound;
 mod rollback;
 mod rollback_undo;
 mod rpc;

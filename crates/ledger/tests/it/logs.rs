@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use takeback_ledger::{
     Bookmark, CallRecord, Event, Ledger, LedgerOptions, LogEntry, LogFact, LogIntake, LogPage,
-    MessageFilter, MessageRecord, SearchOptions, SessionRecord, Tokens, UsageRecord,
+    MessageFilter, MessageRecord, NewFork, SearchOptions, SessionRecord, Tokens, UsageRecord,
 };
 
 use crate::support::{
@@ -530,4 +530,28 @@ proptest! {
         prop_assert_eq!(texts(&fixture.ledger, MessageFilter::All), expected);
         assert_whole(&mut fixture.ledger);
     }
+}
+
+#[test]
+fn the_log_of_a_fork_adds_only_what_is_new() {
+    let log = [(0, ">ask"), (1, "answer"), (1, "$5"), (2, ">ask again"), (3, "again"), (3, "$7")];
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &log, 3);
+    let of_fork = |mut page: LogPage| {
+        page.to.log = "/logs/fork.jsonl".into();
+        page.entries.iter_mut().for_each(|entry| entry.session = "fork".into());
+        page
+    };
+    let copied = [of_fork(make_page(None, &log, 3))];
+    let new = NewFork { id: "fork", log: &copied, ..NewFork::default() };
+    fixture.ledger.fork_at("s", &new, at(50)).unwrap();
+    let origins = fixture.ledger.message_origins("fork").unwrap();
+    assert!(origins.iter().all(|message| message.inherited && message.origin.is_some()));
+    // The agent continues the fork, and the log is read from its beginning once more.
+    let mut page = of_fork(make_page(None, &log, 6));
+    page.from = Some(copied[0].to.clone());
+    assert_eq!(fixture.ledger.take_in_page(&page, at(60)).unwrap().unwrap().messages, 2);
+    assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "ask again", "again"]);
+    assert_eq!(fixture.ledger.session("fork").unwrap().tokens.input, 7);
+    assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 5);
 }
