@@ -69,7 +69,7 @@ pub enum LedgerError {
     /// Another process holds the lock of the task, or this process holds it already.
     #[error("task {0} is running")]
     TaskRunning(String),
-    /// Another process has taken the task's lease since.
+    /// Another process has since taken the task's lease.
     #[error("another process has taken over task {task}")]
     Fenced { task: String, epoch: i64, current: i64 },
     /// Part of a journal is lost, so the task's state cannot be determined.

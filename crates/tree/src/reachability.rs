@@ -229,14 +229,15 @@ impl HistoryWalk<'_> {
         Ok(())
     }
 
-    /// Adds an object that the walk has met. Returns true if it is met for the first time.
+    /// Adds an object that the traversal has reached. Returns true if it has not been reached
+    /// before.
     fn meet_object(
         &mut self,
         oid: Oid,
         kind: ObjectKind,
         resembles: Option<Oid>,
     ) -> Result<bool, ObjectError> {
-        // An object that is unchanged in the newer tree has already been met.
+        // An object that is unchanged in the newer tree has already been reached.
         if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
             return Ok(false);
         }

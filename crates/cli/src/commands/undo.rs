@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Accepted only to be refused with a hint.
+    // Parsed only so that it can be rejected with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
 }

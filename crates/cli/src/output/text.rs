@@ -77,7 +77,7 @@ pub(crate) fn local_time(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(|_| disarm(time), short_local)
 }
 
-/// Formats a path with `~` for the home directory, and disarms it.
+/// Formats a path with `~` for the home directory, and escapes its control characters.
 pub(crate) fn tilde(path: &Path, context: &Context) -> String {
     let short = context.user_home().and_then(|home| {
         let home = std::fs::canonicalize(home).ok()?;

@@ -200,7 +200,7 @@ Setup and maintenance:
   demo         Try takeback on a scratch project
 
 takeback's own agent:
-  chat         Talk to takeback's own agent, which cannot lose its place
+  chat         Talk to takeback's own agent, which can always continue where it stopped
   tasks        List the tasks of takeback's own agent, and continue or stop one
   goal         Let takeback's own agent work on a goal until it is reached or its budget is spent
 

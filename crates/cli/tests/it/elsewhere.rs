@@ -59,7 +59,7 @@ fn a_rollback_reaches_places_in_which_a_later_state_was_pruned() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1"]);
     session.json(&["rollback", "undo"]);
-    // Only the newest row and the newest safety checkpoint of each place are left.
+    // Only the newest row and the newest safety checkpoint of each workspace are left.
     session.json(&["checkpoints", "prune", "--max-size-mb", "0"]);
     let output = session.output(&["rollback", "1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -519,7 +519,7 @@ fn files_that_never_end_do_not_block_a_capture() {
             // Only a failing test waits this long.
             let (capture, fresh) = is_done
                 .recv_timeout(Duration::from_secs(20))
-                .unwrap_or_else(|_| panic!("the capture waits for {place} as {kind}"));
+                .unwrap_or_else(|_| panic!("the capture hangs when {place} is a {kind}"));
             assert_eq!(capture, fresh);
             assert!(capture.files >= 1, "{place} as {kind}");
         }

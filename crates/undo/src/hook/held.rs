@@ -64,7 +64,7 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     let ReportedEvent::BeforeTool(call) = &report.event else { return None };
     let root = opened.find_root(&report.directory).ok();
     let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
-    // If the user does not want secrets captured, links must not keep them either.
+    // If the user does not want secrets captured, hard links must not keep them either.
     if !may_mutate(call, analysis.as_ref()) || opened.rules.skip_private {
         return None;
     }

@@ -101,8 +101,8 @@ pub struct TurnUndo {
     pub taken: Vec<RelPath>,
 }
 
-/// The way to resolve a conflict: a file in which lines that the turn changed have been edited
-/// since.
+/// The way to resolve a conflict. A file is in conflict if lines that the turn changed have been
+/// edited since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {

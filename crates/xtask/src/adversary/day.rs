@@ -54,8 +54,8 @@ pub(super) struct Day<'a> {
     /// The marks in edits by the user that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
     pub(super) calls: usize,
-    /// The disk that holds takeback's home, or all files of the day. `None` if no disk can be
-    /// mounted.
+    /// The disk that holds takeback's home, or all files of the simulated day. `None` if no disk
+    /// can be mounted.
     pub(super) disk: Option<Mount>,
     /// True while the disk is full.
     pub(super) is_full: bool,
@@ -153,7 +153,7 @@ impl<'a> Day<'a> {
         }
     }
 
-    /// Runs the day.
+    /// Performs the random steps of the simulated day.
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         for _ in 0..STEPS {
             match self.random.below(28) {

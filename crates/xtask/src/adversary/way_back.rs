@@ -203,8 +203,8 @@ impl Day<'_> {
             if is_elsewhere && is_same && self.is_full && is_said {
                 continue;
             }
-            // The only checkpoint that has a repository's history is that of the call that deletes
-            // it.
+            // A repository's history is in only one checkpoint: the one before the call that
+            // deletes the repository.
             if is_history(&path) && is_lost && !now.contains_key(&path) {
                 continue;
             }

@@ -112,9 +112,9 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     print_section("Captured while being written, possibly inconsistent", unsettled, context);
     let privileged = "Setuid or setgid: other users who run these act as you";
     print_section(privileged, paths(&view.privileged), context);
-    let unprivileged = "Without setuid and setgid, because another user owned these";
+    let unprivileged = "Restored without setuid and setgid, because another user owned the file";
     print_section(unprivileged, paths(&view.unprivileged), context);
-    let disowned = "Owned by root afterwards, because it is unknown who may read these";
+    let disowned = "Will be owned by root, because it is not known who should have access";
     print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);

@@ -207,7 +207,8 @@ impl RowFields {
         }
     }
 
-    /// Takes out the content of a message: text, or JSON after the prefix for structured content.
+    /// Takes the content of a message out of the row: plain text, or JSON if it begins with the
+    /// prefix that marks structured content.
     pub(super) fn take_content(&mut self, name: &str) -> Option<Value> {
         match self.take_cell(name) {
             Cell::Text(text) => {

@@ -31,7 +31,7 @@ struct Search {
     follows_links: bool,
     /// True if find prints something other than the paths.
     prints_others: bool,
-    /// The files that find writes.
+    /// The files that `find` writes.
     outputs: Vec<Vec<Value>>,
 }
 
