@@ -44,7 +44,7 @@ pub(crate) struct CheckpointView {
     name: Option<String>,
     pinned: bool,
     files: u64,
-    /// False if nothing had changed since this checkpoint, so that no new one was taken.
+    /// False if nothing had changed since this checkpoint, and therefore no new one was taken.
     new: bool,
     uncovered: Vec<Uncovered>,
 }

@@ -24,7 +24,7 @@ fn with_model(server: &Server) -> Session {
     session
 }
 
-/// Runs takeback with a usual PATH, because the model's commands need one.
+/// Runs takeback with the usual PATH, because the model's commands need it.
 fn chat(session: &Session, arguments: &[&str]) -> Command {
     let mut command = session.command(arguments);
     command.env("PATH", "/bin:/usr/bin");

@@ -146,7 +146,7 @@ fn command_names_are_refused_for_checkpoints() {
         "
 $ takeback rollback -- list
 ! error: \"list\" is not a checkpoint
-! hint: give a number of the list, a name, or at least 6 digits of an id
+! hint: give a number from the list, a name, or at least 6 digits of an id
 [exit Some(1)]
 $ takeback checkpoint --name list
 ! error: \"list\" cannot be the name of a checkpoint: the word is a command

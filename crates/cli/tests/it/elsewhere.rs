@@ -55,7 +55,7 @@ fn a_rollback_restores_files_that_the_turn_changed_outside() {
 }
 
 #[test]
-fn a_rollback_reaches_places_in_which_a_later_state_was_pruned() {
+fn a_rollback_restores_workspaces_in_which_a_later_state_was_pruned() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1"]);
     session.json(&["rollback", "undo"]);
@@ -67,7 +67,7 @@ fn a_rollback_reaches_places_in_which_a_later_state_was_pruned() {
 }
 
 #[test]
-fn a_workspace_only_rollback_leaves_other_places_alone() {
+fn a_workspace_only_rollback_leaves_other_workspaces_alone() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1", "--workspace-only"]);
     assert_is(&session, "1", "2", "2");
@@ -280,7 +280,7 @@ fn a_turn_that_changed_only_files_outside_can_be_undone() {
 }
 
 #[test]
-fn edits_by_the_user_outside_during_a_call_stay() {
+fn edits_that_the_user_makes_outside_during_a_call_stay() {
     for (tool, input) in [
         ("Edit", json!({ "path": "../other/lib" })),
         ("Bash", json!({ "command": "echo 2 > ../other/lib" })),
@@ -309,7 +309,7 @@ fn edits_by_the_user_outside_during_a_call_stay() {
 }
 
 #[test]
-fn a_file_of_the_user_in_a_directory_of_the_agent_stays() {
+fn a_users_file_in_a_directory_that_the_agent_created_stays() {
     let session = Session::new();
     fs::create_dir_all(session.base().join("other/.git")).unwrap();
     let mut agent = Agent::new(&session, "s");

@@ -10,7 +10,7 @@ use crate::agent::{Agent, with_two_turns};
 use crate::rpc_client::Client;
 use crate::session::{Session, said};
 
-/// Replaces the random ids of forks, and the ids of checkpoints behind an `@`.
+/// Replaces the random ids of forks, and the ids of checkpoints after an `@`.
 fn mask_ids(line: &str) -> String {
     let mut masked = String::new();
     let mut rest = line;
@@ -25,7 +25,8 @@ fn mask_ids(line: &str) -> String {
     masked + rest
 }
 
-/// Creates a project in which an agent has worked for two turns, with masked ids of forks.
+/// Creates a project in which an agent has worked for two turns. Its transcript masks the ids of
+/// forks.
 fn after_two_turns() -> Session {
     let mut session = with_two_turns();
     session.replace(mask_ids);
@@ -138,7 +139,7 @@ $ takeback fork 1 ../full
 [exit Some(1)]
 $ takeback fork 1 inner
 ! error: ~/project/inner is inside the workspace that is forked
-! hint: name a directory outside: a rollback of the workspace would delete the fork
+! hint: name a directory outside the workspace: a rollback of the workspace would delete the fork
 [exit Some(1)]
 $ takeback fork 1 ../.takeback/x
 ! error: ~/.takeback/x is takeback's own directory

@@ -195,7 +195,7 @@ fn a_malformed_file_is_left_alone() {
 }
 
 #[test]
-fn commands_of_the_user_stay() {
+fn the_users_own_commands_stay() {
     let session = Session::new();
     let command = write_file(&session, ".claude/commands/rollback.md", "my own\n");
     let hook = write_file(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");

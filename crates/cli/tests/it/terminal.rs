@@ -129,7 +129,7 @@ fn clearing_asks_first() {
 
 /// An agent continues to work while the user is thinking, so the plan is outdated.
 #[test]
-fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
+fn changes_that_are_made_while_the_user_is_thinking_are_not_overwritten() {
     let session = worked();
     let program = env!("CARGO_BIN_EXE_takeback");
     let Ok(mut child) = Command::new("script")

@@ -21,7 +21,7 @@ fn an_undo_says_what_it_cannot_reverse() {
 
 /// The agent may have to wait several minutes for the user's permission.
 #[test]
-fn edits_by_the_user_while_a_command_waits_stay() {
+fn edits_that_the_user_makes_while_a_command_is_waiting_stay() {
     let session = Session::new();
     session.write("a.txt", "1");
     session.write("b.txt", "1");

@@ -5,7 +5,7 @@ use proptest::sample::select;
 use super::*;
 use crate::output::text::width_of;
 
-/// Renders a text that arrives in these pieces, without styles.
+/// Renders text that arrives in these pieces, without styles.
 fn render_pieces<'t>(pieces: impl IntoIterator<Item = &'t str>, columns: usize) -> Vec<String> {
     let mut stream = MarkdownStream::default();
     let mut lines = Vec::new();
@@ -208,7 +208,7 @@ fn an_open_block_of_code_does_not_pile_up() {
     assert_eq!((lines.len(), lines.last().unwrap().as_str()), (10_001, "end"));
 }
 
-/// Parts that together become every kind of block, whole or broken.
+/// Parts from which every kind of block can be put together, whole or broken.
 const PARTS: [&str; 44] = [
     "word",
     "two words",
