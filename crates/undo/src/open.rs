@@ -333,8 +333,8 @@ impl Opened {
         if !rollback::has_unfinished_parts(workspace.store(), workspace.id()) {
             return Ok(lock);
         }
-        // The parts are in other workspaces. A process that held two locks could wait forever for
-        // another process that takes the same locks in reverse order.
+        // The rollback's remaining parts are in other workspaces. A process that held two locks
+        // could wait forever for another process that takes the same locks in reverse order.
         drop(lock);
         rollback::finish_parts(self, workspace);
         self.lock_recovered(workspace)

@@ -49,7 +49,7 @@ impl ForkRequest {
     }
 }
 
-/// The place for the files of a fork.
+/// The location of a fork's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForkFiles {
     /// Only the conversation is forked.
@@ -105,7 +105,7 @@ pub struct Fork {
     pub directory: Option<AnyPath>,
     /// The number of files and symlinks.
     pub files: u64,
-    /// The number of files that share their blocks with the workspace's.
+    /// The number of files that share their blocks with files in the workspace.
     pub cloned: u64,
     /// The paths that the checkpoint does not cover and that the new directory therefore lacks.
     pub uncovered: Vec<Uncovered>,

@@ -199,14 +199,15 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // A workspace whose directory is gone and that has no history is no reason for another error.
+    // If the directory is gone and has no history, its files are unknown, which is not a different
+    // kind of error.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };
     let history = History::read(workspace.store, &workspace.id)?;
     let name = workspace.path.display().to_string();
     let end = find_end_state(&ledger, &history, session, turn, &name)?;
-    // Taking the workspace's lock can need the ledger.
+    // Taking the workspace's lock may require the ledger.
     drop(ledger);
     let found = match end {
         EndState::Known(known) => known,

@@ -88,8 +88,8 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     Some(HeldFiles { directory })
 }
 
-/// Creates a directory for the held files of a call. An identical call without a name that is still
-/// being captured keeps its own.
+/// Creates a directory for the held files of a call. If an identical call without a name is still
+/// being captured, that call keeps its own directory.
 fn create_held_directory(opened: &Opened, session: &str, key: &CallKey) -> Option<PathBuf> {
     durable::create_directory(&held_root(opened)).ok()?;
     let oldest = opened.now().minus(MAX_LATE);
@@ -176,8 +176,9 @@ fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, Hel
     files
 }
 
-/// Discards the held files of a call whose late capture is complete. Of several identical calls,
-/// the last one's go first, because the first one's may also be needed for the others.
+/// Discards the held files of a call whose late capture is complete. If there are several identical
+/// calls, the files of the last one are discarded first, because those of the first may also be
+/// needed for the others.
 pub(super) fn discard_held_files(opened: &Opened, call: &CallContext<'_>) {
     let directories = held_directories(opened, &call.reporter, &call.key);
     if let Some(last) = directories.filter(|directory| directory.exists()).last() {

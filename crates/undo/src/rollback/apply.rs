@@ -284,8 +284,8 @@ fn make_safety_record(
 }
 
 /// Leaves a notice for each session that has worked in the workspace. If only conversations were
-/// taken back, their sessions are told about effects that remain; without any, there is nothing to
-/// tell.
+/// taken back, their sessions are told about the effects that remain, and get no notice if there
+/// are none.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,

@@ -150,7 +150,7 @@ pub enum RollbackError {
     Index(#[from] IndexError),
     #[error("the files were restored, but not the repository's index")]
     IndexNotRestored(#[source] IndexError),
-    #[error("cannot note what to restore outside the workspace")]
+    #[error("cannot record what to restore outside the workspace")]
     Parts(#[source] std::io::Error),
     #[error("no turn left to undo in this workspace")]
     NoTurn,

@@ -18,7 +18,7 @@ fn a_call_that_names_its_files_changed_no_others() {
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit a");
     let call = scratch.begin_edit("s", "Edit", "c1", &["a"]);
-    // The agent waits for permission; the user keeps working.
+    // The agent is waiting for permission while the user keeps working.
     scratch.write("mine", "the user's\n");
     scratch.write("new", "the user's\n");
     scratch.write("a", "1\n");
@@ -86,7 +86,7 @@ fn edits_made_while_a_bounded_script_waits_are_uncertain() {
     for script in ["rm a", "rm $(cat list) list"] {
         scratch.begin_turn("s", "delete it");
         let call = scratch.begin_script("s", script, script);
-        // The agent waits for permission; the user keeps working.
+        // The agent is waiting for permission while the user keeps working.
         scratch.write("b", script);
         scratch.write("new", script);
         for name in script.split(' ').filter(|word| ["a", "list"].contains(word)) {
@@ -258,7 +258,7 @@ fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
     scratch.begin_edit("s", "Edit", "c1", &["missing"]);
     scratch.begin_edit("s", "Edit", "c2", &["a"]);
     scratch.write("a", "1\n");
-    // The agent waits for permission; the user keeps working.
+    // The agent is waiting for permission while the user keeps working.
     scratch.write("mine", "the user's\n");
     scratch.begin_script("s", "c3", "make");
     scratch.write("b", "1\n");
@@ -325,7 +325,7 @@ fn the_next_call_does_not_bound_a_call_if_its_agent_reports_ends() {
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
     scratch.begin_turn("s", "first");
-    // Both calls run at the same time; the first is interrupted.
+    // Both calls are running at the same time; the first is interrupted.
     scratch.begin_script("s", "c1", "make");
     let call = scratch.begin_edit("s", "Edit", "c2", &["a"]);
     scratch.write("a", "1\n");

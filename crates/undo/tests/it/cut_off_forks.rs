@@ -159,7 +159,7 @@ fn a_fork_that_fails_at_any_step_leaves_nothing() {
         assert_eq!(result.is_ok(), is_made, "point {point}: {result:?}");
         match result {
             Ok(fork) => {
-                // Without a copy of the repository, or without a first checkpoint, the fork says so.
+                // A fork that lacks the copy of the repository or the first checkpoint says so.
                 let has_repository = fork.repository.is_some();
                 let to = scratch.base().join("new/fork");
                 assert_eq!(to.join(".git").exists(), has_repository, "point {point}");
@@ -181,7 +181,7 @@ fn a_fork_that_fails_at_any_step_leaves_nothing() {
 /// The scratch directory whose ledger disappears.
 static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Puts a directory in the place of the ledger.
+/// Replaces the ledger with a directory.
 fn hide_ledger() {
     let base = MEANWHILE.lock().unwrap().clone().unwrap();
     fs::rename(base.join("home/state.db"), base.join("state.db")).unwrap();

@@ -1,5 +1,5 @@
-//! Forks: a new directory with the files of an earlier moment, and a new session with its
-//! conversation.
+//! Forks: a new directory with the files as they were at an earlier moment, and a new session with
+//! the conversation up to then.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -38,7 +38,7 @@ fn read(scratch: &Scratch, name: &str) -> String {
     fs::read_to_string(scratch.base().join("fork").join(name)).unwrap()
 }
 
-/// Returns the texts of a session's messages that have not been taken back.
+/// Returns the text of each message in a session that has not been taken back.
 fn texts(scratch: &Scratch, session: &str) -> Vec<String> {
     let ledger = scratch.opened.ledger().unwrap().unwrap();
     let messages = ledger.messages(session, Default::default()).unwrap();
@@ -50,7 +50,7 @@ fn texts_of(scratch: &Scratch, fork: &Fork) -> Vec<String> {
     texts(scratch, fork.session.as_ref().unwrap())
 }
 
-/// Adds an answer of the model to the conversation.
+/// Adds an answer from the model to the conversation.
 fn answer(scratch: &Scratch, text: &str) {
     let message = MessageRecord {
         role: "assistant".into(),

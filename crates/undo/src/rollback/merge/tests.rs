@@ -333,7 +333,7 @@ proptest! {
             }
         }
         let [base, ours, theirs, one, other] = versions;
-        // Once as a small file, and once as a large one.
+        // Merge once as a small file, and once as a large one.
         for small in [SMALL, 0] {
             let merge = |conflicts| {
                 merge_lines(&split_lines(&base), &split_lines(&ours), &split_lines(&theirs), conflicts, small)

@@ -602,7 +602,7 @@ fn bind_mounts_of_containers_are_named() {
         ("docker compose run -v @/new:/x web", &["@/new"], &[], &[]),
         // The workspace is captured anyway.
         ("docker run -v $PWD:/x img", &[], &[], &[]),
-        // A container cannot change what it may only read.
+        // A container cannot change a mount that is read-only.
         ("docker run -v ~/notes:/x:ro img", &[], &[], &[]),
         ("docker run --mount type=bind,src=@/other,dst=/x,readonly img", &[], &[], &[]),
         // A named volume is not a host path.
