@@ -74,7 +74,7 @@ impl Writer {
 
     fn add_assistant(&mut self, message: AssistantMessage) {
         let AssistantMessage { mut parts, calls, carried } = message;
-        // This API has no place for Anthropic's reasoning.
+        // This API has no field for Anthropic's reasoning.
         parts.retain(|part| !matches!(part, Part::Thinking(_)));
         let (texts, media) = parts::separate_media(parts);
         // The API rejects reasoning without the text or the call that it led to.

@@ -122,7 +122,8 @@ fn a_longer_version_adds_its_new_messages() {
     );
 }
 
-/// Lines of which the second can be read only while another process writes to the ledger.
+/// A reader of lines. Before it returns the last line, another process begins to write to the
+/// ledger.
 struct LinesBeforeALock {
     lines: Vec<&'static str>,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Agents' own logs: every entry is imported once and at its place, however often it is read.
+//! Agents' own logs: every entry is imported once, in its position, however often it is read.
 
 use std::process::Stdio;
 
@@ -16,9 +16,9 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Builds an entry of session `s` from a text. A text that starts with `>` comes from the user, one
-/// that starts with `=` is a summary, one that starts with `$` is a number of tokens, and any other
-/// text comes from the agent.
+/// Builds an entry of session `s` from `text`. If the text starts with `>`, it comes from the user;
+/// with `=`, it is a summary; with `$`, it is a number of tokens. Any other text comes from the
+/// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
     let fact = match text.chars().next() {
@@ -34,7 +34,7 @@ fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), fact }
 }
 
-/// Builds a page of a log. The log is a list of texts, and offsets count texts.
+/// Builds a page of a log. The log is a list of entries, and offsets count entries.
 fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
     let first = from.as_ref().map_or(0, |from| from.offset as usize);
     let entries =
@@ -78,7 +78,7 @@ fn texts(ledger: &Ledger, filter: MessageFilter) -> Vec<String> {
     ledger.messages("s", filter).unwrap().iter().map(text).collect()
 }
 
-/// Returns the texts of the messages that have not been taken back.
+/// Returns the text of each message that has not been taken back.
 fn remaining_texts(ledger: &Ledger) -> Vec<String> {
     let messages = ledger.messages("s", MessageFilter::All).unwrap();
     messages.iter().filter(|message| !message.undone).map(text).collect()

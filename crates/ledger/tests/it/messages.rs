@@ -111,7 +111,7 @@ fn a_fork_is_a_copy_that_goes_its_own_way() {
             fixture.ledger.fork("s", 5, "g", at(11)),
             Err(LedgerError::NoSuchMessage { seq: 5, .. }),
         ),
-        "an undone message is no place to fork at"
+        "a session cannot be forked at an undone message"
     );
     assert!(matches!(fixture.ledger.fork("s", 1, "f", at(11)), Err(LedgerError::Exists(_))));
 }

@@ -19,7 +19,7 @@ fn spool_directory(path: &Path) -> PathBuf {
     path.with_file_name("spool")
 }
 
-/// Counts the files that wait in the spool.
+/// Counts the files that are waiting in the spool.
 fn count_waiting(path: &Path) -> usize {
     let Ok(listing) = fs::read_dir(spool_directory(path)) else { return 0 };
     listing

@@ -162,14 +162,14 @@ fn lost_entries_are_reported_and_the_task_is_closed() {
     let found = ledger.verify(&|_, _| {}).unwrap();
     let problems = [
         "task c has later journal entries than it claims",
-        "task a is open although its journal lacks 1 entries",
+        "task a is open although its journal is incomplete; missing entries: 1",
     ];
     assert_eq!(found.problems, problems);
     assert!(!found.is_damaged);
     drop(ledger);
     let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();
     let [first, second] = problems.map(|problem| format!("repaired: {problem}"));
-    let note = "task a cannot continue: its journal lacks 1 entries".to_owned();
+    let note = "task a cannot continue: its journal is incomplete; missing entries: 1".to_owned();
     assert_eq!((report.backup, report.notes), (None, vec![first, second, note]));
     let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
     assert_eq!(ledger.task("a").unwrap().state, "damaged");
@@ -190,9 +190,9 @@ fn rows_without_a_task_are_found_and_given_one() {
     assert_eq!(
         ledger.verify(&|_, _| {}).unwrap().problems,
         [
-            "150 rows in journal have no task",
-            "2 rows in snapshots have no task",
-            "2 rows in goals have no task"
+            "rows in journal without a task: 150",
+            "rows in snapshots without a task: 2",
+            "rows in goals without a task: 2"
         ]
     );
     drop(ledger);

@@ -44,7 +44,7 @@ fn images_from_a_tool_become_images_from_the_user() {
 }
 
 #[test]
-fn only_the_first_system_texts_are_instructions() {
+fn only_system_messages_at_the_beginning_are_instructions() {
     let stored = parse_messages(json!([
         { "role": "developer", "content": "Mind the style." },
         { "role": "user", "content": "hi" },
