@@ -319,7 +319,7 @@ fn an_index_that_claims_billions_of_objects_is_searched_in_parts() {
 }
 
 #[test]
-fn pipes_in_the_place_of_packs_are_not_opened() {
+fn pipes_in_place_of_packs_are_not_opened() {
     for name in ["multi-pack-index", "pack-1.idx", "pack-1.pack"] {
         let hostile = Hostile::new();
         hostile.write_pack(&[whole_entry(b"x")]);

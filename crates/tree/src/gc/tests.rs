@@ -347,8 +347,8 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.reopen();
         bench.fsck();
         bench.assert_whole(&pins);
-        // If objects were deleted, the generation has changed, so that captures do not rely on
-        // them.
+        // If objects were deleted, the generation must have changed, because captures must not rely
+        // on them.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");

@@ -411,7 +411,7 @@ fn refs_with_names_that_no_pin_has_do_no_harm() {
     assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
 }
 
-/// A directory is in a place where temporary files are expected.
+/// There is a directory where temporary files are expected.
 #[test]
 fn a_directory_among_temporary_files_does_no_harm() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Files that a user may not read or write. Permissions do not bind root, so root reruns these
-//! tests as another user.
+//! Files that a user is not allowed to read or write. Permissions do not bind root, so root reruns
+//! these tests as another user.
 
 use std::fs;
 use std::path::Path;
