@@ -56,7 +56,8 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     }
 }
 
-/// Runs all tests, even if some fail. Fuzzing uses the time that the other tests leave.
+/// Runs all tests, even if some fail. Fuzzing uses the processor time that the other tests leave
+/// unused.
 fn run_all_tests(tally: &mut Tally, targets: UsualTargets) -> Vec<Failure> {
     let (mut failures, fuzzed) = thread::scope(|scope| {
         let targets = scope.spawn(|| targets.run());

@@ -43,7 +43,7 @@ fn read_errors(home: &HermesHome) -> Vec<String> {
 }
 
 #[test]
-fn a_view_in_the_place_of_a_table_is_not_read() {
+fn a_view_in_place_of_a_table_is_not_read() {
     for (number, columns) in [
         (0, "version"),
         (1, "rowid, id, source"),

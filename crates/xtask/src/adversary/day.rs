@@ -16,7 +16,7 @@ use super::program::Program;
 use crate::Failure;
 use crate::random::Random;
 
-/// The number of steps in a day.
+/// The number of steps in a simulated day.
 const STEPS: usize = 40;
 
 /// A turn, identified by its session and its number.
@@ -94,7 +94,8 @@ impl<'a> Day<'a> {
             is_full: false,
             log: Vec::new(),
         };
-        day.make_files().map_err(|error| format!("cannot make the files of a day: {error}"))?;
+        day.make_files().map_err(|error| format!("cannot create the files of the simulated day: \
+                                                  {error}"))?;
         for directory in ["vendor/lib", "."] {
             for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "begin"]] {
                 day.run_git(&[&["-C", directory], arguments].concat())?;
@@ -132,7 +133,7 @@ impl<'a> Day<'a> {
         std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
     }
 
-    /// Invents settings with limits that are small enough to matter within a day.
+    /// Invents settings with limits that are small enough to matter within a simulated day.
     fn invent_settings(&mut self) -> String {
         let rows = [4, 10, 50][self.random.below(3)];
         let megabytes = [1, 8, 2048][self.random.below(3)];

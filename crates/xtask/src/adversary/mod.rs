@@ -39,7 +39,7 @@ use crate::run::{cargo, is_success, run_step, target_directory};
 /// The number of failures after which no further day is begun.
 const ENOUGH_FAILURES: usize = 20;
 
-/// The seeds of the days that are part of `cargo xtask test`.
+/// The seeds of the simulated days that are part of `cargo xtask test`.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
 
 /// The time after which no further day of [`USUAL_SEEDS`] is begun.
@@ -49,7 +49,7 @@ const USUAL_TIME: Duration = Duration::from_secs(120);
 #[derive(Debug, PartialEq)]
 struct AdversaryOptions {
     time: Duration,
-    /// The seed of a single day that is to be repeated.
+    /// The seed of a single simulated day that is to be repeated.
     seed: Option<u64>,
 }
 
@@ -82,7 +82,8 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     lived.into_outcome()
 }
 
-/// Runs the same days each time, as part of `cargo xtask test`. takeback must have been built.
+/// Runs the same simulated days each time, as part of `cargo xtask test`. takeback must have been
+/// built.
 pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     eprintln!("\nRandom days of agents and users …");
     let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
@@ -90,7 +91,7 @@ pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     Ok(lived)
 }
 
-/// The days that were run.
+/// The simulated days that were run.
 #[derive(Default)]
 pub(crate) struct LivedDays {
     days: usize,
@@ -172,7 +173,7 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     Ok(format!("day {seed}, in {}: {failure}\n  {log}\n", root.display()))
 }
 
-/// Invents the seed of a day.
+/// Invents the seed of a simulated day.
 fn new_seed(day: u64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos() as u64;
