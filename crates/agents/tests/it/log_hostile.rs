@@ -96,7 +96,7 @@ fn count_messages(read: &ReadPage) -> usize {
 }
 
 #[test]
-fn large_messages_of_opencode_are_read_in_small_pages() {
+fn opencodes_large_messages_are_read_in_small_pages() {
     let directory = TempDir::new().unwrap();
     let path = write_database(directory.path(), &TABLES);
     write_messages(&Connection::open(&path).unwrap(), 6, 3 << 20);
@@ -115,7 +115,7 @@ fn large_messages_of_opencode_are_read_in_small_pages() {
 }
 
 #[test]
-fn a_message_of_opencode_with_a_huge_id_is_refused() {
+fn an_opencode_message_with_a_huge_id_is_refused() {
     let directory = TempDir::new().unwrap();
     let path = write_database(directory.path(), &TABLES);
     let message = "INSERT INTO message VALUES (?1, 's', 1, '{\"role\":\"user\"}')";

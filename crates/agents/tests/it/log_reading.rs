@@ -171,7 +171,7 @@ fn a_long_log_is_read_in_pages() {
 }
 
 #[test]
-fn a_document_is_read_from_the_last_known_message_on() {
+fn reading_a_document_continues_after_the_last_known_message() {
     let copy = LogCopy::new("cline", &logs_of("cline")[0]);
     let whole: Value = serde_json::from_slice(&fs::read(&copy.log.path).unwrap()).unwrap();
     let mut part = whole.clone();

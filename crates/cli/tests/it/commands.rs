@@ -369,7 +369,7 @@ fn a_command_without_json_output_refuses_the_option_in_json() {
 }
 
 #[test]
-fn wrong_usage_is_reported_in_json_if_asked_for() {
+fn wrong_usage_is_reported_in_json_on_request() {
     let session = Session::new();
     let output = session.output(&["--json", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));

@@ -38,7 +38,7 @@ fn read(session: &Session, path: &str) -> String {
 }
 
 #[test]
-fn a_fork_says_what_it_made_and_how_to_continue() {
+fn a_fork_says_what_it_created_and_how_to_continue() {
     let mut session = after_two_turns();
     session.takeback(&["fork", "1"]);
     session.takeback(&["fork", "s1", "../again"]);
@@ -160,7 +160,7 @@ $ takeback fork
 }
 
 #[test]
-fn files_that_are_not_known_exactly_are_named_not_guessed() {
+fn if_files_are_not_known_exactly_the_nearest_states_are_named() {
     let mut session = after_two_turns();
     let agent = Agent::new(&session, "s1");
     agent.hears("explain it");
@@ -310,7 +310,7 @@ fn a_fork_over_rpc_has_the_same_result() {
 }
 
 #[test]
-fn a_killed_fork_is_complete_or_leaves_nothing() {
+fn a_killed_fork_is_complete_or_leaves_nothing_behind() {
     let session = Session::new();
     for number in 0..400 {
         session.write(&format!("dir{}/f{number}", number % 7), &format!("{number}\n").repeat(200));

@@ -380,7 +380,7 @@ fn options_for_agents_need_an_agent() {
 
 /// Hooks in such a directory would apply to every directory below it.
 #[test]
-fn a_directory_that_is_no_project_gets_no_project_hooks() {
+fn a_directory_that_is_not_a_project_gets_no_project_hooks() {
     let session = Session::new();
     for (directory, reason) in [("/", "the root of the file system"), ("..", "the home directory")]
     {

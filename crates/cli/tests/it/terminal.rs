@@ -348,7 +348,7 @@ fn without_a_usable_pager_everything_is_printed() {
 }
 
 #[test]
-fn leaving_the_pager_early_is_no_error() {
+fn leaving_the_pager_early_is_not_an_error() {
     let session = with_long_list();
     session.write("a", &"a line\n".repeat(50_000));
     let pager = make_pager(&session, "head -n 1 > /dev/null; echo left");

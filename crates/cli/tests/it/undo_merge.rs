@@ -56,7 +56,7 @@ fn lines_that_the_user_adds_between_calls_stay() {
 }
 
 #[test]
-fn changes_of_the_same_lines_are_a_conflict() {
+fn changes_to_the_same_lines_are_a_conflict() {
     let mut session = changed();
     session.write("b", "untouched");
     let mine = session.read("a").replace("agent\n", "person\n");

@@ -98,7 +98,7 @@ fn directories_that_the_turn_created_are_removed_with_it() {
 }
 
 #[test]
-fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
+fn a_file_that_the_turn_created_and_the_user_removed_does_not_block_an_undo() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -112,7 +112,7 @@ fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
 }
 
 #[test]
-fn a_second_undo_takes_back_the_turn_before() {
+fn a_second_undo_takes_back_the_previous_turn() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for name in ["a", "b", "c"] {
@@ -127,7 +127,7 @@ fn a_second_undo_takes_back_the_turn_before() {
 }
 
 #[test]
-fn a_second_undo_does_not_stop_at_files_that_the_first_one_left() {
+fn a_second_undo_does_not_stop_at_files_that_the_first_one_left_unchanged() {
     let session = Session::new();
     for name in ["a", "b", "c"] {
         session.write(name, "1\n");

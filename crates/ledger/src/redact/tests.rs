@@ -557,7 +557,7 @@ fn masked_text_stays_as_it_is() {
 }
 
 #[test]
-fn secrets_in_json_are_masked_and_keys_kept() {
+fn secrets_in_json_are_masked_and_keys_are_kept() {
     let token = format!("ghp_{}", random_text('a', 36, 5));
     let word = random_text('a', 20, 9);
     let mut value = json!({

@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn stray_punctuation_loses_no_hit(
+    fn stray_punctuation_costs_no_match(
         words in proptest::collection::vec((stray(), select(WORDS), stray(), stray()), 1..5),
         text in any_text(),
     ) {

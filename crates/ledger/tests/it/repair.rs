@@ -123,7 +123,7 @@ fn a_message_that_the_index_lacks_is_noticed() {
 }
 
 #[test]
-fn the_loss_of_any_page_is_survived() {
+fn a_ledger_survives_the_loss_of_any_page() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();

@@ -226,7 +226,7 @@ fn schema_of(path: &Path) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn a_ledger_of_version_3_gets_the_tables_of_tasks() {
+fn a_ledger_of_version_3_gets_the_tables_for_tasks() {
     let mut fixture = Fixture::with_three_turns();
     let fresh = schema_of(&fixture.path());
     let transcript = fixture.ledger.transcript("s").unwrap();

@@ -426,7 +426,7 @@ fn a_directory_among_temporary_files_does_no_harm() {
 
 /// Neither git's variables nor its configuration change a tree.
 #[test]
-fn the_environment_of_git_changes_nothing() {
+fn gits_environment_variables_change_nothing() {
     if let Some(directory) = child_variable("DIRECTORY") {
         let scratch = Scratch::new();
         fill_workspace(&scratch);
@@ -452,7 +452,7 @@ fn the_environment_of_git_changes_nothing() {
     fs::write(home.join(".config/git/config"), &config).unwrap();
     fs::write(home.join(".config/git/ignore"), "*\n").unwrap();
     fs::write(home.join(".config/git/attributes"), "* text eol=crlf\n").unwrap();
-    let mut command = rerun_test("corrupt::the_environment_of_git_changes_nothing", "env", &[]);
+    let mut command = rerun_test("corrupt::gits_environment_variables_change_nothing", "env", &[]);
     command.env("DIRECTORY", &home).env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config"));
     for (name, value) in [
         ("GIT_DIR", home.join("other.git")),

@@ -94,8 +94,7 @@ impl<'a> Day<'a> {
             is_full: false,
             log: Vec::new(),
         };
-        day.make_files().map_err(|error| format!("cannot create the files of the simulated day: \
-                                                  {error}"))?;
+        day.make_files().map_err(|error| format!("cannot create the day's files: {error}"))?;
         for directory in ["vendor/lib", "."] {
             for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "begin"]] {
                 day.run_git(&[&["-C", directory], arguments].concat())?;

@@ -93,7 +93,7 @@ fn encrypted_reasoning_comes_before_the_text_that_it_led_to() {
 }
 
 #[test]
-fn reasoning_of_other_apis_is_left_out() {
+fn reasoning_from_other_apis_is_left_out() {
     let stored = json!([
         { "role": "user", "content": "hi" },
         { "role": "assistant", "reasoning_content": "secret thoughts",
