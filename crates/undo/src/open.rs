@@ -208,7 +208,8 @@ impl Opened {
         let directory = self.checkpoints_directory();
         let is_first = !self.store_identity().exists();
         if is_first {
-            // A failure here must not cost a checkpoint: the older layout does no harm where it is.
+            // A failure here must not prevent a checkpoint: the older layout does no harm if it
+            // stays where it is.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }

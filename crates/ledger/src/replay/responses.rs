@@ -112,7 +112,8 @@ impl Writer {
         let mut outputs = Vec::new();
         let mut later = Vec::new();
         for mut call in calls {
-            // A result finds its call by the id alone, so ids are unique in the whole request.
+            // A result is matched to its call by the id alone, so ids must be unique in the whole
+            // request.
             let id = self.ids.assign_id(&call.id);
             let name = ids::tool_name(&call.name);
             self.input.push(json!({

@@ -102,7 +102,7 @@ pub struct GoalRecord {
     pub updated_at: Time,
 }
 
-/// A change of a goal.
+/// A change to a goal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GoalUpdate {
     /// The id of the goal.

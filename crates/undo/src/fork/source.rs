@@ -36,7 +36,7 @@ pub(super) struct ForkedConversation {
     pub(super) point: Option<ConversationPoint>,
 }
 
-/// Finds the conversation and, if they are wanted, the files of a moment.
+/// Finds the conversation at the given moment and, on request, the files as they were then.
 pub(super) fn find_source(
     opened: &Opened,
     from: &ForkPoint,
