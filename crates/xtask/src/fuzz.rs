@@ -292,7 +292,7 @@ struct RunResult {
 }
 
 impl RunResult {
-    /// Summarises the run in one line.
+    /// Summarizes the run in one line.
     fn summary(&self) -> String {
         let number = |name| self.find_after(name).unwrap_or("?");
         let coverage = |line: Option<&str>| {

@@ -14,8 +14,8 @@ use crate::output;
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
 /// Merges each file: takes back the changes of the turn, and keeps changes that you or other agents
-/// made since. If the same lines of a file were changed again since, the file is listed but not
-/// changed, unless --theirs, --ours or --markers is given.
+/// have made since. If the same lines of a file have been changed again since the turn, the file is
+/// listed but not changed, unless --theirs, --ours or --markers is given.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -37,7 +37,7 @@ impl LiveRegion {
         }
         let mut text = String::new();
         match self.shown.get(same) {
-            // Only new lines follow.
+            // The lines on the screen are unchanged, and new ones follow.
             None => push_lines(&mut text, &lines[same..], same > 0),
             Some(old) if same + 1 == self.shown.len() && is_begun(old, lines.get(same)) => {
                 text.push_str(&lines[same][old.len()..]);

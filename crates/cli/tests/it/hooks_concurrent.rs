@@ -216,8 +216,8 @@ fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// The work after the end of a turn runs in the background, and may not be done when the next turn
-/// begins.
+/// The work after the end of a turn runs in the background, and may not be finished when the next
+/// turn begins.
 #[test]
 fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let session = Session::new();

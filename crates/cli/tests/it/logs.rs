@@ -1,4 +1,4 @@
-//! Agents' logs: imported as a whole, and followed while the agents work.
+//! Agents' logs: imported as a whole, and followed while the agents are working.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

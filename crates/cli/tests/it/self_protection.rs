@@ -262,8 +262,8 @@ fn a_mirror_keeps_files_and_conversation_when_the_home_is_deleted() {
     agent.turn("write three", "a", "three");
     wait_for_mirror(&session);
     let before = session.json(&["list"])["checkpoints"].clone();
-    // A process in the background may still be writing to the home, so rename it instead of
-    // deleting its files one by one.
+    // A background process may still be writing to the home, so rename it instead of deleting its
+    // files one by one.
     fs::rename(session.base().join(".takeback"), session.base().join("deleted")).unwrap();
     let mirror = session.base().join("mirror");
     let mirror = mirror.to_str().unwrap();

@@ -1,5 +1,5 @@
-//! At a real terminal: the user sees what is about to happen and is asked; rows fit the width; long
-//! output goes to a pager.
+//! At a real terminal: the user sees what is about to happen and is asked for confirmation; rows
+//! fit the width; long output goes to a pager.
 
 use std::fs;
 use std::io::Write;

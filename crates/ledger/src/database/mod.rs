@@ -183,7 +183,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Drops the old connection, and uses the file that is currently at the path from now on. A
+    /// Drops the old connection, and from now on uses the file that is currently at the path. A
     /// successor that a read opened earlier may lack settings that have changed since.
     fn switch_to_present(&mut self) -> Result<(), LedgerError> {
         let mut present = match self.successor.take() {

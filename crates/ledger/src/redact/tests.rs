@@ -629,7 +629,7 @@ fn hostile_text_takes_linear_time() {
         let text = piece.repeat(size / piece.len());
         let start = Instant::now();
         mask_text(&text);
-        // Quadratic time would be minutes. The limit allows for a debug build on a busy machine.
+        // Quadratic time would mean minutes. The limit allows for a debug build on a busy machine.
         assert!(start.elapsed() < Duration::from_secs(8), "{piece}: {:?}", start.elapsed());
     }
 }

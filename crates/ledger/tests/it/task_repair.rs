@@ -115,13 +115,14 @@ fn assert_honest(path: &Path, before: &BTreeMap<String, LoadedTask>, notes: &[St
         }
         let now = ledger.load_task(&task.id).unwrap();
         for entry in &now.entries {
-            // If the task's row is lost, so are the last entries if their page is lost, too.
+            // A task whose row was lost has a new id, but its entries name the old one.
             let id = entry.entry["task"].as_str().unwrap();
             assert_eq!(entry.entry["n"], json!(entry.seq));
             assert!(before.contains_key(id));
             let text = entry.entry["text"].as_str().unwrap();
             assert_eq!(text, "text ".repeat([1, 30, 900][entry.seq as usize % 3]));
         }
+        // Without the task's row, the loss of its last entries cannot be noticed.
         if let Some(before) = before.get(&task.id) {
             assert_eq!(now.task.last_seq, before.task.last_seq);
             assert!(now.entries.ends_with(&before.entries));

@@ -92,7 +92,8 @@ impl Store {
             })
             .collect();
         batches.par_iter().try_for_each(|(path, entries)| writer.write_entries(path, entries))?;
-        // A directory that its owner may not write to gets its mode once its content is complete.
+        // A directory that its owner is not allowed to write to gets its mode once its content is
+        // complete.
         for directory in directories.iter().rev().filter(|directory| !directory.path.is_root()) {
             writer.set_directory_mode(directory)?;
         }

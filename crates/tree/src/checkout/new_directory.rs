@@ -105,8 +105,8 @@ fn remove_empty(directories: &[PathBuf]) {
     }
 }
 
-/// Removes a directory that was never placed, even if it contains directories that their owner may
-/// not write to. Does nothing if there is none.
+/// Removes a directory that was never placed, even if it contains directories that their owner is
+/// not allowed to write to. Does nothing if there is none.
 pub fn remove_temporary(path: &Path) -> io::Result<()> {
     let found = durable::if_exists(fs::symlink_metadata(path))?;
     match found {

@@ -253,7 +253,7 @@ fn find_present(
     let newest = history.all.last().filter(|newest| newest.pin.tree == tree).cloned();
     let checkpoint = match newest {
         Some(newest) => newest,
-        // The pin keeps the files alive while they are copied.
+        // The pin keeps the files alive while they are being copied.
         None => {
             let record: Record = new_record(opened, &mut lock, Kind::State, "forked")?;
             pin_tree(opened, &mut lock, tree, record.with_capture(capture))?

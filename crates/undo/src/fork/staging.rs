@@ -112,7 +112,7 @@ pub(super) fn make_directory(
     let permissions = fs::metadata(&workspace).ok().filter(fs::Metadata::is_dir);
     let permissions = permissions.map_or(0o700, |found| found.permissions().mode());
     into.place(permissions).map_err(failed)?;
-    // From now on, the fork is only finished, never removed.
+    // From now on, the fork can only be finished, not removed.
     file.is_kept = true;
     fork.directory = Some(AnyPath(destination));
     file.is_kept = !finish_fork(opened, &intent, &mut fork);

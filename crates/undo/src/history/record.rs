@@ -138,8 +138,8 @@ pub struct CallRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
     /// In records about a directory or file outside the session's workspace, the newest checkpoint
-    /// that the session's workspace had when the call began. It puts the call in order with the
-    /// workspace's checkpoints.
+    /// that the session's workspace had when the call began. It shows the position of the call
+    /// among the workspace's checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<NewestCheckpoint>,
 }

@@ -164,8 +164,8 @@ pub(super) fn add_held_files(
 }
 
 /// Lists the held files of a call, each with its link. Identical calls without a name cannot be
-/// told apart, so the files of all of them are listed, those of the first call first: a file too
-/// many in a checkpoint does less harm than a missing one.
+/// told apart, so the files of all of them are listed, those of the first call first: an extra file
+/// in a checkpoint does less harm than a missing one.
 fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, HeldFile)> {
     let mut files = Vec::new();
     for directory in held_directories(opened, &call.reporter, &call.key) {

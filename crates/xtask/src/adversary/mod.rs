@@ -36,13 +36,13 @@ use crate::Failure;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, target_directory};
 
-/// The number of failures after which no further day is begun.
+/// The number of failures after which no further simulated day is begun.
 const ENOUGH_FAILURES: usize = 20;
 
 /// The seeds of the simulated days that are part of `cargo xtask test`.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
 
-/// The time after which no further day of [`USUAL_SEEDS`] is begun.
+/// The time after which no further simulated day of [`USUAL_SEEDS`] is begun.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
@@ -75,7 +75,7 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     run_step(cargo().args(["build", "--package", "takeback"]))?;
     let lived = match options.seed {
         Some(seed) => live_days(options.time, std::iter::once(seed))?,
-        // The days differ from run to run, and each can be repeated by its seed.
+        // The simulated days differ from run to run, and each can be repeated by its seed.
         None => live_days(options.time, (0..).map(new_seed))?,
     };
     eprintln!("{}", lived.summary());
@@ -107,7 +107,7 @@ impl LivedDays {
         format!("{} days, {} steps, {} failures{disks}", self.days, self.steps, self.failures.len())
     }
 
-    /// Counts each day as a test.
+    /// Counts each simulated day as a test.
     pub(crate) fn count(self, tally: &mut Tally) -> Result<(), Failure> {
         (0..self.days - self.failures.len()).for_each(|_| tally.add_passed());
         self.failures.iter().for_each(|_| tally.add_failed());
@@ -126,7 +126,7 @@ impl LivedDays {
     }
 }
 
-/// Runs the days with these seeds, until the time is up.
+/// Runs the simulated days with these seeds, until the time is up.
 fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDays, Failure> {
     let takeback = target_directory().join("debug/takeback");
     let base = std::env::temp_dir().join(format!("takeback-adversary-{}", std::process::id()));
@@ -158,7 +158,7 @@ fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDa
     Ok(lived)
 }
 
-/// Describes a failure, and keeps the files of its day even though the day's disk is unmounted.
+/// Describes a failure, and keeps the files of its simulated day even though the disk is unmounted.
 fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
     let root = day.root.clone();

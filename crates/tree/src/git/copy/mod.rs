@@ -145,7 +145,8 @@ impl Source {
         let is_inside = beneath::stat_at(&root, b".git").map_err(failed)?.is_directory();
         let own = own.fd;
         let common = open_common(own.as_fd()).map_err(failed)?;
-        // A `.git` file can name any directory on the machine. Git refuses one of another owner.
+        // A `.git` file can name any directory on the machine. Git refuses a directory that belongs
+        // to another user.
         let owners = [Some(&own), common.as_ref()].into_iter().flatten();
         for directory in owners.filter(|_| !is_inside) {
             if owner_of(directory.as_fd()).map_err(failed)?
