@@ -73,7 +73,7 @@ pub(crate) enum Color {
 }
 
 /// Returns the pager's program and arguments. Returns `None` if long output is to be printed
-/// directly: the user asked for that, a program reads the output, or the terminal cannot show a
+/// directly: the user asked for that, a program reads the output, or the terminal cannot run a
 /// pager.
 pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");

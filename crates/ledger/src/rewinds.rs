@@ -203,7 +203,7 @@ const IN_FORCE: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone = 0";
 const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 AND seq <= (
     SELECT last_seq FROM undos u WHERE u.session = ?1 AND u.number = messages.undone)";
 
-/// One move of a conversation's end.
+/// A move of the end of a conversation.
 #[derive(Debug)]
 struct RewindRow {
     number: i64,
@@ -218,7 +218,7 @@ struct RewindRow {
     is_redone: bool,
 }
 
-/// The moves of a conversation's end, in order.
+/// All moves of the end of a conversation, in order.
 struct RewindLog {
     rows: Vec<RewindRow>,
 }

@@ -220,7 +220,8 @@ impl Task {
         Ok(())
     }
 
-    /// Returns to the session before the last compression if a rollback has moved that session.
+    /// Goes back to the session that preceded the last compression, if a rollback has since moved
+    /// the end of that session's conversation.
     fn return_to_old_session(&mut self) -> Result<(), TaskError> {
         let is_continuation = self.session.parent_kind == Some(ParentKind::Compaction);
         let Some(old) = self.session.parent_session_id.clone().filter(|_| is_continuation) else {

@@ -17,8 +17,8 @@ use crate::restore;
 use crate::store::{Store, StoreError};
 use crate::workspace::Workspace;
 
-/// The right to change a workspace's pins, even if its directory does not exist. Meanwhile, no
-/// other process can capture or restore the workspace.
+/// The right to change a workspace's pins, even if its directory does not exist. While it is held,
+/// no other process can capture or restore the workspace.
 #[derive(Debug)]
 pub struct WorkspaceGuard {
     directory: PathBuf,

@@ -208,7 +208,8 @@ impl Opened {
         let directory = self.checkpoints_directory();
         let is_first = !self.store_identity().exists();
         if is_first {
-            // A failure here must not cost a checkpoint: the older layout does no harm where it is.
+            // A failure here must not prevent a checkpoint: the older layout does no harm if it
+            // stays where it is.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
@@ -333,8 +334,8 @@ impl Opened {
         if !rollback::has_unfinished_parts(workspace.store(), workspace.id()) {
             return Ok(lock);
         }
-        // The parts are in other workspaces. A process that held two locks could wait forever for
-        // another process that takes the same locks in reverse order.
+        // The rollback's remaining parts are in other workspaces. A process that held two locks
+        // could wait forever for another process that takes the same locks in reverse order.
         drop(lock);
         rollback::finish_parts(self, workspace);
         self.lock_recovered(workspace)

@@ -29,8 +29,8 @@ const USUAL_SECONDS: u64 = 60;
 /// The number of targets that run at the same time.
 const WORKERS: usize = 2;
 
-/// The number of targets that run at the same time as part of `cargo xtask test`. More than there
-/// are processors: most of that minute is to pass while the other tests wait for something.
+/// The number of targets that run at the same time as part of `cargo xtask test`. There are more of
+/// them than processors, because most of that minute should pass while other tests are waiting.
 const USUAL_WORKERS: usize = 7;
 
 /// The number of lines of a failed target's output that are shown.
@@ -79,8 +79,8 @@ pub(crate) fn run_fuzz(arguments: &[&str]) -> Result<(), Failure> {
     fuzz_targets(&build.programs(), options, WORKERS).into_outcome()
 }
 
-/// The targets that `cargo xtask test` runs. They are built from the start of the checks on, with
-/// the processor time that these leave.
+/// The targets that `cargo xtask test` runs. Their build starts together with the checks, and uses
+/// the processor time that the checks leave unused.
 pub(crate) struct UsualTargets {
     build: Build,
     process: Child,
@@ -215,7 +215,7 @@ impl Build {
     }
 }
 
-/// Prepares a command that uses only the processor time that other processes leave.
+/// Prepares a command that uses only the processor time that other processes leave unused.
 fn nice(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.arg("-n19").arg(program).current_dir(repository());
@@ -292,7 +292,7 @@ struct RunResult {
 }
 
 impl RunResult {
-    /// Summarises the run in one line.
+    /// Summarizes the run in one line.
     fn summary(&self) -> String {
         let number = |name| self.find_after(name).unwrap_or("?");
         let coverage = |line: Option<&str>| {
@@ -311,7 +311,7 @@ impl RunResult {
         )
     }
 
-    /// Finds the word after a text in the log.
+    /// Finds the word after `text` in the log.
     fn find_after(&self, text: &str) -> Option<&str> {
         self.log.split_once(text)?.1.split_whitespace().next()
     }

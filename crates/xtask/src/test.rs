@@ -56,7 +56,8 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     }
 }
 
-/// Runs all tests, even if some fail. Fuzzing uses the time that the other tests leave.
+/// Runs all tests, even if some fail. Fuzzing uses the processor time that the other tests leave
+/// unused.
 fn run_all_tests(tally: &mut Tally, targets: UsualTargets) -> Vec<Failure> {
     let (mut failures, fuzzed) = thread::scope(|scope| {
         let targets = scope.spawn(|| targets.run());
@@ -67,7 +68,7 @@ fn run_all_tests(tally: &mut Tally, targets: UsualTargets) -> Vec<Failure> {
     failures
 }
 
-/// Runs the tests of the workspace, the agents and the random days. nextest comes last, so that its
+/// Runs the tests of the workspace, the agents and the simulated days. nextest comes last, so that its
 /// summary stays visible.
 fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
@@ -75,7 +76,7 @@ fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents mostly wait, so the random days run at the same time.
+    // The agents mostly wait, so the simulated days run at the same time.
     let lived = thread::scope(|scope| {
         let days = scope.spawn(adversary::test_usual_days);
         failures.extend(agents::test_usual_agents(tally).err());

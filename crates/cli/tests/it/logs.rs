@@ -1,4 +1,4 @@
-//! Agents' logs: imported as a whole, and followed while the agents work.
+//! Agents' logs: imported as a whole, and followed while the agents are working.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -40,7 +40,7 @@ const LOGS: [(&str, &str, &str, usize); 9] = [
 ];
 
 #[test]
-fn the_logs_of_every_agent_are_imported_once_and_searchable() {
+fn the_logs_of_every_agent_are_imported_once_and_can_be_searched() {
     let session = Session::new();
     for (agent, name, at, messages) in LOGS {
         place_log(&session, name, at);
@@ -202,7 +202,7 @@ impl<'s> Claude<'s> {
 }
 
 #[test]
-fn a_conversation_is_recorded_while_the_agent_works() {
+fn a_conversation_is_recorded_while_the_agent_is_working() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("add a file");

@@ -1,4 +1,4 @@
-//! Sessions with the program: commands and their output.
+//! Tests of the whole program: commands and their output.
 
 #![allow(clippy::unwrap_used)]
 

@@ -21,7 +21,7 @@ fn an_undo_says_what_it_cannot_reverse() {
 
 /// The agent may have to wait several minutes for the user's permission.
 #[test]
-fn edits_by_the_user_while_a_command_waits_stay() {
+fn edits_that_the_user_makes_while_a_command_is_waiting_stay() {
     let session = Session::new();
     session.write("a.txt", "1");
     session.write("b.txt", "1");
@@ -98,7 +98,7 @@ fn directories_that_the_turn_created_are_removed_with_it() {
 }
 
 #[test]
-fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
+fn a_file_that_the_turn_created_and_the_user_removed_does_not_block_an_undo() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -112,7 +112,7 @@ fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
 }
 
 #[test]
-fn a_second_undo_takes_back_the_turn_before() {
+fn a_second_undo_takes_back_the_previous_turn() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for name in ["a", "b", "c"] {
@@ -127,7 +127,7 @@ fn a_second_undo_takes_back_the_turn_before() {
 }
 
 #[test]
-fn a_second_undo_does_not_stop_at_files_that_the_first_one_left() {
+fn a_second_undo_does_not_stop_at_files_that_the_first_one_left_unchanged() {
     let session = Session::new();
     for name in ["a", "b", "c"] {
         session.write(name, "1\n");

@@ -1,11 +1,11 @@
-//! Importing agents' own logs of their conversations. Every entry is imported once and at its place
+//! Importing agents' own logs of their conversations. Every entry is imported once, at its position
 //! in the conversation. A message that a hook has already reported is not added again.
 //!
 //! Two mechanisms keep entries from being imported twice. First, the log's bookmark is moved in the
 //! same transaction that imports the entries, and only if no other process has moved it. Second,
-//! the ledger remembers each entry's origin, the agent's own id for it, so that rereading a log
-//! from its beginning adds nothing. If an agent logs a message again with more content, the stored
-//! message grows.
+//! the ledger remembers each entry's origin, which is the agent's own id for it. Rereading a log
+//! from its beginning therefore adds nothing. If an agent logs a message again with more content,
+//! the stored message grows.
 
 mod growth;
 mod placement;

@@ -99,7 +99,8 @@ pub struct SearchHit {
     pub session_started: Time,
 }
 
-/// True if a message with these texts matches a query. This is the definition of a match.
+/// True if a message whose fields have this text matches a query. This is the definition of a
+/// match.
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
 /// boundaries. A character in a script without spaces has a boundary on either side, and so does

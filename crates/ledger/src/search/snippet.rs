@@ -47,7 +47,7 @@ fn push_line(out: &mut String, text: &str) {
     out.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
 }
 
-/// Finds the occurrences of all terms in a text, in order and without overlaps.
+/// Finds the occurrences of all terms in the text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
     /// A number of matches of one term that even the largest snippet cannot show.
     const MOST: usize = 200;

@@ -13,7 +13,7 @@ fn fork_at(fixture: &mut Fixture, id: &str, point: Option<ConversationPoint>) ->
 }
 
 #[test]
-fn a_fork_has_the_conversation_of_its_point() {
+fn a_fork_has_the_conversation_up_to_its_point() {
     let mut fixture = Fixture::with_three_turns();
     for (id, point, turn, texts) in [
         ("now", None, 3, 6),
@@ -96,7 +96,7 @@ fn a_fork_with_files_works_in_its_own_directory() {
 }
 
 #[test]
-fn the_end_of_a_turn_is_its_last_message_that_is_left() {
+fn a_turn_ends_with_the_last_of_its_remaining_messages() {
     let mut fixture = Fixture::with_three_turns();
     let end = |fixture: &Fixture| {
         let turns = fixture.ledger.turns("s").unwrap();

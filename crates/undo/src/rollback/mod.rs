@@ -103,8 +103,8 @@ pub struct TurnUndo {
     pub taken: Vec<RelPath>,
 }
 
-/// The way to resolve a conflict: a file in which lines that the turn changed have been edited
-/// since.
+/// The way to resolve a conflict. A file is in conflict if lines that the turn changed have been
+/// edited since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
@@ -152,7 +152,7 @@ pub enum RollbackError {
     Index(#[from] IndexError),
     #[error("the files were restored, but not the repository's index")]
     IndexNotRestored(#[source] IndexError),
-    #[error("cannot note what to restore outside the workspace")]
+    #[error("cannot record what to restore outside the workspace")]
     Parts(#[source] std::io::Error),
     #[error("no turn left to undo in this workspace")]
     NoTurn,

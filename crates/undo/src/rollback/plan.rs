@@ -52,8 +52,8 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 
 /// Finds the path of the workspace that a request means. A directory with a history of its own may
 /// have become part of a larger workspace. In that case, the larger workspace is meant, unless the
-/// request gives the id of a checkpoint in the directory's own history, or the latest rollback to
-/// reverse was made there.
+/// request gives the id of a checkpoint in the directory's own history, or the rollback that would
+/// be reversed was made there.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {

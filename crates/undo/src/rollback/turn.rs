@@ -15,8 +15,8 @@ use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Tim
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
 
-/// A file that has been changed since the turn, so that the turn's change cannot simply be taken
-/// back.
+/// A file that has been changed since the turn. The turn's change to it therefore cannot simply be
+/// taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Conflict {

@@ -232,7 +232,7 @@ fn edit_a_file() {
 }
 
 #[test]
-fn a_rollback_that_failed_while_the_user_wrote_was_not_made() {
+fn a_rollback_that_failed_while_the_user_was_writing_was_not_made() {
     let mut left = 0;
     for point in 0.. {
         let scratch = scratch_after_a_turn();

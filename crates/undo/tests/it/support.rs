@@ -1,4 +1,4 @@
-//! A scratch home and workspace, and an agent that reports what it does.
+//! A scratch home and workspace, and an agent that reports its actions.
 
 use std::cell::Cell;
 use std::fs;

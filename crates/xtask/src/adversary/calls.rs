@@ -1,4 +1,4 @@
-//! The calls in a day: how they are reported, carried out and judged.
+//! The calls in a simulated day: how they are reported, carried out and judged.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::program::{Answer, list_paths};
 use super::way_back::{mark_of, users_lines};
 use crate::Failure;
 
-/// The sessions in a day, each with its parent session if it belongs to a subagent.
+/// The sessions in a simulated day, each with its parent session if it belongs to a subagent.
 const SESSIONS: [(&str, Option<&str>); 3] = [("one", None), ("two", None), ("sub", Some("one"))];
 
 impl Day<'_> {
@@ -57,8 +57,9 @@ impl Day<'_> {
         self.program.report_and_kill(event, after)
     }
 
-    /// Edits a file as the user while a call waits. If the call's script may have changed the same
-    /// file, the edit may count as the script's work, because nothing shows who wrote the file.
+    /// Edits a file as the user would while a call is waiting. If the call's script may have
+    /// changed the same file, the edit may count as the script's work, because nothing shows who
+    /// wrote the file.
     fn edit_meanwhile(&mut self, call: &AgentCall) -> Result<(), Failure> {
         let path = self.edit_as_user();
         let Work::Script(script) = &call.work else { return Ok(()) };

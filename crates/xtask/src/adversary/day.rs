@@ -16,7 +16,7 @@ use super::program::Program;
 use crate::Failure;
 use crate::random::Random;
 
-/// The number of steps in a day.
+/// The number of steps in a simulated day.
 const STEPS: usize = 40;
 
 /// A turn, identified by its session and its number.
@@ -54,8 +54,8 @@ pub(super) struct Day<'a> {
     /// The marks in edits by the user that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
     pub(super) calls: usize,
-    /// The disk that holds takeback's home, or all files of the day. `None` if no disk can be
-    /// mounted.
+    /// The disk that holds takeback's home, or all files of the simulated day. `None` if no disk
+    /// can be mounted.
     pub(super) disk: Option<Mount>,
     /// True while the disk is full.
     pub(super) is_full: bool,
@@ -94,7 +94,7 @@ impl<'a> Day<'a> {
             is_full: false,
             log: Vec::new(),
         };
-        day.make_files().map_err(|error| format!("cannot make the files of a day: {error}"))?;
+        day.make_files().map_err(|error| format!("cannot create the day's files: {error}"))?;
         for directory in ["vendor/lib", "."] {
             for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "begin"]] {
                 day.run_git(&[&["-C", directory], arguments].concat())?;
@@ -132,7 +132,7 @@ impl<'a> Day<'a> {
         std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
     }
 
-    /// Invents settings with limits that are small enough to matter within a day.
+    /// Invents settings with limits that are small enough to matter within a simulated day.
     fn invent_settings(&mut self) -> String {
         let rows = [4, 10, 50][self.random.below(3)];
         let megabytes = [1, 8, 2048][self.random.below(3)];
@@ -153,7 +153,7 @@ impl<'a> Day<'a> {
         }
     }
 
-    /// Runs the day.
+    /// Performs the random steps of the simulated day.
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         for _ in 0..STEPS {
             match self.random.below(28) {

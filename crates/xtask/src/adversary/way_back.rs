@@ -1,4 +1,4 @@
-//! The ways back in a day: rollbacks, undone turns, and their reversals.
+//! The ways back in a simulated day: rollbacks, undone turns, and their reversals.
 
 use std::collections::BTreeSet;
 
@@ -188,23 +188,23 @@ impl Day<'_> {
             if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
             }
-            // The days take place in the temporary directory. If a call creates a new file there,
-            // outside the workspace, its path is not captured, because there was no content to
-            // lose. Files there that could not be protected do not count either.
+            // The simulated days take place in the temporary directory. If a call creates a new
+            // file there, outside the workspace, its path is not captured, because there was no
+            // content to lose. Files there that could not be protected do not count either.
             let is_lost = self.lost.contains(&path);
             let is_followed = then.files.contains_key(&path) && !is_lost;
             if !is_inside(&path) && !is_followed {
                 continue;
             }
-            // On a full disk, files elsewhere may stay unchanged if the answer says so.
+            // On a full disk, files outside the workspace may stay unchanged if the answer says so.
             let full = self.root.join(&path);
             let is_said = failed.iter().any(|place| full.starts_with(place));
             let is_elsewhere = !is_inside(&path) || is_history(&path);
             if is_elsewhere && is_same && self.is_full && is_said {
                 continue;
             }
-            // The only checkpoint that has a repository's history is that of the call that deletes
-            // it.
+            // A repository's history is in only one checkpoint: the one before the call that
+            // deletes the repository.
             if is_history(&path) && is_lost && !now.contains_key(&path) {
                 continue;
             }
@@ -349,7 +349,7 @@ impl Day<'_> {
     }
 }
 
-/// Lists the places outside the workspace that a rollback could not restore.
+/// Lists the directories and files outside the workspace that a rollback could not restore.
 fn list_failed_parts(answer: &Answer) -> Vec<String> {
     let groups = answer.json["elsewhere"].as_array().into_iter().flatten();
     let failed = groups.filter(|group| group["error"].is_string());

@@ -13,11 +13,11 @@ use super::sandbox::Sandbox;
 use super::snapshot::Snapshot;
 use crate::Failure;
 
-/// A text that occurs in every notice about several files, and nowhere else in the scenario.
+/// Text that occurs in every notice about several files, and nowhere else in the scenario.
 const NOTICE: &str = "What you know about them is out of date";
-/// A text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
+/// Text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
-/// A text that takeback prints instead of rolling back when an agent runs without a user.
+/// Text that takeback prints instead of rolling back when an agent runs without a user.
 const WITHHELD: &str = "Nothing was changed: the agent runs without a user";
 
 /// The state of the project before each step, and the checkpoint that must contain it.

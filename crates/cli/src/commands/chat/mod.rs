@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Talk to takeback's own agent, which cannot lose its place
+/// Talk to takeback's own agent, which can always continue where it stopped
 ///
 /// Every step is journalled: if the process is killed, `--resume` continues at the exact step. A
 /// checkpoint is taken before every call that may change files, and `/rollback` takes back files

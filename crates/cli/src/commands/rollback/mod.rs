@@ -97,7 +97,7 @@ pub(crate) struct ReverseArguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Accepted only to be refused with a hint.
+    // Parsed only so that it can be rejected with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
 }

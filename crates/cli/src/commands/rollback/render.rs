@@ -33,7 +33,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
         Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
-        let done = if has_failed { "The workspace is done." } else { "Done." };
+        let done = if has_failed { "The workspace is restored." } else { "Done." };
         println!("{done} `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() && view.skipped.is_empty() {
@@ -111,11 +111,11 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     };
     let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
     print_section("Captured while being written, possibly inconsistent", unsettled, context);
-    let privileged = "Setuid or setgid: other users who run these act as you";
+    let privileged = "Setuid or setgid: other users who run these files act as you";
     print_section(privileged, paths(&view.privileged), context);
-    let unprivileged = "Without setuid and setgid, because another user owned these";
+    let unprivileged = "Restored without setuid and setgid, because another user owned the file";
     print_section(unprivileged, paths(&view.unprivileged), context);
-    let disowned = "Owned by root afterwards, because it is unknown who may read these";
+    let disowned = "Will be owned by root, because it is not known who should have access";
     print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
