@@ -152,3 +152,37 @@ fn the_agent_is_started_where_its_conversation_was() {
     assert!(started.starts_with("started --resume "), "{text}");
     assert!(started.ends_with(&format!(" in {}", here.display())), "{text}");
 }
+
+#[test]
+fn any_session_is_continued_in_its_directory_now_or_at_an_earlier_turn() {
+    let session = Session::new();
+    let claude = with_two_turns(&session);
+    let now = session.json(&["resume", "live"]);
+    assert_eq!(now["argv"], json!(["claude", "--resume", "live"]));
+    assert_eq!(now["cwd"], json!(session.project()));
+    let then = session.json(&["resume", "live", "--at", "1"]);
+    let new = then["session"].as_str().unwrap();
+    assert_ne!(new, "live");
+    let copy = fs::read_to_string(claude.log.with_file_name(format!("{new}.jsonl"))).unwrap();
+    assert!(copy.contains("Wrote a.txt.") && !copy.contains("another"), "{copy}");
+    let printed = session.output(&["resume", new, "--print"]);
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert_eq!(
+        printed.trim_end(),
+        format!("cd {} && claude --resume {new}", session.project().display())
+    );
+    assert!(session.exists("b.txt"), "no file is changed");
+}
+
+#[test]
+fn a_session_that_cannot_be_continued_is_refused_with_a_reason() {
+    let session = Session::new();
+    with_two_turns(&session);
+    for (arguments, reason) in
+        [(&["resume"][..], "no session is given"), (&["resume", "none-such"], "no session")]
+    {
+        let output = session.output(arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && text.contains(reason), "{text}");
+    }
+}

@@ -278,6 +278,7 @@ pub(crate) fn adopt_pages(
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MessageOrigin {
     pub seq: i64,
+    pub turn: i64,
     pub role: String,
     /// `None` if the message has not been found in the agent's log.
     pub origin: Option<String>,
@@ -293,16 +294,16 @@ impl Ledger {
         let connection = self.database.reader()?;
         let key = head(connection, id)?.key;
         let mut statement = connection.prepare_cached(
-            "SELECT m.seq, m.role, m.undone <> 0, m.seq <= s.inherited,
+            "SELECT m.seq, m.role, m.undone <> 0, m.seq <= s.inherited, m.turn,
                  (SELECT o.origin FROM origins o WHERE o.session = m.session AND o.seq = m.seq
                   ORDER BY o.id LIMIT 1)
              FROM messages m JOIN sessions s ON s.key = m.session
              WHERE m.session = ?1 ORDER BY m.seq",
         )?;
         let rows = statement.query_map([key], |row| {
-            let (seq, role, origin) = (row.get(0)?, row.get(1)?, row.get(4)?);
+            let (seq, role, turn, origin) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(5)?);
             let (undone, inherited) = (row.get(2)?, row.get(3)?);
-            Ok(MessageOrigin { seq, role, origin, undone, inherited })
+            Ok(MessageOrigin { seq, turn, role, origin, undone, inherited })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }

@@ -150,7 +150,7 @@ fn a_search_finds_a_message_of_a_fork_once() {
     let mut fixture = Fixture::with_three_turns();
     fork_at(&mut fixture, "f", Some(ConversationPoint::AfterMessage(4)));
     fixture.talk("f", &["ask2 differently"]);
-    let find = |fixture: &Fixture, text: &str| {
+    let find = |fixture: &mut Fixture, text: &str| {
         let found = fixture.ledger.search(text, &SearchOptions::default()).unwrap();
         let mut found: Vec<(String, i64)> =
             found.results.into_iter().map(|hit| (hit.session, hit.message)).collect();
@@ -160,11 +160,11 @@ fn a_search_finds_a_message_of_a_fork_once() {
     let hits = |hits: &[(&str, i64)]| -> Vec<(String, i64)> {
         hits.iter().map(|(session, seq)| ((*session).to_owned(), *seq)).collect()
     };
-    assert_eq!(find(&fixture, "ask2"), hits(&[("f", 5), ("s", 3)]));
+    assert_eq!(find(&mut fixture, "ask2"), hits(&[("f", 5), ("s", 3)]));
     // In the parent the message is taken back, but the fork still has it.
     fixture.ledger.rewind_turns("s", 2, at(30)).unwrap();
-    assert_eq!(find(&fixture, "ask2"), hits(&[("f", 3), ("f", 5)]));
-    assert_eq!(find(&fixture, "ask1"), hits(&[("s", 1)]));
+    assert_eq!(find(&mut fixture, "ask2"), hits(&[("f", 3), ("f", 5)]));
+    assert_eq!(find(&mut fixture, "ask1"), hits(&[("s", 1)]));
     fixture.ledger.delete_session("s").unwrap();
-    assert_eq!(find(&fixture, "ask1"), hits(&[("f", 1)]));
+    assert_eq!(find(&mut fixture, "ask1"), hits(&[("f", 1)]));
 }

@@ -11,7 +11,7 @@ use takeback_undo::{
     Destination, Opened, Planned, Request, Resume, RollbackError, RollbackView, Scope,
 };
 
-use super::{diff, list};
+use super::{diff, list, resume};
 use crate::context::Context;
 use crate::conversations;
 use crate::failure::Failure;
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
                 return carry_out(request, arguments.dry_run, context);
             }
             match take_back(request, false, context)? {
-                (code, Some(resume)) if code == ExitCode::SUCCESS => start_agent(&resume),
+                (code, Some(resume)) if code == ExitCode::SUCCESS => resume::start_agent(&resume),
                 (ExitCode::SUCCESS, None) => {
                     Err(Failure::new("there is no conversation to continue")
                         .hint("the files are restored; start the agent yourself"))
@@ -126,21 +126,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             }
         }
     }
-}
-
-/// Starts the agent in place of this process.
-fn start_agent(resume: &Resume) -> Result<ExitCode, Failure> {
-    use std::os::unix::process::CommandExt;
-    let (program, rest) = resume.argv.split_first().expect("a command has a program");
-    let mut command = std::process::Command::new(program);
-    command.args(rest);
-    if let Some(directory) = &resume.cwd {
-        command.current_dir(directory);
-    }
-    let error = command.exec();
-    Err(Failure::new(format!("cannot start {program}"))
-        .because_of(&error.to_string())
-        .hint(format!("the rollback is done; start it with `{}`", resume.argv.join(" "))))
 }
 
 /// Redoes what `rollback undo` undid.
