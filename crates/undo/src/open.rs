@@ -378,7 +378,7 @@ impl Opened {
         if capture.incomplete_index {
             let message = "a part of the git index (.git/sharedindex.*) cannot be read. Files that \
                            git tracks although they are ignored may be missing from checkpoints. \
-                           `git update-index --no-split-index` writes the index anew";
+                           `git update-index --no-split-index` rewrites the index";
             self.note_failure(workspace, message);
         }
         if capture.damaged.is_empty() {

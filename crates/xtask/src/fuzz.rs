@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_summarised_in_one_line() {
+    fn a_run_is_summarized_in_one_line() {
         let log = "INFO: Seed: 1\n#3\tINITED cov: 10 ft: 11 corp: 2/3b\n\
                    #9\tNEW    cov: 25 ft: 30 corp: 3/5b\n\
                    thread panicked at a.rs:1\nTest unit written to /a/crash-1\n\

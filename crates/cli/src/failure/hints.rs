@@ -324,7 +324,7 @@ fn hint_near_checkpoints(
         after.or(before).map(|near| format!("{session}@{}` uses that state, `", short(near)));
     let near = near.unwrap_or_default();
     failure.hint(format!(
-        "`{near}{session}@now` uses the present files, --chat-only forks only the conversation"
+        "`{near}{session}@now` uses the current files, --chat-only forks only the conversation"
     ))
 }
 

@@ -265,7 +265,7 @@ fn undo_restores_directories_links_and_modes() {
 }
 
 #[test]
-fn undo_leaves_files_alone_that_changed_after_the_turn_created_or_deleted_them() {
+fn undo_leaves_alone_files_that_changed_after_the_turn_created_or_deleted_them() {
     let mut session = Session::new();
     session.write("moved", "1\n");
     session.write("gone", "1\n");

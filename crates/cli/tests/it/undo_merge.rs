@@ -67,7 +67,7 @@ fn changes_to_the_same_lines_are_a_conflict() {
         "
 $ takeback undo
 Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers):
-  a  (changed by the turn and since, in the same lines)
+  a  (changed by the turn and again since, in the same lines)
 Nothing was changed.
 [exit Some(1)]
 ",

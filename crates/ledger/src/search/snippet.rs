@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_around_the_match() {
+    fn long_text_is_cut_around_the_match() {
         let text = format!("{} needle {}", "x ".repeat(500), "y ".repeat(500));
         let snippet = snippet_of("needle", &text);
         assert!(snippet.starts_with('…') && snippet.ends_with('…'), "{snippet}");

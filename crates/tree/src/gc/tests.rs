@@ -306,7 +306,7 @@ fn no_damaged_object_is_carried_over() {
 }
 
 #[test]
-fn half_packs_are_removed_when_nothing_is_missing() {
+fn incomplete_packs_are_removed_if_nothing_is_missing() {
     let bench = Bench::new();
     let pins = bench.edited(1, 3);
     bench.store.gc().unwrap();

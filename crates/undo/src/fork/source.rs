@@ -231,7 +231,7 @@ fn is_unchanged(opened: &Opened, path: &Path, checkpoint: &Checkpoint) -> bool {
     capture().is_ok_and(|tree| tree == checkpoint.pin.tree)
 }
 
-/// Finds the end of a conversation, and captures the present files.
+/// Finds the end of a conversation, and captures the current files.
 fn find_present(
     opened: &Opened,
     session: String,
