@@ -249,6 +249,21 @@ fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
 }
 
 #[test]
+fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
+    let scratch = Scratch::new();
+    scratch.write("mine", "0\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_script("s", "c1", "make");
+    scratch.write("mine", "the user's\n");
+    scratch.end_turn("s");
+    scratch.opened.close_ledger();
+    std::fs::rename(scratch.opened.ledger_path(), scratch.base().join("aside")).unwrap();
+    std::fs::create_dir(scratch.opened.ledger_path()).unwrap();
+    let view = scratch.undo();
+    assert_eq!((scratch.read("mine").as_str(), view.doubts.len()), ("the user's\n", 1), "{view:?}");
+}
+
+#[test]
 fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
     let scratch = Scratch::new();
     for name in ["a", "b", "c", "mine"] {

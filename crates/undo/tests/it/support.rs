@@ -71,6 +71,7 @@ impl Scratch {
             on_recovery: |_| {},
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
+            reports_ends: |_| false,
         })
     }
 
