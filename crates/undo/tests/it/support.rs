@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use takeback_base::lock_wait::LockWait;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
     Deadline, Destination, FollowUp, Handled, OpenOptions, Opened, Planned, Protection, Report,
@@ -44,7 +45,7 @@ impl Scratch {
     /// Creates a scratch home whose ledger masks secrets.
     pub(crate) fn with_masking() -> Scratch {
         let mut scratch = Scratch::new();
-        scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true);
+        scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true, None);
         scratch
     }
 
@@ -55,10 +56,20 @@ impl Scratch {
 
     /// Opens the home as another process with another clock would.
     pub(crate) fn open_with_clock(base: &Path, clock: fn() -> SystemTime) -> Opened {
-        Scratch::open_with(base, clock, false)
+        Scratch::open_with(base, clock, false, None)
     }
 
-    fn open_with(base: &Path, clock: fn() -> SystemTime, redact: bool) -> Opened {
+    /// Opens the home as a process that waits for others in the given way.
+    pub(crate) fn open_waiting(base: &Path, wait: LockWait) -> Opened {
+        Scratch::open_with(base, shifted_clock, false, Some(wait))
+    }
+
+    fn open_with(
+        base: &Path,
+        clock: fn() -> SystemTime,
+        redact: bool,
+        lock_wait: Option<LockWait>,
+    ) -> Opened {
         let home = base.join("home");
         Opened::new(OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
@@ -66,7 +77,7 @@ impl Scratch {
             settings: Settings::default(),
             protection: Protection::default(),
             redact,
-            lock_wait: None,
+            lock_wait,
             clock,
             on_recovery: |_| {},
             resume_hint: |_| None,
