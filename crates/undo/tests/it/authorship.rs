@@ -219,6 +219,21 @@ fn the_end_of_a_turn_bounds_the_calls_of_an_agent_that_reports_no_ends() {
     assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
 }
 
+#[test]
+fn edits_after_the_end_of_a_turn_stay_even_if_its_calls_have_no_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\nx\ny\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_edit("s", "Edit", "c1", &["a"]);
+    scratch.write("a", "1\nx\ny\n");
+    let handled = scratch.report("s", ReportedEvent::TurnEnd);
+    // The user is faster than the process in the background.
+    scratch.write("a", "1\nx\ny\nthe user's\n");
+    scratch.do_follow_up(handled);
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\nx\ny\nthe user's\n", "{view:?}");
+}
+
 /// Undoes a turn whose only call has no reported end. Returns the content of a file that the user
 /// wrote during the call.
 fn undo_a_call_without_an_end(scratch: &Scratch) -> String {

@@ -188,7 +188,11 @@ impl Scratch {
 
     /// Reports an event, and does its follow-up work.
     fn follow_up(&self, session: &str, event: ReportedEvent) {
-        let handled = self.report(session, event);
+        self.do_follow_up(self.report(session, event));
+    }
+
+    /// Does the work that is left for the time when no agent is waiting.
+    pub(crate) fn do_follow_up(&self, handled: Handled) {
         if let Some(FollowUp::Tend { workspace, session, time }) = handled.follow_up {
             hook::tend_workspace(&self.opened, &workspace, &session, time).unwrap();
         }
