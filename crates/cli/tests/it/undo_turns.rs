@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, hook};
 use crate::session::{Session, said};
 
 #[test]
@@ -35,6 +35,30 @@ fn edits_that_the_user_makes_while_a_command_is_waiting_stay() {
     let undone = String::from_utf8(session.output(&["undo"]).stdout).unwrap();
     assert!(undone.contains("b.txt  (the call names other files)"), "{undone}");
     assert_eq!((session.read("a.txt"), session.read("b.txt")), ("1".into(), "the user's".into()));
+}
+
+/// Claude Code reports the end of a call only if the call was made.
+#[test]
+fn a_file_that_the_user_writes_after_refusing_the_very_first_call_stays() {
+    let session = Session::new();
+    let report = |event: &str, more: Value| {
+        let mut fields = json!({ "session_id": "s", "cwd": session.project() });
+        fields["hook_event_name"] = event.into();
+        fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let output = hook(&session.base(), &["hook", "claude"], fields.to_string().as_bytes());
+        assert!(output.status.success());
+    };
+    report("UserPromptSubmit", json!({ "prompt": "write a poem" }));
+    let input = json!({ "file_path": session.project().join("poem"), "content": "a poem\n" });
+    report("PreToolUse", json!({ "tool_name": "Write", "tool_use_id": "1", "tool_input": input }));
+    session.write("poem", "the user's\n");
+    report("Stop", json!({}));
+    let undone = session.json(&["undo"]);
+    assert_eq!(
+        (session.read("poem").as_str(), &undone["uncertain"]),
+        ("the user's\n", &json!(["poem"])),
+        "{undone}"
+    );
 }
 
 #[test]

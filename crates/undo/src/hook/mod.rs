@@ -114,16 +114,12 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             protect_after(opened, &call, outcome.as_deref(), &mut handled)
         }
         ReportedEvent::TurnEnd => {
-            state.over = true;
-            handled.follow_up = Some(FollowUp::tend(opened, state));
-            session.store(opened, &mut handled);
+            session.end_turn(opened, &mut handled);
             vec![LedgerEvent::TurnEnd { session: report.session_id() }]
         }
         ReportedEvent::SessionEnd => {
             // A session that is resumed later begins another turn.
-            state.over = true;
-            handled.follow_up = Some(FollowUp::tend(opened, state));
-            session.store(opened, &mut handled);
+            session.end_turn(opened, &mut handled);
             let reason = "ended".to_owned();
             vec![LedgerEvent::SessionEnd { session: report.session_id(), reason }]
         }

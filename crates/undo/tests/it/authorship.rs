@@ -219,6 +219,21 @@ fn if_an_agent_reports_no_ends_its_calls_end_with_the_turn() {
     assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
 }
 
+#[test]
+fn edits_after_the_end_of_a_turn_stay_even_if_its_calls_have_no_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\nx\ny\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_edit("s", "Edit", "c1", &["a"]);
+    scratch.write("a", "1\nx\ny\n");
+    let handled = scratch.report("s", ReportedEvent::TurnEnd);
+    // The user is faster than the process in the background.
+    scratch.write("a", "1\nx\ny\nthe user's\n");
+    scratch.do_follow_up(handled);
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\nx\ny\nthe user's\n", "{view:?}");
+}
+
 /// Undoes a turn whose only call has no reported end. Returns the content of a file that the user
 /// wrote during the call.
 fn undo_a_call_without_an_end(scratch: &Scratch) -> String {
@@ -246,6 +261,21 @@ fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
     let scratch = Scratch::new();
     scratch.opened.note_missed(&scratch.project(), "no space left");
     assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
+}
+
+#[test]
+fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
+    let scratch = Scratch::new();
+    scratch.write("mine", "0\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_script("s", "c1", "make");
+    scratch.write("mine", "the user's\n");
+    scratch.end_turn("s");
+    scratch.opened.close_ledger();
+    std::fs::rename(scratch.opened.ledger_path(), scratch.base().join("aside")).unwrap();
+    std::fs::create_dir(scratch.opened.ledger_path()).unwrap();
+    let view = scratch.undo();
+    assert_eq!((scratch.read("mine").as_str(), view.doubts.len()), ("the user's\n", 1), "{view:?}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ impl Day<'_> {
         self.log.push(format!("{session} calls {} {} in turn {turn}", call.tool, call.input));
         if self.random.below(14) == 0 {
             // The agent dies with its hook.
+            self.unended.insert(owner);
             self.kill_hook(&event)?;
             return self.learn_moments(&before, Some((owner, turn)));
         }
@@ -45,10 +46,14 @@ impl Day<'_> {
         self.work(&call, &before, &answer)?;
         event["event"] = "after_tool".into();
         match self.random.below(20) {
-            0 => Ok(()),
-            1 => self.kill_hook(&event),
-            _ => self.program.report(&event).map(drop),
+            0 => drop(self.unended.insert(owner)),
+            1 => {
+                self.unended.insert(owner);
+                self.kill_hook(&event)?;
+            }
+            _ => drop(self.program.report(&event)?),
         }
+        Ok(())
     }
 
     fn kill_hook(&mut self, event: &Value) -> Result<(), Failure> {

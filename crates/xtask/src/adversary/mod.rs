@@ -170,7 +170,11 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     drop(day);
     let _ = fs::remove_dir_all(&root);
     fs::rename(&aside, &root).map_err(|error| format!("cannot rename {aside:?}: {error}"))?;
-    Ok(format!("day {seed}, in {}: {failure}\n  {log}\n", root.display()))
+    let story = format!("day {seed}, in {}: {failure}\n  {log}\n", root.display());
+    // All stories are printed at the end; this one can be read at once.
+    let file = root.join("story.txt");
+    fs::write(&file, &story).map_err(|error| format!("cannot write {file:?}: {error}"))?;
+    Ok(story)
 }
 
 /// Invents the seed of a simulated day.
