@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use takeback_ledger::{Budget, GoalRecord, GoalState, GoalUpdate, Spending};
 
 use super::chat::{self, AgentArguments, Conversation};
+use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Table};
+use crate::slash::SlashAction;
 
 /// Let takeback's own agent work on a goal until it is reached or its budget is spent
 #[derive(Args)]
@@ -30,8 +32,8 @@ enum Action {
     /// Begin to work on a goal
     Start {
         /// The goal, in your own words
-        #[arg(value_name = "GOAL")]
-        objective: String,
+        #[arg(value_name = "GOAL", required = true)]
+        objective: Vec<String>,
         #[command(flatten)]
         limits: Limits,
         #[command(flatten)]
@@ -60,6 +62,9 @@ enum Action {
         more: More,
         #[command(flatten)]
         agent: AgentArguments,
+        /// Work in the background
+        #[arg(long, hide = true)]
+        detached: bool,
     },
     /// Give up a goal; everything that was done stays
     Cancel {
@@ -139,34 +144,69 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
     match arguments.action {
         Action::Start { objective, limits, agent } => {
             let mut conversation = Conversation::new(agent, context)?;
-            let id = conversation.begin_goal(&objective, limits.budget())?;
-            work(&mut conversation, &id, None, context)
+            let id = conversation.begin_goal(&objective.join(" "), limits.budget())?;
+            work(&mut conversation, &id, None)
         }
         Action::List => list(context),
         Action::Show { id } => show(&find_goal(&id, context)?, context),
         Action::Pause { id } => change(&id, GoalState::Paused, "paused by the user", context),
         Action::Cancel { id } => change(&id, GoalState::Cancelled, "given up by the user", context),
-        Action::Resume { id, more, agent } => {
+        Action::Resume { id, more, agent, detached } => {
+            if detached {
+                background::detach_from_terminal();
+            }
             let goal = find_goal(&id, context)?;
             let mut conversation = Conversation::new(agent, context)?;
             context.close_ledger();
             conversation.resume_task(&goal.task)?;
-            work(&mut conversation, &goal.id, Some(more.add_to(goal.budget)), context)
+            work(&mut conversation, &goal.id, Some(more.add_to(goal.budget)))
         }
     }
 }
 
+/// Returns the work on a goal that a slash command asks for. Returns `None` if it asks for nothing
+/// that takes long.
+pub(crate) fn find_work(
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<Option<SlashAction>, Failure> {
+    Ok(match &arguments.action {
+        Action::Start { objective, limits, .. } => {
+            let objective = objective.join(" ");
+            let objective = objective.trim_matches('"').to_owned();
+            Some(SlashAction::StartGoal { objective, budget: limits.budget() })
+        }
+        Action::Resume { id, more, .. } => {
+            let goal = find_goal(id, context)?;
+            Some(SlashAction::ResumeGoal { budget: more.add_to(goal.budget), goal: goal.id })
+        }
+        _ => None,
+    })
+}
+
+/// Goes on with a goal in a conversation that has another task so far.
+pub(crate) fn resume_in(
+    conversation: &mut Conversation,
+    goal: &str,
+    budget: Budget,
+) -> Result<ExitCode, Failure> {
+    let goal = find_goal(goal, conversation.context())?;
+    conversation.leave("worked on a goal");
+    conversation.resume_task(&goal.task)?;
+    work(conversation, &goal.id, Some(budget))
+}
+
 /// Works on a goal until the goal's state changes.
-fn work(
-    conversation: &mut Conversation<'_>,
+pub(crate) fn work(
+    conversation: &mut Conversation,
     id: &str,
     budget: Option<Budget>,
-    context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let goal = chat::with_front_end(context, |front| {
+    let is_json = conversation.context().globals.json;
+    let goal = chat::with_front_end(is_json, |front| {
         conversation.run(|task| task.run_goal(id, budget, front))
     })?;
-    if !context.globals.json {
+    if !is_json {
         print_goal(&goal);
     } else {
         println!("{}", json!({ "event": "goal", "goal": view(&goal, false) }));
@@ -179,6 +219,11 @@ fn work(
 fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     let id = context.ledger()?.resolve_goal(typed)?;
     Ok(context.ledger()?.goal(&id)?)
+}
+
+/// Describes a goal that a process works on, as data.
+pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
+    Ok(view(&find_goal(id, context)?, true))
 }
 
 fn change(
@@ -206,10 +251,9 @@ fn change(
 fn list(context: &Context) -> Result<ExitCode, Failure> {
     let goals = context.ledger()?.goals(None)?;
     let running = context.ledger()?.running_tasks()?;
-    if context.globals.json {
-        let views: Vec<Value> =
-            goals.iter().map(|goal| view(goal, running.contains(&goal.task))).collect();
-        output::print_json(&json!({ "goals": views }));
+    let views: Vec<Value> =
+        goals.iter().map(|goal| view(goal, running.contains(&goal.task))).collect();
+    if output::answers_json(&json!({ "goals": views }), context) {
         return Ok(ExitCode::SUCCESS);
     }
     if goals.is_empty() {
@@ -227,13 +271,10 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
 
 fn show(goal: &GoalRecord, context: &Context) -> Result<ExitCode, Failure> {
     let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
-    match context.globals.json {
-        true => output::print_json(&view(goal, is_running)),
-        false => {
-            println!("{}", output::join_lines(&goal.objective));
-            println!("State: {}", name_state(goal, is_running));
-            print_goal(goal);
-        }
+    if !output::answers_json(&view(goal, is_running), context) {
+        println!("{}", output::join_lines(&goal.objective));
+        println!("State: {}", name_state(goal, is_running));
+        print_goal(goal);
     }
     Ok(ExitCode::SUCCESS)
 }

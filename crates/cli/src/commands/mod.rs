@@ -9,7 +9,7 @@ mod diff;
 mod doctor;
 mod explain;
 pub(crate) mod fork;
-mod goal;
+pub(crate) mod goal;
 pub(crate) mod hook;
 mod install;
 mod list;

@@ -68,8 +68,7 @@ fn list(all: bool, context: &Context) -> Result<ExitCode, Failure> {
     let tasks = list_tasks(&*context.ledger()?, &TaskFilter::default())?;
     let tasks: Vec<TaskView> =
         tasks.into_iter().filter(|task| all || task.state != "idle").collect();
-    if context.globals.json {
-        output::print_json(&json!({ "tasks": tasks }));
+    if output::answers_json(&json!({ "tasks": tasks }), context) {
         return Ok(ExitCode::SUCCESS);
     }
     if tasks.is_empty() {
@@ -104,19 +103,18 @@ fn resume(id: &str, agent: AgentArguments, context: &Context) -> Result<ExitCode
         return Err(Failure::new(format!("task {id} is not interrupted"))
             .hint("`takeback chat --resume SESSION` continues its conversation"));
     }
-    chat::proceed_once(&mut conversation, context)
+    chat::proceed_once(&mut conversation)
 }
 
 fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
     let id = context.ledger()?.resolve_task(id)?;
     context.close_ledger();
     let outcome = cancel_task(context.opened_arc()?, &id)?;
-    if context.globals.json {
-        let state = match outcome {
-            CancelledTask::Stopping => "stopping",
-            CancelledTask::Ended | CancelledTask::Idle => "idle",
-        };
-        output::print_json(&json!({ "id": id, "state": state }));
+    let state = match outcome {
+        CancelledTask::Stopping => "stopping",
+        CancelledTask::Ended | CancelledTask::Idle => "idle",
+    };
+    if output::answers_json(&json!({ "id": id, "state": state }), context) {
         return Ok(ExitCode::SUCCESS);
     }
     println!(

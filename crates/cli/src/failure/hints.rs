@@ -507,6 +507,8 @@ impl From<TaskError> for Failure {
             TaskError::Fenced => {
                 Failure::of(&error).hint("everything that this process did is kept")
             }
+            TaskError::Foreign(session) => Failure::of(&TaskError::Foreign(session.clone()))
+                .hint(format!("`takeback chat --fork {session}` continues in a copy of it")),
             TaskError::Directory { .. } => Failure::of(&error).hint("choose another with -C DIR"),
             _ => Failure::of(&error),
         }

@@ -54,6 +54,7 @@ impl Failure {
             let error = serde_json::json!({ "error": self }).to_string();
             println!("{}", output::disarm_json(&error));
         } else {
+            output::keep_data(&serde_json::json!({ "error": self }));
             eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
             if let Some(hint) = &self.hint {

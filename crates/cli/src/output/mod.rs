@@ -18,6 +18,7 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
 
+mod capture;
 mod live;
 mod markdown;
 mod pager;
@@ -27,6 +28,7 @@ mod table;
 mod terminal;
 mod text;
 
+pub(crate) use capture::{CapturedOutput, capture_output, keep_data};
 pub(crate) use live::LiveRegion;
 pub(crate) use markdown::{MarkdownStream, last_lines, wrap_text};
 pub(crate) use progress::Progress;
@@ -67,6 +69,8 @@ enum Sink {
     Waiting { size: Size, rows: usize, lines: Vec<Line> },
     /// There are more lines than fit on the screen. Errors are held back until the pager is closed.
     Paged { size: Size, pager: Pager, errors: Vec<String> },
+    /// Lines are collected for a front end.
+    Captured(CapturedOutput),
 }
 
 enum Line {
@@ -137,6 +141,9 @@ impl Output {
     fn write(&mut self, line: Line) {
         match (&mut self.sink, line) {
             (Sink::Direct, line) => self.write_now(&line),
+            (Sink::Captured(captured), Line::Output(line) | Line::Error(line)) => {
+                captured.lines.push(line);
+            }
             (Sink::Waiting { size, rows, lines }, line) => {
                 *rows += line.rows(*size);
                 lines.push(line);
@@ -197,6 +204,7 @@ impl Output {
     fn flush(&mut self) {
         match std::mem::replace(&mut self.sink, Sink::Direct) {
             Sink::Direct => {}
+            captured @ Sink::Captured(_) => self.sink = captured,
             Sink::Waiting { size, lines, .. } => {
                 lines.iter().for_each(|line| self.write_now(line));
                 self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
@@ -246,6 +254,16 @@ impl Write for DisarmedLines {
         }
         Ok(())
     }
+}
+
+/// Prints the result of a command as JSON, and returns true, if the user asks for JSON. Otherwise
+/// the caller prints text.
+pub(crate) fn answers_json(value: &impl Serialize, context: &Context) -> bool {
+    match context.globals.json {
+        true => print_json(value),
+        false => keep_data(value),
+    }
+    context.globals.json
 }
 
 pub(crate) fn print_json(value: &impl Serialize) {
