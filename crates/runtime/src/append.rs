@@ -64,8 +64,7 @@ impl Task {
                 let turn_end = Event::TurnEnd { session: self.session.id.clone() };
                 let events = [change.events, &[turn_end]].concat();
                 let goal = end.goal.as_ref();
-                let change =
-                    TaskChange { events: &events, state: Some("idle"), goal, ..*change };
+                let change = TaskChange { events: &events, state: Some("idle"), goal, ..*change };
                 self.write_change(&change, build_all)?;
             }
             None => self.write_change(change, build_all)?,

@@ -7,8 +7,7 @@ use takeback_ledger::MessageRecord;
 use crate::model::estimate_message;
 
 /// The text that stands for a result that was left out.
-const CLEARED: &str =
-    "[left out to save space; make the call again if the result is still needed]";
+const CLEARED: &str = "[left out to save space; make the call again if the result is still needed]";
 
 /// The number of bytes from which on it is worth leaving out a result.
 const MIN_CLEARED: usize = 4 * CLEARED.len();

@@ -77,10 +77,8 @@ impl Task {
         let (events, tasks): (Vec<Event>, Vec<TaskRecord>) =
             new.iter().map(|new| self.describe_subagent(&new.task)).unzip();
         let change = TaskChange { events: &events, new_tasks: &tasks, ..TaskChange::default() };
-        let spawned = |new: &&Delegated| Entry::Spawned {
-            call: new.call.id.clone(),
-            task: new.task.clone(),
-        };
+        let spawned =
+            |new: &&Delegated| Entry::Spawned { call: new.call.id.clone(), task: new.task.clone() };
         self.append_change(&change, |_| new.iter().map(spawned).collect())
     }
 

@@ -13,6 +13,7 @@ use crate::agent::Agent;
 use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnOutcome};
+use crate::goal_list::is_interrupted;
 use crate::model::{RequestedCall, ToolSpec};
 use crate::open::NewSession;
 use crate::state::{State, TurnState};
@@ -87,16 +88,26 @@ impl Task {
         budget: Budget,
     ) -> Result<Task, TaskError> {
         let mut task = Task::begin(agent, directory, new, id)?;
+        task.create_goal(id, objective, budget)?;
+        Ok(task)
+    }
+
+    /// Gives the task a goal. [`Task::run_goal`] works on it.
+    pub fn create_goal(
+        &mut self,
+        id: &str,
+        objective: &str,
+        budget: Budget,
+    ) -> Result<(), TaskError> {
         let goal = GoalRecord {
             id: id.to_owned(),
-            task: id.to_owned(),
+            task: self.id().to_owned(),
             objective: objective.to_owned(),
             budget,
             ..GoalRecord::default()
         };
-        let now = task.agent.opened.now();
-        task.journal.ledger()?.create_goal(&goal, now)?;
-        Ok(task)
+        let now = self.agent.opened.now();
+        Ok(self.journal.ledger()?.create_goal(&goal, now)?)
     }
 
     /// Begins a run: works on the task's goal until the goal is reached, the budget is spent, or the
@@ -112,12 +123,17 @@ impl Task {
         self.activate_goal(update, front)
     }
 
-    /// Continues the run of a goal whose process ended. What the run has spent still counts.
+    /// Continues the run of a goal whose process ended. What the run has spent still counts. A goal
+    /// in any other state stays as it is.
     pub fn continue_goal(
         &mut self,
         goal: &str,
         front: &dyn FrontEnd,
     ) -> Result<GoalRecord, TaskError> {
+        let record = self.journal.ledger()?.goal(goal)?;
+        if record.state != GoalState::Active && !is_interrupted(&record) {
+            return Ok(record);
+        }
         let update = GoalUpdate { goal: goal.to_owned(), ..GoalUpdate::default() };
         self.activate_goal(update, front)
     }
@@ -187,11 +203,7 @@ impl Task {
 
     /// Describes the change of the goal when a turn ends: what the turn cost, and the goal's new
     /// state. The change is part of the same append as the end of the turn.
-    pub(crate) fn spend_on_goal(
-        &self,
-        state: &State,
-        outcome: &TurnOutcome,
-    ) -> Option<GoalUpdate> {
+    pub(crate) fn spend_on_goal(&self, state: &State, outcome: &TurnOutcome) -> Option<GoalUpdate> {
         let (run, turn) = (self.goal.as_ref()?, state.turn.as_ref()?);
         let spent = Spending { turns: 1, ..run.spending_of(turn) };
         let after = run.after(spent);

@@ -30,13 +30,18 @@ pub fn list_interrupted_goals(opened: &Opened) -> Result<Vec<GoalRecord>, TaskEr
     Ok(goals)
 }
 
-fn is_interrupted(goal: &GoalRecord) -> bool {
+/// Returns true if the process that worked on a goal ended.
+pub(crate) fn is_interrupted(goal: &GoalRecord) -> bool {
     goal.state == GoalState::Paused && goal.reason.as_deref() == Some(PROCESS_ENDED)
 }
 
 /// Pauses the active goals of a task whose lease this process has just taken: the process that
 /// worked on them is gone.
-pub(crate) fn pause_goals_of(ledger: &mut Ledger, task: &str, now: Time) -> Result<(), LedgerError> {
+pub(crate) fn pause_goals_of(
+    ledger: &mut Ledger,
+    task: &str,
+    now: Time,
+) -> Result<(), LedgerError> {
     let goals = ledger.goals(Some(task))?;
     let mut active = goals.iter().filter(|goal| goal.state == GoalState::Active);
     active.try_for_each(|goal| pause_goal(ledger, &goal.id, now))

@@ -240,4 +240,3 @@ fn add_cost(sum: &mut Option<f64>, more: Option<f64>) {
         *sum = Some(sum.unwrap_or(0.0) + more);
     }
 }
-

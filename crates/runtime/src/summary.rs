@@ -22,11 +22,7 @@ const LENGTHS: [usize; 6] = [usize::MAX, 16_000, 4_000, 1_000, 250, 60];
 
 /// Writes the request for a summary of messages. Long texts are shortened so that the request has
 /// at most `room` tokens, and even more after `failures`.
-pub(crate) fn describe_for_summary(
-    messages: &[MessageRecord],
-    room: u64,
-    failures: u32,
-) -> String {
+pub(crate) fn describe_for_summary(messages: &[MessageRecord], room: u64, failures: u32) -> String {
     let skipped = (failures as usize).min(LENGTHS.len() - 1);
     let mut text = String::new();
     for length in &LENGTHS[skipped..] {
