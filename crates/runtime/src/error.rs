@@ -20,6 +20,8 @@ pub enum TaskError {
     Foreign(String),
     #[error("cannot use the directory {path}")]
     Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot summarize the conversation: {0}")]
+    NoSummary(String),
     #[error("cannot start a subagent")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]

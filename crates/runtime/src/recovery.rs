@@ -85,7 +85,9 @@ pub struct Options {
     pub max_output: u64,
     /// True if another provider can take over.
     pub has_fallback: bool,
-    /// True if older turns can be summarized.
+    /// True if results of old calls can be left out.
+    pub can_clear: bool,
+    /// True if the older part of the conversation can be summarized.
     pub can_compress: bool,
 }
 
@@ -101,7 +103,9 @@ pub enum Recovery {
     LimitOutput(u64),
     /// Ask the fallback provider.
     FailOver,
-    /// Summarize older turns.
+    /// Leave the results of old calls out of requests.
+    Clear,
+    /// Summarize the older part of the conversation.
     Compress,
     /// End the turn.
     GiveUp(TurnOutcome),
@@ -121,6 +125,11 @@ impl Attempts {
         self.continuations += 1;
         (self.failures, self.overloads) = (0, 0);
         self.setback = Some(Setback::Cut(failure.clone()));
+    }
+
+    /// Notes that the next request is smaller than the ones that failed.
+    pub(crate) fn note_smaller_request(&mut self) {
+        (self.failures, self.overloads, self.setback) = (0, 0, None);
     }
 
     /// Counts a reply that reached the output limit.
@@ -187,8 +196,11 @@ fn recover_from_failure(
             false if options.has_fallback => Recovery::FailOver,
             false => failed(),
         },
+        FailureKind::Overflow if options.can_clear => Recovery::Clear,
         FailureKind::Overflow
-            if options.can_compress && attempts.compressions < MAX_COMPRESSIONS =>
+            if options.can_compress
+                && attempts.compressions < MAX_COMPRESSIONS
+                && attempts.failures < MAX_FAILURES =>
         {
             Recovery::Compress
         }
