@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use takeback_ledger::{Budget, GoalRecord, GoalState, GoalUpdate, Spending};
+use takeback_runtime::list_goals;
 
 use super::chat::{self, AgentArguments, Conversation};
 use crate::background;
@@ -65,6 +66,9 @@ enum Action {
         /// Work in the background
         #[arg(long, hide = true)]
         detached: bool,
+        /// Continue the run that was interrupted
+        #[arg(long, hide = true)]
+        same_run: bool,
     },
     /// Give up a goal; everything that was done stays
     Cancel {
@@ -145,13 +149,13 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
         Action::Start { objective, limits, agent } => {
             let mut conversation = Conversation::new(agent, context)?;
             let id = conversation.begin_goal(&objective.join(" "), limits.budget())?;
-            work(&mut conversation, &id, None)
+            work(&mut conversation, &id, Run::New(None))
         }
         Action::List => list(context),
         Action::Show { id } => show(&find_goal(&id, context)?, context),
         Action::Pause { id } => change(&id, GoalState::Paused, "paused by the user", context),
         Action::Cancel { id } => change(&id, GoalState::Cancelled, "given up by the user", context),
-        Action::Resume { id, more, agent, detached } => {
+        Action::Resume { id, more, agent, detached, same_run } => {
             if detached {
                 background::detach_from_terminal();
             }
@@ -159,9 +163,21 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
             let mut conversation = Conversation::new(agent, context)?;
             context.close_ledger();
             conversation.resume_task(&goal.task)?;
-            work(&mut conversation, &goal.id, Some(more.add_to(goal.budget)))
+            let run = match same_run {
+                true => Run::Same,
+                false => Run::New(Some(more.add_to(goal.budget))),
+            };
+            work(&mut conversation, &goal.id, run)
         }
     }
+}
+
+/// The run in which a goal is worked on.
+pub(crate) enum Run {
+    /// A new run, with this budget or the goal's own. Nothing counts as spent yet.
+    New(Option<Budget>),
+    /// The run that was interrupted.
+    Same,
 }
 
 /// Returns the work on a goal that a slash command asks for. Returns `None` if it asks for nothing
@@ -193,37 +209,41 @@ pub(crate) fn resume_in(
     let goal = find_goal(goal, conversation.context())?;
     conversation.leave("worked on a goal");
     conversation.resume_task(&goal.task)?;
-    work(conversation, &goal.id, Some(budget))
+    work(conversation, &goal.id, Run::New(Some(budget)))
 }
 
 /// Works on a goal until the goal's state changes.
 pub(crate) fn work(
     conversation: &mut Conversation,
     id: &str,
-    budget: Option<Budget>,
+    run: Run,
 ) -> Result<ExitCode, Failure> {
     let is_json = conversation.context().globals.json;
     let goal = chat::with_front_end(is_json, |front| {
-        conversation.run(|task| task.run_goal(id, budget, front))
+        conversation.run(|task| match run {
+            Run::New(budget) => task.run_goal(id, budget, front),
+            Run::Same => task.continue_goal(id, front),
+        })
     })?;
     if !is_json {
         print_goal(&goal);
     } else {
-        println!("{}", json!({ "event": "goal", "goal": view(&goal, false) }));
+        println!("{}", json!({ "event": "goal", "goal": view(&goal) }));
     }
     let is_reached = goal.state == GoalState::Complete;
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds a goal. A goal that no process works on any more counts as paused.
+/// Finds a goal. A goal whose process ended is paused.
 fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     let id = context.ledger()?.resolve_goal(typed)?;
+    list_goals(context.opened()?)?;
     Ok(context.ledger()?.goal(&id)?)
 }
 
-/// Describes a goal that a process works on, as data.
+/// Describes a goal as data.
 pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
-    Ok(view(&find_goal(id, context)?, true))
+    Ok(view(&context.ledger()?.goal(id)?))
 }
 
 fn change(
@@ -249,10 +269,8 @@ fn change(
 }
 
 fn list(context: &Context) -> Result<ExitCode, Failure> {
-    let goals = context.ledger()?.goals(None)?;
-    let running = context.ledger()?.running_tasks()?;
-    let views: Vec<Value> =
-        goals.iter().map(|goal| view(goal, running.contains(&goal.task))).collect();
+    let goals = list_goals(context.opened()?)?;
+    let views: Vec<Value> = goals.iter().map(view).collect();
     if output::answers_json(&json!({ "goals": views }), context) {
         return Ok(ExitCode::SUCCESS);
     }
@@ -262,7 +280,7 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
     }
     let mut table = Table::new([Column::left(), Column::left(), Column::free().shrinks(1, 20)]);
     for goal in &goals {
-        let state = name_state(goal, running.contains(&goal.task));
+        let state = goal.state.as_str();
         table.add([Cell::new(&goal.id), Cell::new(state), Cell::new(&goal.objective)]);
     }
     table.print();
@@ -270,33 +288,18 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn show(goal: &GoalRecord, context: &Context) -> Result<ExitCode, Failure> {
-    let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
-    if !output::answers_json(&view(goal, is_running), context) {
+    if !output::answers_json(&view(goal), context) {
         println!("{}", output::join_lines(&goal.objective));
-        println!("State: {}", name_state(goal, is_running));
         print_goal(goal);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the state of a goal. A goal that is active without a process was interrupted.
-fn name_state(goal: &GoalRecord, is_running: bool) -> &'static str {
-    match (goal.state, is_running) {
-        (GoalState::Active, false) => "paused",
-        (state, _) => state.as_str(),
-    }
-}
-
-fn find_reason(goal: &GoalRecord, is_running: bool) -> Option<String> {
-    match (goal.state, is_running) {
-        (GoalState::Active, false) => Some("its process ended".to_owned()),
-        _ => goal.reason.clone().filter(|reason| !reason.is_empty()),
-    }
-}
-
 fn print_goal(goal: &GoalRecord) {
-    if let Some(reason) = goal.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        println!("{}: {}", goal.state.as_str(), output::join_lines(reason));
+    let state = goal.state.as_str();
+    match goal.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        Some(reason) => println!("{state}: {}", output::disarm(&output::join_lines(reason))),
+        None => println!("{state}"),
     }
     let GoalRecord { budget, spent, spent_in_run: run, .. } = goal;
     let minutes = |time: Duration| time.as_secs_f64() / 60.0;
@@ -321,7 +324,7 @@ fn print_bar(unit: &str, spent: f64, limit: Option<f64>) {
     println!("  {unit:<10}  {bar}  {spent:.2} of {limit:.2}");
 }
 
-fn view(goal: &GoalRecord, is_running: bool) -> Value {
+fn view(goal: &GoalRecord) -> Value {
     let spending = |spent: &Spending| {
         json!({
             "tokens": spent.tokens, "usd": spent.usd, "seconds": spent.time.as_secs(),
@@ -330,7 +333,7 @@ fn view(goal: &GoalRecord, is_running: bool) -> Value {
     };
     json!({
         "id": goal.id, "task": goal.task, "objective": goal.objective,
-        "state": name_state(goal, is_running), "reason": find_reason(goal, is_running),
+        "state": goal.state.as_str(), "reason": goal.reason,
         "budget": {
             "tokens": goal.budget.tokens, "usd": goal.budget.usd,
             "seconds": goal.budget.time.map(|time| time.as_secs()), "turns": goal.budget.turns,

@@ -13,6 +13,7 @@ pub(crate) mod goal;
 pub(crate) mod hook;
 mod install;
 mod list;
+pub(crate) mod open_tasks;
 mod rollback;
 pub(crate) mod rpc;
 mod run;

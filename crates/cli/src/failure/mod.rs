@@ -3,6 +3,7 @@
 
 mod hints;
 mod provider_hints;
+mod task_hints;
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -344,12 +344,17 @@ pub(crate) fn confirm() -> Result<(), Failure> {
     }
 }
 
+/// Writes the beginning of a line, in which the user answers.
+pub(crate) fn ask(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Asks the user a yes-or-no question.
 pub(crate) fn is_agreed(question: &str) -> bool {
     // The user must see the output that the question is about.
     flush();
-    let mut stderr = io::stderr().lock();
-    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    ask(&format!("{question} [y/N] "));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

@@ -7,6 +7,8 @@ mod agents;
 mod agents_concurrent;
 mod chat;
 mod chat_fork;
+mod chat_interrupted;
+mod chat_terminal;
 mod commands;
 mod conversation;
 mod coverage;

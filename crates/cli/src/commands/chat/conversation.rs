@@ -141,18 +141,24 @@ impl Conversation {
         Ok(())
     }
 
-    /// Begins a task that works on a goal. Returns the id of the goal.
+    /// Gives the conversation a goal. Returns the id of the goal.
     pub(crate) fn begin_goal(
         &mut self,
         objective: &str,
         budget: Budget,
     ) -> Result<String, Failure> {
-        let (agent, new, id) = (self.built.agent.clone(), self.built.new_session.clone(), new_id());
-        let directory = &self.context.directory;
-        let task = Task::begin_goal(agent, directory, new, &id, objective, budget)?;
-        self.leave("worked on a goal");
-        self.task = Some(task);
+        let id = new_id();
+        self.begun_task()?.create_goal(&id, objective, budget)?;
         Ok(id)
+    }
+
+    /// Returns the task, which begins if there is none.
+    fn begun_task(&mut self) -> Result<&mut Task, Failure> {
+        if self.task.is_none() {
+            let (agent, new) = (self.built.agent.clone(), self.built.new_session.clone());
+            self.task = Some(Task::begin(agent, &self.context.directory, new, &new_id())?);
+        }
+        Ok(self.task.as_mut().expect("it was just begun"))
     }
 
     /// Returns true if the last turn was interrupted.
@@ -167,10 +173,7 @@ impl Conversation {
 
     /// Runs a turn with this prompt.
     pub(crate) fn prompt(&mut self, text: &str, front: &dyn FrontEnd) -> Result<Pause, Failure> {
-        if self.task.is_none() {
-            let (agent, new) = (self.built.agent.clone(), self.built.new_session.clone());
-            self.task = Some(Task::begin(agent, &self.context.directory, new, &new_id())?);
-        }
+        self.begun_task()?;
         self.run(|task| task.prompt(text, front))
     }
 

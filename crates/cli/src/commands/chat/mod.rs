@@ -6,6 +6,7 @@
 mod agent;
 mod conversation;
 mod input;
+mod interrupted;
 mod json;
 mod stopper;
 mod talk;

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use serde_json::json;
+use takeback_runtime::{Pause, TurnOutcome};
 
 use super::input::{PromptInput, PromptReader};
+use super::interrupted::{continue_turn, take_up};
 use super::{Conversation, with_front_end};
 use crate::commands::goal;
 use crate::failure::Failure;
@@ -16,21 +18,29 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
     let context = conversation.context();
     let is_json = context.globals.json;
     let mut reader = PromptReader::new(&context.home, &context.directory, COMMANDS)?;
-    continue_interrupted(conversation)?;
+    take_up(conversation)?;
+    // True after Ctrl-C. The next one leaves.
+    let mut is_interrupted = false;
     loop {
         let prompt = match reader.read_prompt()? {
             PromptInput::Text(prompt) => prompt,
-            PromptInput::Interrupted => continue,
-            PromptInput::End => break,
+            PromptInput::Interrupted if !is_interrupted => {
+                println!("Ctrl-C again leaves, and so does Ctrl-D.");
+                is_interrupted = true;
+                continue;
+            }
+            PromptInput::Interrupted | PromptInput::End => break,
         };
         let Some(answer) = answer_slash(&prompt, conversation) else {
             // One failed turn does not end the conversation.
             let turn = with_front_end(is_json, |front| conversation.prompt(&prompt, front));
+            is_interrupted = matches!(turn, Ok(Pause::TurnEnded(TurnOutcome::Cancelled)));
             if let Err(failure) = turn {
                 failure.report(is_json);
             }
             continue;
         };
+        is_interrupted = false;
         if answer.action == Some(SlashAction::Quit) {
             break;
         }
@@ -66,7 +76,7 @@ fn finish_answer(mut answer: SlashAnswer, conversation: &mut Conversation) -> Re
     }
     show_answer(answer, conversation.context().globals.json);
     match action {
-        Some(SlashAction::Resume { .. }) => continue_interrupted(conversation),
+        Some(SlashAction::Resume { .. }) => continue_turn(conversation),
         _ => Ok(()),
     }
 }
@@ -78,23 +88,6 @@ fn show_answer(answer: SlashAnswer, is_json: bool) {
     } else if !answer.text.is_empty() {
         println!("{}", answer.text);
     }
-}
-
-/// Offers to continue the last turn if it was interrupted.
-fn continue_interrupted(conversation: &mut Conversation) -> Result<(), Failure> {
-    if !conversation.is_interrupted() {
-        return Ok(());
-    }
-    let is_wanted = conversation.is_resumed_automatically()
-        || !conversation.context().asks()
-        || output::is_agreed("The last turn was interrupted. Continue it?");
-    if is_wanted {
-        let is_json = conversation.context().globals.json;
-        with_front_end(is_json, |front| conversation.proceed(front))?;
-    } else {
-        conversation.give_up_turn()?;
-    }
-    Ok(())
 }
 
 /// Makes the change that a slash command asks for. Returns the text that says what was done, unless
@@ -121,7 +114,7 @@ fn carry_out(
         }
         SlashAction::StartGoal { objective, budget } => {
             let id = conversation.begin_goal(objective, *budget)?;
-            goal::work(conversation, &id, None)?;
+            goal::work(conversation, &id, goal::Run::New(None))?;
         }
         SlashAction::ResumeGoal { goal, budget } => {
             goal::resume_in(conversation, goal, *budget)?;

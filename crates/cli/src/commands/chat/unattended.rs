@@ -65,6 +65,6 @@ pub(crate) fn resume_goal(id: &str, budget: Budget, context: &Context) -> Result
 }
 
 fn spawn_goal(id: &str, context: &Context) -> Result<(), Failure> {
-    background::spawn_goal(context, id)
+    background::spawn_goal(context, id, false)
         .map_err(|error| Failure::new("cannot start a process for the goal").because(&error))
 }
