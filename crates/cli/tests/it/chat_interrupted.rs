@@ -1,68 +1,15 @@
 //! Tasks that were left open: who shows them, and how they continue.
 
 use std::process::Stdio;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
+use takeback_script::{Reply, Request};
 
 use crate::agent::eventually;
 use crate::scripted_model::{
-    chat, chat_output, last_session, list_tasks, text_of, use_model, with_model, writer,
+    StuckModel, chat, chat_output, last_session, list_tasks, text_of, use_model, with_model, writer,
 };
 use crate::session::Session;
-
-/// A model whose answers to some requests never come, until the server is dropped.
-struct StuckModel {
-    server: Server,
-    reached: Receiver<()>,
-    is_stuck: Arc<Mutex<bool>>,
-}
-
-impl StuckModel {
-    /// Starts a model that is stuck in the requests that `is_meant` chooses.
-    fn start(
-        answer: fn(&Request) -> Reply,
-        is_meant: impl Fn(&Request) -> bool + Send + Sync + 'static,
-    ) -> StuckModel {
-        let (reach, reached) = channel();
-        let reach = Mutex::new(reach);
-        let is_stuck = Arc::new(Mutex::new(true));
-        let flag = is_stuck.clone();
-        let server = Server::start(move |request: &Request| {
-            let reply = answer(request);
-            if !*flag.lock().unwrap() || !is_meant(request) {
-                return reply;
-            }
-            reach.lock().unwrap().send(()).unwrap();
-            let (held, waits) = channel::<()>();
-            let waits = Mutex::new(waits);
-            // The sender lives as long as the gate, so the stream waits until its client is gone.
-            let gate = StreamGate::new(move |_| {
-                let _ = &held;
-                let _ = waits.lock().unwrap().recv();
-                StreamStep::Cut
-            });
-            Reply { gate: Some(gate), ..reply }
-        })
-        .unwrap();
-        StuckModel { server, reached, is_stuck }
-    }
-
-    /// Starts a command, waits until the model is stuck, and kills the command.
-    fn kill_when_stuck(&self, session: &Session, arguments: &[&str]) {
-        let mut command = chat(session, arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        self.reached.recv().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn release(&self) {
-        *self.is_stuck.lock().unwrap() = false;
-    }
-}
 
 /// Prepares a chat that was killed after its first call.
 fn killed_chat() -> (StuckModel, Session) {

@@ -1,10 +1,12 @@
 //! A project whose agent is takeback's own, with a scripted model.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use takeback_script::{Reply, Request, Server};
+use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
 
 use crate::session::Session;
 
@@ -79,4 +81,57 @@ pub(crate) fn list_tasks(session: &Session) -> Vec<Value> {
 /// Returns the session of the task that changed last.
 pub(crate) fn last_session(session: &Session) -> String {
     list_tasks(session)[0]["session"].as_str().unwrap().to_owned()
+}
+
+/// A model whose answers to some requests never come, until the server is dropped.
+pub(crate) struct StuckModel {
+    pub(crate) server: Server,
+    /// Tells when the model is stuck.
+    pub(crate) reached: Receiver<()>,
+    is_stuck: Arc<Mutex<bool>>,
+}
+
+impl StuckModel {
+    /// Starts a model that is stuck in the requests that `is_meant` chooses.
+    pub(crate) fn start(
+        answer: fn(&Request) -> Reply,
+        is_meant: impl Fn(&Request) -> bool + Send + Sync + 'static,
+    ) -> StuckModel {
+        let (reach, reached) = channel();
+        let reach = Mutex::new(reach);
+        let is_stuck = Arc::new(Mutex::new(true));
+        let flag = is_stuck.clone();
+        let server = Server::start(move |request: &Request| {
+            let reply = answer(request);
+            if !*flag.lock().unwrap() || !is_meant(request) {
+                return reply;
+            }
+            reach.lock().unwrap().send(()).unwrap();
+            let (held, waits) = channel::<()>();
+            let waits = Mutex::new(waits);
+            // The sender lives as long as the gate, so the stream waits until its client is gone.
+            let gate = StreamGate::new(move |_| {
+                let _ = &held;
+                let _ = waits.lock().unwrap().recv();
+                StreamStep::Cut
+            });
+            Reply { gate: Some(gate), ..reply }
+        })
+        .unwrap();
+        StuckModel { server, reached, is_stuck }
+    }
+
+    /// Starts a command, waits until the model is stuck, and kills the command.
+    pub(crate) fn kill_when_stuck(&self, session: &Session, arguments: &[&str]) {
+        let mut command = chat(session, arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.reached.recv().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Lets the model answer from now on.
+    pub(crate) fn release(&self) {
+        *self.is_stuck.lock().unwrap() = false;
+    }
 }
