@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod matrix;
 mod model_cancel;
 mod model_connections;
 mod model_cuts;
