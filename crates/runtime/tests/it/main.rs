@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod kills;
+mod long_turns;
 mod matrix;
 mod model_cancel;
 mod model_connections;
