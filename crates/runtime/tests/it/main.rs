@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod goals;
 mod kills;
 mod long_turns;
 mod matrix;
