@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use takeback_ledger::{Event, MessageRecord, Tokens, UsageRecord};
 
 use crate::clearing::{can_clear, find_clearing};
@@ -51,8 +52,9 @@ impl Task {
         front: &dyn FrontEnd,
     ) -> Result<(), TaskError> {
         if !step.wait.is_zero() {
-            self.announce(step.wait, front);
-            if !self.cancel.wait(step.wait) {
+            let wait = self.spread_wait(step.wait);
+            self.announce(wait, front);
+            if !self.cancel.wait(wait) {
                 return Ok(());
             }
         }
@@ -135,6 +137,13 @@ impl Task {
         show_text(&rest, &mut text, front);
         attempt.reply.text = text;
         self.record_attempt(&provider, attempt)
+    }
+
+    /// Makes a wait up to a quarter longer, so that clients that failed together do not come back
+    /// together.
+    fn spread_wait(&self, wait: Duration) -> Duration {
+        let digest = Sha256::digest(format!("{} {}", self.id(), self.journal.next_seq()));
+        wait + wait * u32::from(digest[0]) / 1_024
     }
 
     /// Tells the user why the model is asked again.

@@ -61,6 +61,8 @@ pub struct State {
 pub struct Circumstances {
     /// The provider's usual output limit.
     pub max_output: u64,
+    /// The wait before the second attempt.
+    pub first_wait: Duration,
     pub has_fallback: bool,
     pub can_clear: bool,
     pub can_compress: bool,

@@ -173,6 +173,7 @@ impl Task {
         let use_fallback = state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
         Circumstances {
             max_output: self.agent.provider(use_fallback).max_output,
+            first_wait: self.agent.client.first_wait(),
             has_fallback: self.agent.fallback.is_some(),
             can_clear: can_clear(&self.conversation.messages, state.cleared),
             can_compress: self.can_compress(),

@@ -6,8 +6,13 @@ use super::*;
 use crate::entry::CallStart;
 use crate::model::{AttemptFailure, FailureKind, Finish, RequestedCall};
 
-const USUAL: Circumstances =
-    Circumstances { max_output: 1000, has_fallback: true, can_clear: false, can_compress: true };
+const USUAL: Circumstances = Circumstances {
+    max_output: 1000,
+    first_wait: Duration::from_secs(2),
+    has_fallback: true,
+    can_clear: false,
+    can_compress: true,
+};
 
 fn fold(entries: &[Entry]) -> State {
     let mut state = State::default();

@@ -213,8 +213,9 @@ impl TurnState {
     pub(super) fn next_request(&self, circumstances: Circumstances) -> Step {
         let max_output = self.max_output.unwrap_or(circumstances.max_output);
         let has_fallback = circumstances.has_fallback && !self.is_failed_over;
-        let Circumstances { can_clear, can_compress, .. } = circumstances;
-        let options = recovery::Options { max_output, has_fallback, can_clear, can_compress };
+        let Circumstances { first_wait, can_clear, can_compress, .. } = circumstances;
+        let options =
+            recovery::Options { max_output, first_wait, has_fallback, can_clear, can_compress };
         match recovery::recover(&self.attempts, options) {
             Recovery::Ask { wait } => {
                 Step::Ask(ModelStep { max_output, wait, use_fallback: self.is_failed_over })
