@@ -17,6 +17,7 @@ mod damage;
 mod doctor;
 mod documents;
 mod elsewhere;
+mod example;
 mod fork;
 mod gone;
 mod hooks;
