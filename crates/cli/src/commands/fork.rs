@@ -33,6 +33,7 @@ Examples:
   takeback fork 4f2a@3 ../try         from the end of its third turn
   takeback fork 4f2a@good ../try      from the checkpoint called good
   takeback fork 4f2a@now ../try       from now
+  takeback chat --fork 4f2a@3 --files the same, and continue there with takeback's own agent
   takeback sessions tree 4f2a         shows the forks of a session")]
 pub(crate) struct Arguments {
     /// A checkpoint, or SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now

@@ -21,7 +21,8 @@ use crate::slash::SlashAction;
 Examples:
   takeback goal start \"make the tests pass\" --usd 2 --minutes 30
   takeback goal list
-  takeback goal show 3f2a
+  takeback goal show 3f2a                   its budget, and what was spent
+  takeback goal pause 3f2a                  from another terminal; Ctrl-C does the same here
   takeback goal resume 3f2a --add-usd 1     go on, with a dollar more than before")]
 pub(crate) struct Arguments {
     #[command(subcommand)]

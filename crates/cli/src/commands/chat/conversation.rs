@@ -117,8 +117,9 @@ impl Conversation {
         if !directory.is_dir() {
             let directory = directory.display();
             return Err(Failure::new(format!("the directory {directory} no longer exists")).hint(
-                "the conversation is safe: `takeback chat --fork SESSION` continues it here, and \
-                 with --files also restores its files in a new directory",
+                "if it was moved, run `takeback checkpoints move OLD NEW`; otherwise, `takeback chat \
+                 --fork SESSION` continues the conversation here, and with --files also restores \
+                 its files in a new directory",
             ));
         }
         let context = self.context.moved_to(directory);
