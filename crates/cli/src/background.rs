@@ -54,6 +54,18 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     Ok(())
 }
 
+/// Starts a process that goes on with a goal, and does not wait for it. What the last run has spent
+/// still counts if that run was interrupted.
+pub(crate) fn spawn_goal(context: &Context, goal: &str, is_interrupted: bool) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(&context.home).arg("-C").arg(&context.directory);
+    command.args(context.profile().into_iter().flat_map(|profile| ["--profile", profile]));
+    command.args(["goal", "resume", "--detached", "--json", goal]);
+    command.args(is_interrupted.then_some("--same-run"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map(drop)
+}
+
 /// Reaps background processes that have ended. A long-running process would otherwise collect
 /// zombies.
 pub(crate) fn reap_children() {

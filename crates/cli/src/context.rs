@@ -26,7 +26,7 @@ use crate::output;
 pub(crate) const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Options that every command takes.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Globals {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
@@ -203,6 +203,20 @@ impl Context {
             places,
             opened: OnceLock::new(),
         })
+    }
+
+    /// Creates the context for this command in another directory. The new context shares the opened
+    /// home.
+    pub(crate) fn moved_to(&self, directory: &Path) -> Context {
+        Context {
+            globals: self.globals.clone(),
+            directory: self.directory.join(directory),
+            home: self.home.clone(),
+            profile: self.profile.clone(),
+            is_attended: self.is_attended,
+            places: self.places.clone(),
+            opened: self.opened.clone(),
+        }
     }
 
     /// Creates the context for a command that works in another directory and asks no questions. The

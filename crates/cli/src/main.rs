@@ -25,6 +25,7 @@ mod pseudo_terminal;
 #[cfg(test)]
 mod reference;
 mod reporting;
+mod slash;
 
 use std::process::ExitCode;
 use std::sync::Arc;

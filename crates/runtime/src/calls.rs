@@ -9,7 +9,7 @@ use takeback_undo::shell::{ScriptAnalysis, ScriptContext, analyze_script};
 use takeback_undo::{HistoryProtection, ReportedEvent, ToolCall, ToolWork};
 
 use crate::agent::Agent;
-use crate::approval::{self, ApprovalRequest, Decision};
+use crate::approval::{self, ApprovalMode, ApprovalRequest, Decision};
 use crate::entry::{Bill, CallStart, Entry};
 use crate::error::TaskError;
 use crate::front_end::{Answer, FrontEnd, Question, TurnEvent};
@@ -59,7 +59,7 @@ impl Task {
                 Decision::Ask { because, remember } => {
                     let call = state.call.id;
                     let asked = Entry::Asked { call, because, remember };
-                    return self.append(&[], |_| vec![asked]);
+                    return self.append(&[], |_| vec![asked.clone()]);
                 }
                 Decision::Refuse { because } => {
                     return self.end_call(&state.call, ToolOutput::error(because), front);
@@ -175,8 +175,8 @@ impl Task {
             };
             let intent = known.tool.intent(&known.input, &self.tool_context(&|_| {}));
             let start = CallStart { reads, has_effects, tree, intent };
-            let call = known.call.id.clone();
-            self.append(&[], |_| vec![Entry::Started { call, start }])?;
+            let started = Entry::Started { call: known.call.id.clone(), start };
+            self.append(&[], |_| vec![started.clone()])?;
         }
         let output = {
             let id = &known.call.id;
@@ -250,18 +250,23 @@ impl Task {
         output: ToolOutput,
         bill: Bill,
     ) -> Result<(), TaskError> {
+        let events = [self.result_event(call, output.text)];
+        let ToolOutput { is_error, known_files, .. } = output;
+        self.append(&events, |messages| {
+            let message = messages.first().expect("the result is a message").seq;
+            let (call, known_files) = (call.id.clone(), known_files.clone());
+            vec![Entry::Ended { call, message, is_error, known_files, bill }]
+        })
+    }
+
+    /// Describes the message with the result of a call.
+    pub(crate) fn result_event(&self, call: &RequestedCall, text: String) -> Event {
         let message = MessageRecord {
             tool_call_id: Some(call.id.clone()),
             tool_name: Some(call.name.clone()),
-            ..new_message("tool", output.text)
+            ..new_message("tool", text)
         };
-        let session = self.session.id.clone();
-        let events = [Event::Messages { session, messages: vec![message] }];
-        let (call, is_error, known_files) = (call.id.clone(), output.is_error, output.known_files);
-        self.append(&events, |messages| {
-            let message = messages.first().expect("the result is a message").seq;
-            vec![Entry::Ended { call, message, is_error, known_files, bill }]
-        })
+        Event::Messages { session: self.session.id.clone(), messages: vec![message] }
     }
 
     /// Asks the user about a call. Returns false if no user can answer now.
@@ -273,12 +278,16 @@ impl Task {
         let state = self.call(index).clone();
         let CallProgress::Asked { because, remember } = &state.progress else { return Ok(true) };
         let remember = remember.as_deref();
-        let answer = front.approve(&Question { call: &state.call, because, remember });
+        let answer = match self.agent.approval {
+            // The user has chosen another mode since the question was asked.
+            ApprovalMode::Auto => Answer::Allow,
+            _ => front.approve(&Question { call: &state.call, because, remember }),
+        };
         if answer == Answer::Later {
             return Ok(false);
         }
-        let call = state.call.id;
-        self.append(&[], |_| vec![Entry::Answered { call, answer }])?;
+        let answered = Entry::Answered { call: state.call.id, answer };
+        self.append(&[], |_| vec![answered.clone()])?;
         Ok(true)
     }
 

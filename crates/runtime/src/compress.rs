@@ -6,8 +6,12 @@ use crate::agent::AGENT;
 use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent};
-use crate::model::{Attempt, AttemptEnd, AttemptFailure, FailureKind, Finish, ModelRequest};
+use crate::model::{
+    Attempt, AttemptEnd, AttemptFailure, FailureKind, Finish, ModelRequest, Provider,
+    build_request, request_digest,
+};
 use crate::request::{bill_of, cancelled};
+use crate::summary::describe_for_summary;
 use crate::task::{Task, new_message};
 
 /// The number of turns that are kept as they are.
@@ -16,67 +20,76 @@ const KEPT_TURNS: usize = 20;
 /// The number of tokens that a summary may have.
 const SUMMARY_TOKENS: u64 = 4_096;
 
-/// The request for a summary.
-const ASK_FOR_SUMMARY: &str = "Summarize this conversation for yourself, so that you can continue \
-    the work without it. Keep: what the user wants, decisions and their reasons, the state of the \
-    work, file names, commands, errors that are not solved, and what is to be done next. Do not \
-    call tools. Answer with the summary only.";
+/// The part of a conversation that a summary replaces.
+struct Cut {
+    /// The first message that is kept.
+    first_kept: usize,
+    /// The prompt before that message which is kept too, because its turn continues.
+    prompt: Option<usize>,
+}
 
 impl Task {
-    /// Returns true if there are older turns to summarize.
+    /// Returns true if the conversation has an older part to summarize.
     pub(crate) fn can_compress(&self) -> bool {
-        self.find_cut().is_some()
+        can_compress(&self.conversation.messages, self.state.turn.is_some())
     }
 
-    /// Finds the first message to keep: at most the last 20 turns are kept, and at most half of
-    /// them, so that the conversation becomes smaller.
-    fn find_cut(&self) -> Option<usize> {
-        let messages = self.conversation.messages.iter().enumerate();
-        let prompts: Vec<usize> =
-            messages.filter(|(_, message)| message.role == "user").map(|(at, _)| at).collect();
-        let kept = KEPT_TURNS.min(prompts.len() / 2).max(1);
-        // At least one turn must come before the kept ones: a summary alone would not get shorter.
-        let first = prompts.len().checked_sub(kept).filter(|first| *first > 0)?;
-        prompts.get(first).copied()
-    }
-
-    /// Summarizes older turns, and continues in a child session.
-    pub(crate) fn compress(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
-        let Some(cut) = self.find_cut() else { return Ok(()) };
-        let (summary, bill) = match self.ask_for_summary(cut) {
+    /// Summarizes the older part of the conversation, and continues in a child session. Returns the
+    /// reason if the model gives no summary.
+    pub(crate) fn compress(&mut self, front: &dyn FrontEnd) -> Result<Option<String>, TaskError> {
+        let Some(cut) = find_cut(&self.conversation.messages, self.state.turn.is_some()) else {
+            return Ok(None);
+        };
+        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
+        let provider = self.agent.provider(use_fallback).clone();
+        let (summary, bill) = match self.ask_for_summary(&provider, cut.first_kept)? {
             Ok(summary) => summary,
             Err((failure, bill)) => {
                 // The failure counts like that of any other request.
+                let usage: Vec<Event> = self.usage_event(&provider, &bill).into_iter().collect();
+                let because = failure.message.clone();
                 let failed = Entry::Interrupted { message: None, calls: Vec::new(), failure, bill };
-                return self.append(&[], |_| vec![failed]);
+                self.append(&usage, |_| vec![failed.clone()])?;
+                return Ok(Some(because));
             }
         };
+        self.continue_in_child(&cut, summary, &provider, bill)?;
+        front.show(&TurnEvent::Compressed { session: &self.session.id });
+        Ok(None)
+    }
+
+    /// Creates the session that begins with the summary and the messages that are kept.
+    fn continue_in_child(
+        &mut self,
+        cut: &Cut,
+        summary: MessageRecord,
+        provider: &Provider,
+        bill: Bill,
+    ) -> Result<(), TaskError> {
         let child = self.describe_continuation()?;
-        let id = child.id.clone();
-        let old = self.session.id.clone();
-        let kept = self.conversation.messages[cut..].to_vec();
-        let position = |prompt: i64| kept.iter().position(|message| message.seq == prompt);
-        let prompt = self.state.turn.as_ref().and_then(|turn| position(turn.prompt));
+        let (old, id) = (self.session.id.clone(), child.id.clone());
+        let all = &self.conversation.messages;
+        let prompt = cut.prompt.map(|at| all[at].clone());
+        let kept: Vec<MessageRecord> =
+            prompt.into_iter().chain(all[cut.first_kept..].iter().cloned()).collect();
+        let open_prompt = self.state.turn.as_ref().map(|turn| turn.prompt);
+        let position = kept.iter().position(|message| Some(message.seq) == open_prompt);
         let turn = kept.iter().filter(|message| message.role == "user").count() as i64;
         let moves = self.journal.ledger()?.conversation_mark(&old)?.moves;
         let messages: Vec<MessageRecord> = std::iter::once(summary).chain(kept).collect();
-        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
-        let provider = self.agent.provider(use_fallback).clone();
         let mut events = vec![
             Event::SessionEnd { session: old, reason: "compacted".to_owned() },
             Event::Session { record: Box::new(child) },
             Event::Messages { session: id.clone(), messages },
         ];
-        events.extend(self.usage_event(&provider, &bill));
+        events.extend(self.usage_event(provider, &bill));
         let change = TaskChange { events: &events, session: Some(&id), ..TaskChange::default() };
         self.append_change(&change, |messages| {
             // The summary is the first message.
-            let prompt = prompt.map_or(0, |at| messages[at + 1].seq);
+            let prompt = position.map_or(0, |at| messages[at + 1].seq);
             vec![Entry::Compressed { session: id.clone(), turn, prompt, moves, bill }]
         })?;
-        self.enter_session(&id)?;
-        front.show(&TurnEvent::Compressed { session: &id });
-        Ok(())
+        self.enter_session(&id)
     }
 
     /// Describes the session that continues this one.
@@ -103,33 +116,85 @@ impl Task {
         })
     }
 
-    /// Asks the model for a summary of all messages before `cut`.
-    fn ask_for_summary(&self, cut: usize) -> Result<(MessageRecord, Bill), (AttemptFailure, Bill)> {
-        let mut messages = self.conversation.messages[..cut].to_vec();
-        messages.push(new_message("user", ASK_FOR_SUMMARY.to_owned()));
-        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
-        let provider = self.agent.provider(use_fallback);
+    /// Asks the model for a summary of all messages before `first_kept`.
+    #[allow(clippy::type_complexity, reason = "the failure of an attempt is billed as well")]
+    fn ask_for_summary(
+        &mut self,
+        provider: &Provider,
+        first_kept: usize,
+    ) -> Result<Result<(MessageRecord, Bill), (AttemptFailure, Bill)>, TaskError> {
+        let older = &self.conversation.messages[..first_kept];
+        let max_output = SUMMARY_TOKENS.min(provider.max_output);
+        let room = provider.context_window.saturating_sub(max_output);
+        let failures = self.state.turn.as_ref().map_or(0, |turn| turn.attempts.failures);
+        let text = describe_for_summary(older, room, failures);
+        let messages = [new_message("user", text)];
         let request = ModelRequest {
-            session: &self.session,
+            session: &SessionRecord::default(),
             messages: &messages,
             tools: &[],
-            max_output: SUMMARY_TOKENS.min(provider.max_output),
+            max_output,
         };
-        let attempt = self.agent.client.request(provider, &request, &self.cancel, &mut |_| {});
-        let Attempt { reply, end } = attempt;
-        let bill = bill_of(provider, reply.usage);
-        match end {
-            AttemptEnd::Finished(Finish::Stop | Finish::Length) if !reply.text.is_empty() => {
-                let text = format!("Summary of the earlier conversation:\n\n{}", reply.text);
-                Ok((new_message("system", text), bill))
-            }
-            AttemptEnd::Failed(failure) => Err((failure, bill)),
-            AttemptEnd::Cancelled => Err((cancelled(), bill)),
-            AttemptEnd::Finished(_) => {
-                let message = "the model gave no summary".to_owned();
-                let kind = FailureKind::Rejected;
-                Err((AttemptFailure { kind, status: None, message, retry_after: None }, bill))
-            }
+        let body = build_request(provider, &request);
+        let requested = Entry::Requested {
+            provider: provider.name.clone(),
+            model: provider.model.clone(),
+            digest: request_digest(&body),
+            max_output,
+        };
+        self.append(&[], |_| vec![requested.clone()])?;
+        let attempt = self.agent.client.send(provider, &body, &self.cancel, &mut |_| {});
+        Ok(read_summary(provider, attempt))
+    }
+}
+
+/// Takes the summary from a reply.
+fn read_summary(
+    provider: &Provider,
+    attempt: Attempt,
+) -> Result<(MessageRecord, Bill), (AttemptFailure, Bill)> {
+    let Attempt { reply, end } = attempt;
+    let bill = bill_of(provider, reply.usage);
+    match end {
+        AttemptEnd::Finished(Finish::Stop | Finish::Length) if !reply.text.is_empty() => {
+            let text = format!("Summary of the earlier conversation:\n\n{}", reply.text);
+            Ok((new_message("system", text), bill))
+        }
+        AttemptEnd::Failed(failure) => Err((failure, bill)),
+        AttemptEnd::Cancelled => Err((cancelled(), bill)),
+        AttemptEnd::Finished(_) => {
+            let message = "the model gave no summary".to_owned();
+            let kind = FailureKind::Server;
+            Err((AttemptFailure { kind, status: None, message, retry_after: None }, bill))
         }
     }
+}
+
+/// Returns true if a conversation has an older part to summarize.
+pub(crate) fn can_compress(messages: &[MessageRecord], is_in_turn: bool) -> bool {
+    find_cut(messages, is_in_turn).is_some()
+}
+
+/// Finds the part to summarize. At most the last 20 turns are kept, and at most half of them, so
+/// that the conversation becomes smaller. If there is only the open turn, its prompt is kept, and
+/// at most half of the replies in it.
+fn find_cut(messages: &[MessageRecord], is_in_turn: bool) -> Option<Cut> {
+    let prompts = find_role(messages, "user");
+    let kept = KEPT_TURNS.min(prompts.len() / 2).max(1);
+    // At least one turn must come before the kept ones: a summary alone would not get shorter.
+    let first = prompts.len().checked_sub(kept)?;
+    if first > 0 {
+        return Some(Cut { first_kept: prompts[first], prompt: None });
+    }
+    let prompt = *prompts.first().filter(|_| is_in_turn)?;
+    let replies = find_role(messages, "assistant");
+    let replies: Vec<usize> = replies.into_iter().filter(|reply| *reply > prompt).collect();
+    let first = replies.len().checked_sub((replies.len() / 2).max(1))?;
+    (first > 0).then(|| Cut { first_kept: replies[first], prompt: Some(prompt) })
+}
+
+/// Finds the messages of a role.
+fn find_role(messages: &[MessageRecord], role: &str) -> Vec<usize> {
+    let messages = messages.iter().enumerate();
+    messages.filter(|(_, message)| message.role == role).map(|(at, _)| at).collect()
 }

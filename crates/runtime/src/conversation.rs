@@ -3,6 +3,8 @@
 use serde_json::Value;
 use takeback_ledger::{ConversationMark, Ledger, LedgerError, MessageFilter, MessageRecord};
 
+use crate::clearing::clear_results;
+
 /// The finish reason of an answer that was cut off.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
@@ -45,11 +47,14 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// Returns the messages of the next request. If the last answer was cut off, they end with a
-    /// request to continue it. That request is not part of the conversation.
-    pub(crate) fn for_request(&self) -> Vec<MessageRecord> {
+    /// Returns the messages of the next request, together with those that are about to be written.
+    /// The results up to the message `cleared` are left out. If the last answer was cut off, the
+    /// messages end with a request to continue it. That request is not part of the conversation.
+    pub(crate) fn for_request(&self, new: &[MessageRecord], cleared: i64) -> Vec<MessageRecord> {
         let mut messages = self.messages.clone();
-        if let Some(text) = self.cut_answer() {
+        clear_results(&mut messages, cleared);
+        messages.extend_from_slice(new);
+        if let Some(text) = messages.last().and_then(cut_text) {
             messages.push(MessageRecord {
                 role: "user".to_owned(),
                 content: Some(Value::from(ask_for_rest(text))),
@@ -61,10 +66,7 @@ impl Conversation {
 
     /// Returns the text of the last answer, if it was cut off and called no tools.
     pub(crate) fn cut_answer(&self) -> Option<&str> {
-        let last = self.messages.last().filter(|last| last.role == "assistant")?;
-        let is_cut = matches!(last.finish_reason.as_deref(), Some(INTERRUPTED | LENGTH));
-        let text = last.content.as_ref().and_then(Value::as_str)?;
-        (is_cut && last.tool_calls.is_none()).then_some(text)
+        self.messages.last().and_then(cut_text)
     }
 
     /// Returns the text of the last answer.
@@ -73,6 +75,13 @@ impl Conversation {
         let answer = newest_first.find(|message| message.role == "assistant");
         answer.and_then(|message| message.content.as_ref()?.as_str()).unwrap_or_default()
     }
+}
+
+/// Returns the text of an answer, if it was cut off and called no tools.
+fn cut_text(message: &MessageRecord) -> Option<&str> {
+    let is_cut = matches!(message.finish_reason.as_deref(), Some(INTERRUPTED | LENGTH));
+    let text = message.content.as_ref().and_then(Value::as_str)?;
+    (is_cut && message.role == "assistant" && message.tool_calls.is_none()).then_some(text)
 }
 
 fn ask_for_rest(text: &str) -> String {
@@ -165,12 +174,12 @@ mod tests {
         };
         let mut conversation = Conversation::default();
         conversation.push(answer.clone());
-        let messages = conversation.for_request();
+        let messages = conversation.for_request(&[], 0);
         assert_eq!(messages.len(), 2);
         assert!(messages[1].content.as_ref().unwrap().as_str().unwrap().contains("It is"));
         let whole = MessageRecord { finish_reason: Some("stop".into()), ..answer };
         let mut conversation = Conversation::default();
         conversation.push(whole);
-        assert_eq!(conversation.for_request().len(), 1);
+        assert_eq!(conversation.for_request(&[], 0).len(), 1);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use serde_json::Value;
-use takeback_ledger::TaskChange;
+use takeback_ledger::{Event, TaskChange, TaskRecord};
 
 use crate::agent::Agent;
 use crate::cancel::Cancel;
@@ -12,7 +12,7 @@ use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
 use crate::model::RequestedCall;
-use crate::state::CallProgress;
+use crate::state::{CallProgress, CallState};
 use crate::task::{Pause, Task};
 use crate::tools::ToolOutput;
 
@@ -23,6 +23,8 @@ const MAX_PARALLEL: usize = 4;
 struct Delegated {
     call: RequestedCall,
     task: String,
+    /// True if the task is still to be created.
+    is_new: bool,
     prompt: String,
     /// The number of the subagent, for the user.
     number: usize,
@@ -42,34 +44,42 @@ impl Task {
         indices: &[usize],
         front: &dyn FrontEnd,
     ) -> Result<bool, TaskError> {
+        let turn = self.state.turn.as_ref().expect("a call is part of a turn");
+        let states: Vec<CallState> =
+            indices.iter().take(MAX_PARALLEL).map(|index| turn.calls[*index].clone()).collect();
         let mut delegated = Vec::new();
-        for index in indices.iter().take(MAX_PARALLEL) {
-            let turn = self.state.turn.as_ref().expect("a call is part of a turn");
-            let state = turn.calls[*index].clone();
-            let Some(prompt) = read_prompt(&state.call) else {
+        let mut next = self.journal.next_seq();
+        for CallState { call, progress } in states {
+            let Some(prompt) = read_prompt(&call) else {
                 let problem = "the input needs a prompt, which must be a text";
-                self.end_call(&state.call, ToolOutput::error(problem), front)?;
-                continue;
+                // The other calls follow in the next step.
+                return self.end_call(&call, ToolOutput::error(problem), front).map(|()| true);
             };
-            let task = match &state.progress {
-                CallProgress::Spawned { task } => task.clone(),
-                _ => self.spawn(&state.call)?,
+            let (task, is_new) = match progress {
+                CallProgress::Spawned { task } => (task, false),
+                _ => (format!("{}-{next}", self.id()), true),
             };
+            next += i64::from(is_new);
             let number = delegated.len() + 1;
-            delegated.push(Delegated { call: state.call, task, prompt, number });
+            delegated.push(Delegated { call, task, is_new, prompt, number });
         }
+        self.spawn(&delegated)?;
         self.await_subagents(&delegated, front)
     }
 
-    /// Creates the task of a subagent in the same step that records it, so that a crash cannot
-    /// create it twice.
-    fn spawn(&mut self, call: &RequestedCall) -> Result<String, TaskError> {
-        let id = format!("{}-{}", self.id(), self.journal.next_seq());
-        let (session, task) = self.describe_subagent(&id);
-        let change = TaskChange { events: &[session], new_tasks: &[task], ..TaskChange::default() };
-        let spawned = Entry::Spawned { call: call.id.clone(), task: id.clone() };
-        self.append_change(&change, |_| vec![spawned])?;
-        Ok(id)
+    /// Creates the tasks of new subagents in the same step that records them, so that a crash
+    /// cannot create them twice.
+    fn spawn(&mut self, delegated: &[Delegated]) -> Result<(), TaskError> {
+        let new: Vec<&Delegated> = delegated.iter().filter(|delegated| delegated.is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let (events, tasks): (Vec<Event>, Vec<TaskRecord>) =
+            new.iter().map(|new| self.describe_subagent(&new.task)).unzip();
+        let change = TaskChange { events: &events, new_tasks: &tasks, ..TaskChange::default() };
+        let spawned =
+            |new: &&Delegated| Entry::Spawned { call: new.call.id.clone(), task: new.task.clone() };
+        self.append_change(&change, |_| new.iter().map(spawned).collect())
     }
 
     /// Runs subagents, and records the report of each as soon as it arrives.

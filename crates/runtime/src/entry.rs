@@ -18,8 +18,13 @@ const VERSION: u64 = 1;
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Entry {
     /// A prompt began a turn. `message` is its number in the session, and `turn` the number of the
-    /// turn.
-    Prompted { message: i64, turn: i64 },
+    /// turn. The last turn for a goal whose budget is spent `wraps_up` the work.
+    Prompted {
+        message: i64,
+        turn: i64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        wraps_up: bool,
+    },
     /// A request is about to be sent to a model.
     Requested { provider: String, model: String, digest: String, max_output: u64 },
     /// A whole reply arrived. It has no message if it is of no use.
@@ -68,7 +73,10 @@ pub enum Entry {
     },
     /// A subagent works on a call, as a task of its own.
     Spawned { call: String, task: String },
-    /// Older turns were summarized, and the conversation continues in another session. There, the
+    /// Requests no longer contain the results of tool calls up to the message `through`. The
+    /// session keeps them.
+    Cleared { through: i64 },
+    /// The older part of the conversation was summarized, and the conversation continues in another session. There, the
     /// open turn has the number `turn`, and its prompt is the message `prompt`. `moves` counts the
     /// rewinds of the old session.
     Compressed {

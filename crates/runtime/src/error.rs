@@ -12,7 +12,7 @@ use crate::entry::EntryError;
 pub enum TaskError {
     #[error("the last turn is not over")]
     TurnIsOpen,
-    #[error("another process is working on session {0}")]
+    #[error("another process is working on task {0}")]
     Live(String),
     #[error("another process has taken over this task")]
     Fenced,
@@ -20,6 +20,8 @@ pub enum TaskError {
     Foreign(String),
     #[error("cannot use the directory {path}")]
     Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot summarize the conversation: {0}")]
+    NoSummary(String),
     #[error("cannot start a subagent")]
     Thread(#[source] std::io::Error),
     #[error(transparent)]

@@ -13,8 +13,10 @@ use crate::agent::Agent;
 use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnOutcome};
+use crate::goal_list::is_interrupted;
 use crate::model::{RequestedCall, ToolSpec};
 use crate::open::NewSession;
+use crate::state::{State, TurnState};
 use crate::task::{Pause, Task};
 use crate::tools::ToolOutput;
 
@@ -31,8 +33,6 @@ const WRAP_UP: &str = "The budget for this goal is spent. Do not begin anything 
 /// The goal that a task works on.
 pub(crate) struct GoalRun {
     record: GoalRecord,
-    /// True in the last turn, which the budget does not limit.
-    is_wrapping_up: bool,
     turn_began: Instant,
 }
 
@@ -88,44 +88,73 @@ impl Task {
         budget: Budget,
     ) -> Result<Task, TaskError> {
         let mut task = Task::begin(agent, directory, new, id)?;
+        task.create_goal(id, objective, budget)?;
+        Ok(task)
+    }
+
+    /// Gives the task a goal. [`Task::run_goal`] works on it.
+    pub fn create_goal(
+        &mut self,
+        id: &str,
+        objective: &str,
+        budget: Budget,
+    ) -> Result<(), TaskError> {
         let goal = GoalRecord {
             id: id.to_owned(),
-            task: id.to_owned(),
+            task: self.id().to_owned(),
             objective: objective.to_owned(),
             budget,
             ..GoalRecord::default()
         };
-        let now = task.agent.opened.now();
-        task.journal.ledger()?.create_goal(&goal, now)?;
-        Ok(task)
+        let now = self.agent.opened.now();
+        Ok(self.journal.ledger()?.create_goal(&goal, now)?)
     }
 
-    /// Works on the task's goal until the goal is reached, the budget is spent, or the user is
-    /// needed. A run begins with nothing spent; `budget` replaces the goal's budget.
+    /// Begins a run: works on the task's goal until the goal is reached, the budget is spent, or the
+    /// user is needed. Nothing counts as spent in the run yet; `budget` replaces the goal's budget.
     pub fn run_goal(
         &mut self,
         goal: &str,
         budget: Option<Budget>,
         front: &dyn FrontEnd,
     ) -> Result<GoalRecord, TaskError> {
+        let goal = goal.to_owned();
+        let update = GoalUpdate { goal, budget, begins_run: true, ..GoalUpdate::default() };
+        self.activate_goal(update, front)
+    }
+
+    /// Continues the run of a goal whose process ended. What the run has spent still counts. A goal
+    /// in any other state stays as it is.
+    pub fn continue_goal(
+        &mut self,
+        goal: &str,
+        front: &dyn FrontEnd,
+    ) -> Result<GoalRecord, TaskError> {
+        let record = self.journal.ledger()?.goal(goal)?;
+        if record.state != GoalState::Active && !is_interrupted(&record) {
+            return Ok(record);
+        }
+        let update = GoalUpdate { goal: goal.to_owned(), ..GoalUpdate::default() };
+        self.activate_goal(update, front)
+    }
+
+    fn activate_goal(
+        &mut self,
+        update: GoalUpdate,
+        front: &dyn FrontEnd,
+    ) -> Result<GoalRecord, TaskError> {
+        let update = GoalUpdate { state: Some((GoalState::Active, None)), ..update };
         let now = self.agent.opened.now();
-        let update = GoalUpdate {
-            goal: goal.to_owned(),
-            state: Some((GoalState::Active, None)),
-            budget,
-            begins_run: true,
-            spent: Spending::default(),
-        };
         let record = self.journal.ledger()?.update_goal(&update, now)?;
-        let turn_began = Instant::now();
-        self.goal = Some(GoalRun { record, is_wrapping_up: false, turn_began });
+        self.goal = Some(GoalRun { record, turn_began: Instant::now() });
         let ended = self.work_on_goal(front);
         let run = self.goal.take();
         ended.map(|()| run.expect("it was just set").record)
     }
 
+    /// Takes turns for as long as the goal is active.
     fn work_on_goal(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
-        loop {
+        while self.goal_run().record.state == GoalState::Active {
             self.goal_run().turn_began = Instant::now();
             let pause = match self.is_interrupted() {
                 true => self.proceed(front)?,
@@ -134,89 +163,54 @@ impl Task {
                     self.prompt(&prompt, front)?
                 }
             };
-            let Some(end) = self.judge_turn(pause) else { continue };
-            return self.set_goal_state(end.0, Some(end.1));
+            if pause == Pause::Waiting {
+                self.block_goal("a call waits for approval")?;
+            }
         }
+        Ok(())
     }
 
     fn goal_run(&mut self) -> &mut GoalRun {
         self.goal.as_mut().expect("a goal is running")
     }
 
-    fn next_goal_prompt(&mut self) -> String {
-        let is_first = self.state.turns == 0;
-        let run = self.goal_run();
+    fn next_goal_prompt(&self) -> String {
+        let run = self.goal.as_ref().expect("a goal is running");
         match () {
-            () if run.is_wrapping_up => WRAP_UP.to_owned(),
-            () if is_first => run.record.objective.clone(),
+            () if self.has_spent_budget() => WRAP_UP.to_owned(),
+            () if run.record.spent.turns == 0 => run.record.objective.clone(),
             () => CONTINUE.to_owned(),
         }
     }
 
-    /// Determines the state of the goal after a turn. Returns `None` if the work goes on.
-    fn judge_turn(&mut self, pause: Pause) -> Option<(GoalState, String)> {
-        let report = self.state.goal_report.clone();
-        let run = self.goal_run();
-        // Another process may have paused or cancelled the goal.
-        if run.record.state != GoalState::Active {
-            let reason = run.record.reason.clone().unwrap_or_default();
-            return Some((run.record.state, reason));
-        }
-        let outcome = match pause {
-            Pause::TurnEnded(outcome) => outcome,
-            Pause::Waiting => {
-                return Some((GoalState::Blocked, "a call waits for approval".to_owned()));
-            }
-            Pause::Idle => return None,
-        };
-        match report {
-            Some(GoalReport { is_reached: true, summary }) => {
-                return Some((GoalState::Complete, summary));
-            }
-            Some(GoalReport { summary, .. }) => return Some((GoalState::Blocked, summary)),
-            None => {}
-        }
-        let spent = describe_overrun(&run.record);
-        match outcome {
-            TurnOutcome::Cancelled => Some((GoalState::Paused, "stopped by the user".to_owned())),
-            _ if run.is_wrapping_up => Some((GoalState::BudgetLimited, spent.unwrap_or_default())),
-            _ if spent.is_some() => {
-                run.is_wrapping_up = true;
-                None
-            }
-            TurnOutcome::Complete => None,
-            TurnOutcome::Failed { because, is_limited: true } => {
-                Some((GoalState::UsageLimited, because))
-            }
-            TurnOutcome::Failed { because, .. }
-            | TurnOutcome::Partial { because }
-            | TurnOutcome::Blocked { because } => Some((GoalState::Blocked, because)),
-        }
+    /// Returns true if the budget of the goal is spent, so that the next turn is the last one.
+    pub(crate) fn has_spent_budget(&self) -> bool {
+        self.goal.as_ref().is_some_and(|run| describe_overrun(&run.record).is_some())
     }
 
-    fn set_goal_state(
-        &mut self,
-        state: GoalState,
-        reason: Option<String>,
-    ) -> Result<(), TaskError> {
-        let goal = self.goal_run().record.id.clone();
-        let update = GoalUpdate { goal, state: Some((state, reason)), ..GoalUpdate::default() };
+    fn block_goal(&mut self, reason: &str) -> Result<(), TaskError> {
+        let update = GoalUpdate {
+            goal: self.goal_run().record.id.clone(),
+            state: Some((GoalState::Blocked, Some(reason.to_owned()))),
+            only_if_active: true,
+            ..GoalUpdate::default()
+        };
         let now = self.agent.opened.now();
         let record = self.journal.ledger()?.update_goal(&update, now)?;
         self.goal_run().record = record;
         Ok(())
     }
 
-    /// Returns the cost of the turn that ends now, to be added to the goal.
-    pub(crate) fn spend_on_goal(&self) -> Option<GoalUpdate> {
-        let (run, turn) = (self.goal.as_ref()?, self.state.turn.as_ref()?);
-        let spent = Spending {
-            tokens: turn.tokens.total(),
-            usd: turn.cost.unwrap_or(0.0),
-            time: run.turn_began.elapsed(),
-            turns: 1,
-        };
-        Some(GoalUpdate { goal: run.record.id.clone(), spent, ..GoalUpdate::default() })
+    /// Describes the change of the goal when a turn ends: what the turn cost, and the goal's new
+    /// state. The change is part of the same append as the end of the turn.
+    pub(crate) fn spend_on_goal(&self, state: &State, outcome: &TurnOutcome) -> Option<GoalUpdate> {
+        let (run, turn) = (self.goal.as_ref()?, state.turn.as_ref()?);
+        let spent = Spending { turns: 1, ..run.spending_of(turn) };
+        let after = run.after(spent);
+        let goal = run.record.id.clone();
+        let state = judge_turn(outcome, turn.wraps_up, state.goal_report.as_ref(), &after);
+        // Another process may have paused or cancelled the goal.
+        Some(GoalUpdate { goal, state, spent, only_if_active: true, ..GoalUpdate::default() })
     }
 
     /// Notes the state of the goal after an append.
@@ -226,15 +220,14 @@ impl Task {
         }
     }
 
-    /// Returns the reason why the turn must end, if the open turn has spent the goal's budget.
-    pub(crate) fn find_overrun(&self) -> Option<TurnOutcome> {
-        let run = self.goal.as_ref().filter(|run| !run.is_wrapping_up)?;
-        let turn = self.state.turn.as_ref()?;
-        let mut record = run.record.clone();
-        record.spent_in_run.tokens += turn.tokens.total();
-        record.spent_in_run.usd += turn.cost.unwrap_or(0.0);
-        record.spent_in_run.time += run.turn_began.elapsed();
-        let because = describe_overrun(&record)?;
+    /// Returns the outcome of the open turn if it has spent the goal's budget. The last turn has no
+    /// budget.
+    pub(crate) fn find_overrun(&self, state: &State) -> Option<TurnOutcome> {
+        let (run, turn) = (self.goal.as_ref()?, state.turn.as_ref()?);
+        if turn.wraps_up {
+            return None;
+        }
+        let because = describe_overrun(&run.after(run.spending_of(turn)))?;
         Some(TurnOutcome::Blocked { because })
     }
 
@@ -252,10 +245,69 @@ impl Task {
         };
         let is_reached = input.status == FinishStatus::Reached;
         let report = GoalReport { is_reached, summary: input.summary };
-        self.append(&[], |_| vec![Entry::GoalReported { report }])?;
-        let output = ToolOutput { text: "noted".to_owned(), ..ToolOutput::default() };
-        self.record_result(call, output, Bill::default())
+        let events = [self.result_event(call, "noted".to_owned())];
+        self.append(&events, |messages| {
+            let message = messages.first().expect("the result is a message").seq;
+            let ended = Entry::Ended {
+                call: call.id.clone(),
+                message,
+                is_error: false,
+                known_files: Vec::new(),
+                bill: Bill::default(),
+            };
+            vec![Entry::GoalReported { report: report.clone() }, ended]
+        })
     }
+}
+
+impl GoalRun {
+    /// Returns what a turn has spent so far.
+    fn spending_of(&self, turn: &TurnState) -> Spending {
+        Spending {
+            tokens: turn.tokens.total(),
+            usd: turn.cost.unwrap_or(0.0),
+            time: self.turn_began.elapsed(),
+            turns: 0,
+        }
+    }
+
+    /// Returns the goal after more was spent.
+    fn after(&self, spent: Spending) -> GoalRecord {
+        let mut after = self.record.clone();
+        after.spent_in_run.tokens += spent.tokens;
+        after.spent_in_run.usd += spent.usd;
+        after.spent_in_run.time += spent.time;
+        after.spent_in_run.turns += spent.turns;
+        after
+    }
+}
+
+/// Determines the state of an active goal after a turn. Returns `None` if the work goes on.
+fn judge_turn(
+    outcome: &TurnOutcome,
+    wraps_up: bool,
+    report: Option<&GoalReport>,
+    goal: &GoalRecord,
+) -> Option<(GoalState, Option<String>)> {
+    let overrun = describe_overrun(goal);
+    let (state, reason) = match (report, outcome) {
+        (Some(report), _) if report.is_reached => (GoalState::Complete, report.summary.clone()),
+        (Some(report), _) => (GoalState::Blocked, report.summary.clone()),
+        (None, TurnOutcome::Cancelled) => (GoalState::Paused, "stopped by the user".to_owned()),
+        _ if wraps_up => (GoalState::BudgetLimited, overrun.unwrap_or_default()),
+        _ if overrun.is_some() => return None,
+        (None, TurnOutcome::Complete) => return None,
+        (None, TurnOutcome::Failed { because, is_limited: true }) => {
+            (GoalState::UsageLimited, because.clone())
+        }
+        (
+            None,
+            TurnOutcome::Failed { because, .. }
+            | TurnOutcome::Partial { because }
+            | TurnOutcome::Blocked { because },
+        ) => (GoalState::Blocked, because.clone()),
+    };
+    Some((state, Some(reason)))
 }
 
 /// Describes the limit that was reached in this run, if any.

@@ -4,9 +4,11 @@
 //! is a fold of its journal, so a process that is killed continues at the exact step.
 
 mod agent;
+mod append;
 pub mod approval;
 mod calls;
 pub mod cancel;
+mod clearing;
 mod compress;
 mod conversation;
 mod delegate;
@@ -19,6 +21,7 @@ pub mod front_end;
 #[doc(hidden)]
 pub mod fuzzing;
 mod goal;
+mod goal_list;
 mod journal;
 pub mod model;
 mod open;
@@ -27,6 +30,7 @@ mod request;
 pub mod settings;
 mod settle;
 pub mod state;
+mod summary;
 mod task;
 mod task_list;
 pub mod tools;
@@ -36,6 +40,7 @@ pub use cancel::Cancel;
 pub use error::TaskError;
 pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
 pub use goal::GoalReport;
+pub use goal_list::{PROCESS_ENDED, list_goals, list_interrupted_goals};
 pub use open::NewSession;
 pub use task::{Pause, Task};
 pub use task_list::{CancelledTask, TaskView, cancel_task, list_tasks};

@@ -15,6 +15,7 @@ use crate::conversation::Conversation;
 use crate::delegate::SubagentPlan;
 use crate::entry::Entry;
 use crate::error::TaskError;
+use crate::goal_list::pause_goals_of;
 use crate::journal::Journal;
 use crate::state::State;
 use crate::task::Task;
@@ -116,6 +117,7 @@ impl Task {
             LedgerError::TaskRunning(task) => TaskError::Live(task),
             error => TaskError::Ledger(error),
         })?;
+        pause_goals_of(&mut ledger, id, agent.opened.now())?;
         let loaded = ledger.load_task(id)?;
         let (state, snapshot_seq) = fold(&loaded)?;
         let session = ledger.session(&loaded.task.session)?;
@@ -133,6 +135,8 @@ impl Task {
             conversation: Conversation::default(),
             cancel: Cancel::default(),
             goal: None,
+            prepared: None,
+            ended: None,
         };
         task.refresh()?;
         Ok(task)

@@ -35,9 +35,6 @@ const LARGEST_OUTPUT: u64 = 65_536;
 /// The smallest output limit that is tried, in tokens.
 const SMALLEST_OUTPUT: u64 = 1_024;
 
-/// The wait before the second attempt. It doubles with each further attempt.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-
 /// The longest wait between two attempts, unless the provider asks for more.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -83,9 +80,13 @@ pub enum Setback {
 pub struct Options {
     /// The current output limit.
     pub max_output: u64,
+    /// The wait before the second attempt. It doubles with each further attempt.
+    pub first_wait: Duration,
     /// True if another provider can take over.
     pub has_fallback: bool,
-    /// True if older turns can be summarized.
+    /// True if results of old calls can be left out.
+    pub can_clear: bool,
+    /// True if the older part of the conversation can be summarized.
     pub can_compress: bool,
 }
 
@@ -101,7 +102,9 @@ pub enum Recovery {
     LimitOutput(u64),
     /// Ask the fallback provider.
     FailOver,
-    /// Summarize older turns.
+    /// Leave the results of old calls out of requests.
+    Clear,
+    /// Summarize the older part of the conversation.
     Compress,
     /// End the turn.
     GiveUp(TurnOutcome),
@@ -121,6 +124,11 @@ impl Attempts {
         self.continuations += 1;
         (self.failures, self.overloads) = (0, 0);
         self.setback = Some(Setback::Cut(failure.clone()));
+    }
+
+    /// Notes that the next request is smaller than the ones that failed.
+    pub(crate) fn note_smaller_request(&mut self) {
+        (self.failures, self.overloads, self.setback) = (0, 0, None);
     }
 
     /// Counts a reply that reached the output limit.
@@ -174,7 +182,9 @@ fn recover_from_failure(
     let is_patient = failure.retry_after.is_none_or(|wait| wait <= LONGEST_REQUESTED_WAIT);
     let is_worth_another = attempts.failures < MAX_FAILURES && is_patient;
     match failure.kind {
-        FailureKind::RateLimited if is_worth_another => wait_and_ask(attempts, failure),
+        FailureKind::RateLimited if is_worth_another => {
+            wait_and_ask(attempts, failure, options.first_wait)
+        }
         FailureKind::RateLimited => failed(),
         FailureKind::Overloaded if options.has_fallback && attempts.overloads >= MAX_OVERLOADS => {
             Recovery::FailOver
@@ -183,12 +193,15 @@ fn recover_from_failure(
         | FailureKind::Stalled
         | FailureKind::Overloaded
         | FailureKind::Server => match is_worth_another {
-            true => wait_and_ask(attempts, failure),
+            true => wait_and_ask(attempts, failure, options.first_wait),
             false if options.has_fallback => Recovery::FailOver,
             false => failed(),
         },
+        FailureKind::Overflow if options.can_clear => Recovery::Clear,
         FailureKind::Overflow
-            if options.can_compress && attempts.compressions < MAX_COMPRESSIONS =>
+            if options.can_compress
+                && attempts.compressions < MAX_COMPRESSIONS
+                && attempts.failures < MAX_FAILURES =>
         {
             Recovery::Compress
         }
@@ -207,8 +220,8 @@ fn recover_from_failure(
 }
 
 /// Waits longer after each failure, or as long as the provider asks.
-fn wait_and_ask(attempts: &Attempts, failure: &AttemptFailure) -> Recovery {
+fn wait_and_ask(attempts: &Attempts, failure: &AttemptFailure, first: Duration) -> Recovery {
     let doublings = attempts.failures.saturating_sub(1).min(8);
-    let usual = (FIRST_WAIT * 2u32.pow(doublings)).min(LONGEST_WAIT);
+    let usual = (first * 2u32.pow(doublings)).min(LONGEST_WAIT);
     Recovery::Ask { wait: failure.retry_after.unwrap_or(usual) }
 }

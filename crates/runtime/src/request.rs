@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use takeback_ledger::{Event, MessageRecord, Tokens, UsageRecord};
 
+use crate::clearing::{can_clear, find_clearing};
+use crate::compress::can_compress;
 use crate::conversation::OverlapTrimmer;
 use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
@@ -13,45 +17,111 @@ use crate::model::{
     build_request, estimate_tokens, request_digest, to_message,
 };
 use crate::recovery::Setback;
-use crate::state::ModelStep;
+use crate::state::{ModelStep, State};
 use crate::task::Task;
 
 /// The number of tokens that are kept free for the reply, unless it may be even shorter.
 const RESERVED: u64 = 20_000;
 
+/// A request that can be sent as soon as the journal announces it.
+pub(crate) struct PreparedRequest {
+    step: ModelStep,
+    provider: Provider,
+    body: Value,
+    digest: String,
+}
+
+impl PreparedRequest {
+    /// Returns the entry that announces the request.
+    pub(crate) fn entry(&self) -> Entry {
+        Entry::Requested {
+            provider: self.provider.name.clone(),
+            model: self.provider.model.clone(),
+            digest: self.digest.clone(),
+            max_output: self.step.max_output,
+        }
+    }
+}
+
 impl Task {
-    /// Asks the model for its next reply, and records the reply or the failure.
+    /// Asks the model for its next reply. If the conversation has become too long, makes it smaller
+    /// instead.
     pub(crate) fn ask_model(
         &mut self,
         step: ModelStep,
         front: &dyn FrontEnd,
     ) -> Result<(), TaskError> {
-        self.announce(step.wait, front);
-        if !self.cancel.wait(step.wait) {
-            return Ok(());
+        if !step.wait.is_zero() {
+            let wait = self.spread_wait(step.wait);
+            self.announce(wait, front);
+            if !self.cancel.wait(wait) {
+                return Ok(());
+            }
         }
-        let agent = self.agent.clone();
-        let provider = agent.provider(step.use_fallback);
-        let (messages, tools) = (self.conversation.for_request(), self.tool_specs());
-        let session = self.session.clone();
+        let Some(prepared) = self.prepare_request(step, &self.state, &[]) else {
+            return match can_clear(&self.conversation.messages, self.state.cleared) {
+                true => self.clear(),
+                false => self.compress(front).map(drop),
+            };
+        };
+        self.append(&[], |_| vec![prepared.entry()])?;
+        self.send_request(prepared, front)
+    }
+
+    /// Prepares a request in a state, with messages that are about to be written. Returns `None` if
+    /// the conversation is too long and can be made smaller.
+    pub(crate) fn prepare_request(
+        &self,
+        step: ModelStep,
+        state: &State,
+        new: &[MessageRecord],
+    ) -> Option<PreparedRequest> {
+        let provider = self.agent.provider(step.use_fallback);
+        let messages = self.conversation.for_request(new, state.cleared);
+        let tools = self.tool_specs();
         let request = ModelRequest {
-            session: &session,
+            session: &self.session,
             messages: &messages,
             tools: &tools,
             max_output: step.max_output,
         };
-        let room = provider.context_window.saturating_sub(RESERVED.min(step.max_output));
-        if estimate_tokens(&request) > room && self.can_compress() {
-            return self.compress(front);
+        let is_too_long = estimate_tokens(&request) > room_for_input(provider, step.max_output);
+        let written = &messages[..self.conversation.messages.len() + new.len()];
+        if is_too_long && (can_clear(written, state.cleared) || can_compress(written, true)) {
+            return None;
         }
         let body = build_request(provider, &request);
-        let requested = Entry::Requested {
-            provider: provider.name.clone(),
-            model: provider.model.clone(),
-            digest: request_digest(&body),
-            max_output: step.max_output,
+        let digest = request_digest(&body);
+        Some(PreparedRequest { step, provider: provider.clone(), body, digest })
+    }
+
+    /// Leaves results of old calls out of the next requests.
+    pub(crate) fn clear(&mut self) -> Result<(), TaskError> {
+        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
+        let provider = self.agent.provider(use_fallback);
+        let messages = self.conversation.for_request(&[], self.state.cleared);
+        let (session, tools) = (&self.session, &self.tool_specs());
+        let max_output = provider.max_output;
+        let request = ModelRequest { session, messages: &messages, tools, max_output };
+        let wanted = room_for_input(provider, max_output) / 2;
+        let excess = estimate_tokens(&request).saturating_sub(wanted);
+        let cleared = self.state.cleared;
+        let Some(through) = find_clearing(&self.conversation.messages, cleared, excess) else {
+            return Ok(());
         };
-        self.append(&[], |_| vec![requested])?;
+        self.append(&[], |_| vec![Entry::Cleared { through }])
+    }
+
+    /// Sends a request, and records the reply or the failure.
+    pub(crate) fn send_request(
+        &mut self,
+        prepared: PreparedRequest,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        let PreparedRequest { step, provider, body, .. } = prepared;
+        if step.wait.is_zero() {
+            self.announce(step.wait, front);
+        }
         let mut trimmer = OverlapTrimmer::new(self.conversation.cut_answer());
         let mut text = String::new();
         let mut on_delta = |delta: Delta<'_>| match delta {
@@ -62,11 +132,18 @@ impl Task {
             Delta::Reasoning(piece) => front.show(&TurnEvent::Reasoning(piece)),
             Delta::Call { .. } => {}
         };
-        let mut attempt = agent.client.send(provider, &body, &self.cancel, &mut on_delta);
+        let mut attempt = self.agent.client.send(&provider, &body, &self.cancel, &mut on_delta);
         let rest = trimmer.finish();
         show_text(&rest, &mut text, front);
         attempt.reply.text = text;
-        self.record_attempt(provider, attempt)
+        self.record_attempt(&provider, attempt)
+    }
+
+    /// Makes a wait up to a quarter longer, so that clients that failed together do not come back
+    /// together.
+    fn spread_wait(&self, wait: Duration) -> Duration {
+        let digest = Sha256::digest(format!("{} {}", self.id(), self.journal.next_seq()));
+        wait + wait * u32::from(digest[0]) / 1_024
     }
 
     /// Tells the user why the model is asked again.
@@ -113,6 +190,7 @@ impl Task {
         let (calls, cut_calls) = (reply.calls, reply.cut_calls);
         self.append(&self.events_of(message, usage), |messages| {
             let message = messages.first().map(|message| message.seq);
+            let (finish, calls) = (finish.clone(), calls.clone());
             vec![Entry::Replied { message, finish, calls, cut_calls, bill }]
         })
     }
@@ -135,6 +213,7 @@ impl Task {
         let calls = reply.calls;
         self.append(&self.events_of(message, usage), |messages| {
             let message = messages.first().map(|message| message.seq);
+            let (calls, failure) = (calls.clone(), failure.clone());
             vec![Entry::Interrupted { message, calls, failure, bill }]
         })
     }
@@ -171,20 +250,24 @@ impl Task {
 
     /// Lets the fallback provider take over for the rest of the turn.
     pub(crate) fn fail_over(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
-        let Some(fallback) = self.agent.fallback.clone() else {
+        let Some(fallback) = self.agent.fallback.as_ref().map(|fallback| fallback.name.clone())
+        else {
             let because = "there is no fallback provider".to_owned();
-            return self
-                .end_turn(TurnOutcome::Failed { because, is_limited: false }, front)
-                .map(drop);
+            return self.append_end(TurnOutcome::Failed { because, is_limited: false });
         };
-        let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.clone());
+        let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.as_ref());
         let because = match setback {
-            Some(Setback::Failed(failure) | Setback::Cut(failure)) => failure.message,
-            _ => String::new(),
+            Some(Setback::Failed(failure) | Setback::Cut(failure)) => failure.message.as_str(),
+            _ => "",
         };
-        front.show(&TurnEvent::FailedOver { because: &because, provider: &fallback.name });
-        self.append(&[], |_| vec![Entry::FailedOver { provider: fallback.name }])
+        front.show(&TurnEvent::FailedOver { because, provider: &fallback });
+        self.append(&[], |_| vec![Entry::FailedOver { provider: fallback.clone() }])
     }
+}
+
+/// Returns the number of tokens that a request may have.
+fn room_for_input(provider: &Provider, max_output: u64) -> u64 {
+    provider.context_window.saturating_sub(RESERVED.min(max_output))
 }
 
 /// Describes the end of an attempt that the user stopped.

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
-use takeback_ledger::{
-    AppendedMessage, Event, MessageRecord, ParentKind, SessionRecord, TaskChange,
-};
+use takeback_ledger::{Event, MessageRecord, ParentKind, SessionRecord, TaskChange};
 use takeback_undo::{Deadline, Report, ReportedEvent, TurnId, hook, rollback};
 
 use crate::agent::{AGENT, Agent};
+use crate::append::TurnEnd;
 use crate::cancel::Cancel;
+use crate::clearing::can_clear;
 use crate::conversation::Conversation;
 use crate::entry::Entry;
 use crate::error::TaskError;
@@ -18,6 +18,7 @@ use crate::front_end::{FrontEnd, TurnEvent, TurnOutcome};
 use crate::goal::{GoalRun, finish_spec};
 use crate::journal::Journal;
 use crate::model::ToolSpec;
+use crate::request::PreparedRequest;
 use crate::state::{Circumstances, State, Step};
 
 /// A task that this process holds. No other process can continue it meanwhile.
@@ -34,6 +35,10 @@ pub struct Task {
     pub(crate) cancel: Cancel,
     /// The goal that the task works on now.
     pub(crate) goal: Option<GoalRun>,
+    /// The request that was announced in the journal and is to be sent.
+    pub(crate) prepared: Option<PreparedRequest>,
+    /// The turn that has just ended, and whose end no one was told of.
+    pub(crate) ended: Option<TurnEnd>,
 }
 
 /// The reason why [`Task::proceed`] returned.
@@ -100,21 +105,29 @@ impl Task {
     /// Takes one step after the other until the turn is over or waits for the user.
     fn take_steps(&mut self, front: &dyn FrontEnd) -> Result<Pause, TaskError> {
         loop {
+            if let Some(end) = self.ended.take() {
+                return Ok(self.conclude_turn(end, front));
+            }
             if self.cancel.is_cancelled() && self.state.turn.is_some() {
-                return self.end_turn(TurnOutcome::Cancelled, front);
+                self.append_end(TurnOutcome::Cancelled)?;
+                continue;
             }
             match self.state.next(self.circumstances()) {
                 Step::Wait => return Ok(Pause::Idle),
-                Step::ForgetRequest => self.append(&[], |_| vec![Entry::Lost])?,
-                Step::Ask(step) => match self.find_overrun() {
-                    Some(outcome) => return self.end_turn(outcome, front),
+                Step::ForgetRequest => match self.prepared.take() {
+                    Some(prepared) => self.send_request(prepared, front)?,
+                    None => self.append(&[], |_| vec![Entry::Lost])?,
+                },
+                Step::Ask(step) => match self.find_overrun(&self.state) {
+                    Some(outcome) => self.append_end(outcome)?,
                     None => self.ask_model(step, front)?,
                 },
                 Step::LimitOutput(max_output) => {
                     self.append(&[], |_| vec![Entry::LimitedOutput { max_output }])?;
                 }
                 Step::FailOver => self.fail_over(front)?,
-                Step::Compress => self.compress(front)?,
+                Step::Clear => self.clear()?,
+                Step::Compress => drop(self.compress(front)?),
                 Step::Approve(index) => {
                     if !self.approve_call(index, front)? {
                         return self.wait_for_user();
@@ -128,7 +141,7 @@ impl Task {
                 }
                 Step::Refuse(index) => self.refuse_call(index, front)?,
                 Step::Settle(index) => self.settle_call(index, front)?,
-                Step::End(outcome) => return self.end_turn(outcome, front),
+                Step::End(outcome) => self.append_end(outcome)?,
             }
         }
     }
@@ -152,51 +165,19 @@ impl Task {
     }
 
     fn circumstances(&self) -> Circumstances {
-        let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
+        self.circumstances_in(&self.state)
+    }
+
+    /// Returns the circumstances of the next step in this state.
+    pub(crate) fn circumstances_in(&self, state: &State) -> Circumstances {
+        let use_fallback = state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
         Circumstances {
             max_output: self.agent.provider(use_fallback).max_output,
+            first_wait: self.agent.client.first_wait(),
             has_fallback: self.agent.fallback.is_some(),
+            can_clear: can_clear(&self.conversation.messages, state.cleared),
             can_compress: self.can_compress(),
         }
-    }
-
-    /// Appends entries to the journal together with the ledger's events, and applies them to the
-    /// state. `build` receives the messages that the events add.
-    pub(crate) fn append(
-        &mut self,
-        events: &[Event],
-        build: impl FnOnce(&[AppendedMessage]) -> Vec<Entry>,
-    ) -> Result<(), TaskError> {
-        self.append_change(&TaskChange { events, ..TaskChange::default() }, build)
-    }
-
-    /// Appends entries to the journal together with a change of the task.
-    pub(crate) fn append_change(
-        &mut self,
-        change: &TaskChange<'_>,
-        build: impl FnOnce(&[AppendedMessage]) -> Vec<Entry>,
-    ) -> Result<(), TaskError> {
-        let now = self.agent.opened.now();
-        let appended = self.journal.append(change, build, now)?;
-        for entry in &appended.entries {
-            self.state.apply(entry);
-        }
-        let written = change.events.iter().filter_map(|event| match event {
-            Event::Messages { messages, .. } => Some(messages),
-            _ => None,
-        });
-        for (message, AppendedMessage { session, seq, .. }) in
-            written.flatten().zip(appended.messages)
-        {
-            if session == self.session.id {
-                self.conversation.push(MessageRecord { seq, ..message.clone() });
-            }
-        }
-        self.note_goal(appended.goal);
-        if appended.is_stopping {
-            self.cancel.cancel();
-        }
-        self.journal.keep_snapshot(&self.state, now)
     }
 
     /// Continues the conversation in another session.
@@ -253,6 +234,7 @@ impl Task {
         let (notice, taken) = self.read_notices()?;
         let notice = notice.map(|text| new_message("system", text));
         let prompt = new_message("user", text.to_owned());
+        let wraps_up = self.has_spent_budget();
         let messages: Vec<MessageRecord> = notice.into_iter().chain([prompt]).collect();
         let events: Vec<Event> =
             std::iter::once(Event::SessionResumed { session: session.clone() })
@@ -263,7 +245,7 @@ impl Task {
             TaskChange { events: &events, state: Some("running"), ..TaskChange::default() };
         self.append_change(&change, |messages| {
             let message = messages.last().expect("the prompt is a message").seq;
-            vec![Entry::Prompted { message, turn }]
+            vec![Entry::Prompted { message, turn, wraps_up }]
         })
     }
 
@@ -281,27 +263,13 @@ impl Task {
         Ok((rollback::notice_text(&notices), vec![event]))
     }
 
-    pub(crate) fn end_turn(
-        &mut self,
-        outcome: TurnOutcome,
-        front: &dyn FrontEnd,
-    ) -> Result<Pause, TaskError> {
-        let turn = self.state.turn.as_ref();
-        let (number, tokens, cost) =
-            turn.map_or((0, <_>::default(), None), |turn| (turn.number, turn.tokens, turn.cost));
+    /// Tells the rest of the program that a turn has ended.
+    fn conclude_turn(&mut self, end: TurnEnd, front: &dyn FrontEnd) -> Pause {
+        let TurnEnd { outcome, number, tokens, cost, .. } = end;
         self.report(ReportedEvent::TurnEnd, number);
-        let events = [Event::TurnEnd { session: self.session.id.clone() }];
-        let spent = self.spend_on_goal();
-        let change = TaskChange {
-            events: &events,
-            state: Some("idle"),
-            goal: spent.as_ref(),
-            ..TaskChange::default()
-        };
-        self.append_change(&change, |_| vec![Entry::TurnEnded { outcome: outcome.clone() }])?;
         self.journal.rest();
         front.show(&TurnEvent::TurnEnded { outcome: &outcome, tokens, cost });
-        Ok(Pause::TurnEnded(outcome))
+        Pause::TurnEnded(outcome)
     }
 
     /// Ends the session. It is reopened if the user continues it.
@@ -318,12 +286,13 @@ impl Task {
         if self.state.turn.is_some() {
             return Err(TaskError::TurnIsOpen);
         }
-        let before = self.session.id.clone();
-        if self.can_compress() {
-            self.compress(front)?;
-        }
+        let can_compress = self.can_compress();
+        let failure = self.compress(front)?;
         self.journal.rest();
-        Ok(self.session.id != before)
+        match failure {
+            Some(because) => Err(TaskError::NoSummary(because)),
+            None => Ok(can_compress),
+        }
     }
 
     /// Reports an event to the part of takeback that takes checkpoints.

@@ -79,7 +79,8 @@ impl StreamGate {
         StreamGate(Arc::new(decide))
     }
 
-    pub(crate) fn decide(&self, event: usize) -> StreamStep {
+    /// Decides about the event with this number.
+    pub fn decide(&self, event: usize) -> StreamStep {
         (self.0)(event)
     }
 }

@@ -42,6 +42,8 @@ usage: cargo xtask <task>
   bench hook    Measure only how long an agent waits before and after each tool call
   bench ledger  Compare the ledger with Hermes's state database, on the same messages
                   [--quick] fewer messages   [--json FILE]   [--keep]
+  bench chat    Measure what takeback's own agent adds to the time of its model
+                  [--quick] fewer turns   [--json FILE]   [--keep]
 ";
 
 /// The message of a task that failed.

@@ -6,7 +6,6 @@ use takeback_import::hermes::HermesError;
 use takeback_ledger::{
     ExchangeError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
 };
-use takeback_runtime::TaskError;
 use takeback_tree::{
     BlockedPath, CaptureError, CheckoutError, DiffError, GcError, MirrorError, MoveError, PinError,
     PlanError, RepairError, RestoreError, StoreError, WorkspaceError,
@@ -17,6 +16,7 @@ use takeback_undo::{
 };
 
 use super::Failure;
+use super::task_hints::hint_task;
 use crate::output;
 
 impl From<takeback_agents::InstallError> for Failure {
@@ -26,7 +26,7 @@ impl From<takeback_agents::InstallError> for Failure {
 }
 
 const VERIFY: &str = "`takeback checkpoints verify` shows what is affected";
-const SPACE: &str = "check the permissions and the free space of takeback's directory";
+pub(super) const SPACE: &str = "check the permissions and the free space of takeback's directory";
 const LATER: &str = "try again when that process is done";
 const LIST: &str = "`takeback list` lists the checkpoints of this workspace";
 
@@ -406,7 +406,7 @@ impl From<StatusError> for Failure {
     }
 }
 
-const REPAIR_LEDGER: &str =
+pub(super) const REPAIR_LEDGER: &str =
     "`takeback sessions repair` recovers what is readable and keeps the damaged file";
 const BUSY: &str = "other processes are writing; try again when they are done";
 
@@ -449,7 +449,7 @@ impl From<LedgerError> for Failure {
             LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
             LedgerError::Sqlite(_) => failure.hint(SPACE),
-            _ => failure,
+            error => hint_task(failure, &error),
         }
     }
 }
@@ -495,21 +495,6 @@ impl From<HermesError> for Failure {
                 failure.hint("nothing was imported; check where the file comes from")
             }
             _ => failure,
-        }
-    }
-}
-
-impl From<TaskError> for Failure {
-    fn from(error: TaskError) -> Failure {
-        match error {
-            TaskError::Ledger(error) => error.into(),
-            TaskError::Open(error) => error.into(),
-            TaskError::Live(_) => Failure::of(&error).hint("end that process, or continue there"),
-            TaskError::Fenced => {
-                Failure::of(&error).hint("everything that this process did is kept")
-            }
-            TaskError::Directory { .. } => Failure::of(&error).hint("choose another with -C DIR"),
-            _ => Failure::of(&error),
         }
     }
 }

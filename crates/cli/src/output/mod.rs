@@ -18,6 +18,7 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
 
+mod capture;
 mod live;
 mod markdown;
 mod pager;
@@ -27,6 +28,7 @@ mod table;
 mod terminal;
 mod text;
 
+pub(crate) use capture::{CapturedOutput, capture_output, keep_data};
 pub(crate) use live::LiveRegion;
 pub(crate) use markdown::{MarkdownStream, last_lines, wrap_text};
 pub(crate) use progress::Progress;
@@ -68,6 +70,8 @@ enum Sink {
     /// There are more lines than fit on the screen, so a pager shows them. Errors are held back
     /// until the pager is closed.
     Paged { size: Size, pager: Pager, errors: Vec<String> },
+    /// Lines are collected for a front end.
+    Captured(CapturedOutput),
 }
 
 enum Line {
@@ -138,6 +142,9 @@ impl Output {
     fn write(&mut self, line: Line) {
         match (&mut self.sink, line) {
             (Sink::Direct, line) => self.write_now(&line),
+            (Sink::Captured(captured), Line::Output(line) | Line::Error(line)) => {
+                captured.lines.push(line);
+            }
             (Sink::Waiting { size, rows, lines }, line) => {
                 *rows += line.rows(*size);
                 lines.push(line);
@@ -198,6 +205,7 @@ impl Output {
     fn flush(&mut self) {
         match std::mem::replace(&mut self.sink, Sink::Direct) {
             Sink::Direct => {}
+            captured @ Sink::Captured(_) => self.sink = captured,
             Sink::Waiting { size, lines, .. } => {
                 lines.iter().for_each(|line| self.write_now(line));
                 self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
@@ -247,6 +255,16 @@ impl Write for DisarmedLines {
         }
         Ok(())
     }
+}
+
+/// Prints the result of a command as JSON, and returns true, if the user asks for JSON. Otherwise
+/// the caller prints text.
+pub(crate) fn answers_json(value: &impl Serialize, context: &Context) -> bool {
+    match context.globals.json {
+        true => print_json(value),
+        false => keep_data(value),
+    }
+    context.globals.json
 }
 
 pub(crate) fn print_json(value: &impl Serialize) {
@@ -327,12 +345,17 @@ pub(crate) fn confirm() -> Result<(), Failure> {
     }
 }
 
+/// Writes the beginning of a line, in which the user answers.
+pub(crate) fn ask(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Asks the user a yes-or-no question.
 pub(crate) fn is_agreed(question: &str) -> bool {
     // The user must see the output that the question is about.
     flush();
-    let mut stderr = io::stderr().lock();
-    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    ask(&format!("{question} [y/N] "));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

@@ -1,7 +1,7 @@
 //! `takeback chat`, `tasks` and `goal`, with a scripted model.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
@@ -9,43 +9,8 @@ use serde_json::{Value, json};
 use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
 
 use crate::pseudo_terminal::PseudoTerminal;
+use crate::scripted_model::{chat, list_tasks, with_model, writer};
 use crate::session::Session;
-
-/// Prepares a session whose model is at this address.
-fn with_model(server: &Server) -> Session {
-    let session = Session::new();
-    let home = session.base().join(".takeback");
-    fs::create_dir(&home).unwrap();
-    let url = server.url();
-    let config = format!(
-        "[chat]\nprovider = \"local\"\n\n[providers.local]\nbase_url = \"{url}/v1\"\nmodel = \"m\"\n"
-    );
-    fs::write(home.join("config.toml"), config).unwrap();
-    session
-}
-
-/// Runs takeback with the usual PATH, because the model's commands need it.
-fn chat(session: &Session, arguments: &[&str]) -> Command {
-    let mut command = session.command(arguments);
-    command.env("PATH", "/bin:/usr/bin");
-    command
-}
-
-/// Writes `note.txt`, and then answers.
-fn writer(request: &Request) -> Reply {
-    match (request.last_text(), request.last_result()) {
-        (_, Some(_)) => Reply::text("I wrote the **note**."),
-        ("write", None) => {
-            Reply::call("write_file", json!({ "path": "note.txt", "content": "hello\n" }))
-        }
-        ("publish", None) => Reply::call("terminal", json!({ "command": "git push" })),
-        (_, None) => Reply::text("Hello."),
-    }
-}
-
-fn list_tasks(session: &Session) -> Vec<Value> {
-    session.json(&["tasks", "--all"])["tasks"].as_array().unwrap().clone()
-}
 
 #[test]
 fn one_turn_writes_a_file_and_can_be_taken_back() {

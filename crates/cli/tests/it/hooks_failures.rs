@@ -83,13 +83,19 @@ fn a_store_that_cannot_be_written_to_is_reported_later() {
 }
 
 /// A small file system that is mounted if the user is allowed to do that.
-struct SmallFileSystem(std::path::PathBuf);
+pub(crate) struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {
     fn mount_at(path: &Path) -> Option<SmallFileSystem> {
+        SmallFileSystem::mount_with(path, "1m")
+    }
+
+    /// Mounts a file system of this size.
+    pub(crate) fn mount_with(path: &Path, size: &str) -> Option<SmallFileSystem> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"]).arg(path);
+        let options = format!("size={size},mode=700");
+        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path);
         if !mount.output().is_ok_and(|output| output.status.success()) {
             tell_skipped("cannot mount: that needs root");
             return None;

@@ -95,6 +95,13 @@ impl PseudoTerminal {
         }
     }
 
+    /// Kills the program with SIGKILL, and waits for its end. The terminal stays open until then.
+    #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Waits until the program has ended. Returns its status, the screen, and all its output.
     #[track_caller]
     pub(crate) fn wait_for_end(mut self) -> (ExitStatus, String, String) {

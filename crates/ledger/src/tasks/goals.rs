@@ -111,6 +111,9 @@ pub struct GoalUpdate {
     pub state: Option<(GoalState, Option<String>)>,
     /// The new budget.
     pub budget: Option<Budget>,
+    /// True if the new state counts only if the goal is active, so that a process that works on a
+    /// goal does not overwrite the user's decision to pause or cancel it.
+    pub only_if_active: bool,
     /// True if a new run begins, whose spending is counted from zero.
     pub begins_run: bool,
     /// The spending since the last update. It is added to the totals of the goal and of the run.
@@ -196,9 +199,13 @@ pub(super) fn update_goal(
     now: Time,
 ) -> Result<GoalRecord, LedgerError> {
     if let Some((state, reason)) = &update.state {
+        let active = update.only_if_active.then_some(GoalState::Active.as_str());
         transaction
-            .prepare_cached("UPDATE goals SET state = ?2, reason = ?3 WHERE id = ?1")?
-            .execute(params![update.goal, state.as_str(), reason])?;
+            .prepare_cached(
+                "UPDATE goals SET state = ?2, reason = ?3
+                 WHERE id = ?1 AND (?4 IS NULL OR state = ?4)",
+            )?
+            .execute(params![update.goal, state.as_str(), reason, active])?;
     }
     if let Some(budget) = &update.budget {
         set_budget(transaction, &update.goal, budget)?;

@@ -19,12 +19,13 @@ const MIN_DATA: usize = 1_024;
 /// than too low.
 pub fn estimate_tokens(request: &ModelRequest<'_>) -> u64 {
     let prompt = request.session.system_prompt.as_deref().map_or(0, count_text);
-    let messages: u64 = request.messages.iter().map(count_message).sum();
+    let messages: u64 = request.messages.iter().map(estimate_message).sum();
     let tools: u64 = request.tools.iter().map(count_tool).sum();
     prompt + messages + tools + OVERHEAD
 }
 
-fn count_message(message: &MessageRecord) -> u64 {
+/// Estimates the number of tokens of a message.
+pub(crate) fn estimate_message(message: &MessageRecord) -> u64 {
     let values = [
         &message.content,
         &message.tool_calls,

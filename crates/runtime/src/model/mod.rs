@@ -21,6 +21,7 @@ use serde_json::Value;
 use takeback_ledger::{MessageRecord, SessionRecord, Tokens};
 
 pub use self::client::{Client, ClientOptions};
+pub(crate) use self::estimate::estimate_message;
 pub use self::estimate::estimate_tokens;
 pub use self::message::to_message;
 pub use self::write::{build_request, request_digest};

@@ -3,10 +3,16 @@
 use std::os::unix::ffi::OsStringExt;
 
 use super::*;
-use crate::model::FailureKind;
+use crate::entry::CallStart;
+use crate::model::{AttemptFailure, FailureKind, Finish, RequestedCall};
 
-const USUAL: Circumstances =
-    Circumstances { max_output: 1000, has_fallback: true, can_compress: true };
+const USUAL: Circumstances = Circumstances {
+    max_output: 1000,
+    first_wait: Duration::from_secs(2),
+    has_fallback: true,
+    can_clear: false,
+    can_compress: true,
+};
 
 fn fold(entries: &[Entry]) -> State {
     let mut state = State::default();
@@ -15,7 +21,7 @@ fn fold(entries: &[Entry]) -> State {
 }
 
 fn prompted() -> Entry {
-    Entry::Prompted { message: 1, turn: 1 }
+    Entry::Prompted { message: 1, turn: 1, wraps_up: false }
 }
 
 fn requested() -> Entry {
@@ -172,6 +178,30 @@ fn a_conversation_that_does_not_fit_is_compressed_twice() {
     }
     assert_eq!(state.next(USUAL), Step::FailOver);
     let alone = Circumstances { has_fallback: false, ..USUAL };
+    assert!(matches!(state.next(alone), Step::End(TurnOutcome::Blocked { .. })));
+}
+
+#[test]
+fn results_of_old_calls_are_left_out_before_anything_is_summarized() {
+    let overflow = failed(FailureKind::Overflow, false);
+    let mut state = fold(&[prompted(), requested(), overflow]);
+    let can_clear = Circumstances { can_clear: true, ..USUAL };
+    assert_eq!(state.next(can_clear), Step::Clear);
+    state.apply(&Entry::Cleared { through: 7 });
+    assert_eq!(state.cleared, 7);
+    assert!(matches!(state.next(USUAL), Step::Ask(_)));
+}
+
+#[test]
+fn a_summary_that_does_not_fit_either_is_not_asked_for_without_end() {
+    let overflow = failed(FailureKind::Overflow, false);
+    let mut state = fold(&[prompted()]);
+    let alone = Circumstances { has_fallback: false, ..USUAL };
+    for _ in 0..5 {
+        assert!(matches!(state.next(alone), Step::Ask(_) | Step::Compress));
+        state.apply(&requested());
+        state.apply(&overflow);
+    }
     assert!(matches!(state.next(alone), Step::End(TurnOutcome::Blocked { .. })));
 }
 

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod goals;
 mod kills;
+mod long_turns;
+mod matrix;
 mod model_cancel;
 mod model_connections;
 mod model_cuts;

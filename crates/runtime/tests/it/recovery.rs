@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use takeback_runtime::model::ApiKind;
 use takeback_runtime::{NewSession, Pause, Task, TurnOutcome};
 use takeback_script::{Fault, Finish, Reply, Request, Server, StreamGate, StreamStep};
 
@@ -43,49 +42,6 @@ fn a_cut_answer_is_continued_without_repeating_it() {
     assert_eq!(text, "The first half and the second half");
     let asked = serde_json::to_string(&server.requests()[1].body).unwrap();
     assert!(asked.contains("cut off"), "{asked}");
-}
-
-#[test]
-fn a_call_that_was_cut_off_is_never_made() {
-    for kind in [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic] {
-        for event in 0..40 {
-            let scratch = Scratch::new();
-            let write = json!({ "path": "a.txt", "content": "whole" });
-            let server = Server::start(move |request: &Request| match request.last_result() {
-                Some(_) => Reply::text("Done."),
-                None if request.count_text("cut off") > 0 => Reply::text("Never mind."),
-                None => cut_at(Reply::call("write_file", write.clone()), event),
-            })
-            .unwrap();
-            let mut agent = build_agent(scratch.base(), &server.url());
-            agent.provider.kind = kind;
-            // One failure is enough: there is nothing to wait for.
-            agent.fallback = Some(agent.provider.clone());
-            let directory = scratch.project();
-            let mut task =
-                Task::begin(Arc::new(agent), &directory, NewSession::default(), "t1").unwrap();
-            let cancel = task.cancel().clone();
-            let front = CancelOnRetry(cancel);
-            task.prompt("write", &front).unwrap();
-            let content = scratch.read("a.txt");
-            assert!(content.is_empty() || content == "whole", "{kind:?} {event}: {content}");
-        }
-    }
-}
-
-/// Stops the turn instead of waiting for the next attempt.
-struct CancelOnRetry(takeback_runtime::Cancel);
-
-impl takeback_runtime::FrontEnd for CancelOnRetry {
-    fn show(&self, event: &takeback_runtime::TurnEvent<'_>) {
-        if matches!(event, takeback_runtime::TurnEvent::Retrying { .. }) {
-            self.0.cancel();
-        }
-    }
-
-    fn approve(&self, _: &takeback_runtime::Question<'_>) -> takeback_runtime::Answer {
-        takeback_runtime::Answer::Later
-    }
 }
 
 #[test]

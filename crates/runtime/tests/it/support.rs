@@ -18,8 +18,10 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// Creates the directories, in memory if possible: the tests sync often, and none of them cuts
+    /// the power.
     pub(crate) fn new() -> Scratch {
-        let base = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs::create_dir(base.path().join("project")).unwrap();
         Scratch { base }
     }

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::hex;
+use takeback_base::paths::canonicalize_existing;
 use takeback_ledger::{LedgerError, NewFork, OpenError};
 use takeback_tree::{
     AnyPath, CaptureError, CheckoutError, Head, Oid, PinError, RelPath, StoreError, Uncovered,
@@ -54,6 +55,9 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
+    /// Only the conversation is forked. It continues in this directory, whose files stay as they
+    /// are.
+    Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
     /// This directory. It does not exist yet, or it is empty.
@@ -210,7 +214,7 @@ fn describe_turn(session: &str, turn: Option<i64>) -> String {
 /// next fork finishes or removes what is left: see [`finish_forks`].
 pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     finish_forks(opened);
-    let wants_files = request.files != ForkFiles::Skip;
+    let wants_files = matches!(request.files, ForkFiles::Beside | ForkFiles::Into(_));
     let source = find_source(opened, &request.from, wants_files)?;
     let id = request.id.clone().unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)));
     if source.conversation.is_some() && opened.ledger_or_new()?.session(&id).is_ok() {
@@ -223,7 +227,12 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
         let checkpoint = source.checkpoint.expect("without a session, there is a checkpoint");
         return Err(ForkError::NoConversation(checkpoint.pin.id));
     };
-    let new = NewFork { id: &id, point: conversation.point, ..NewFork::default() };
+    let directory = match &request.files {
+        ForkFiles::Stay(directory) => Some(canonicalize_existing(directory).display().to_string()),
+        _ => None,
+    };
+    let workspace = directory.as_deref();
+    let new = NewFork { id: &id, point: conversation.point, workspace, ..NewFork::default() };
     let now = opened.now();
     let made = opened.ledger_or_new()?.fork_at(&conversation.session, &new, now)?;
     let mut fork = Fork::of_source(&source);

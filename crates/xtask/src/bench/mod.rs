@@ -3,6 +3,7 @@
 //! merely illustrate them. The benchmark only reports: it never fails because of a figure.
 
 mod cases;
+mod chat;
 mod floor;
 mod git;
 mod growth;
@@ -91,6 +92,9 @@ struct Bench {
 pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     if let ["ledger", arguments @ ..] = arguments {
         return ledger::bench_ledger(arguments);
+    }
+    if let ["chat", arguments @ ..] = arguments {
+        return chat::bench_chat(arguments);
     }
     let options = Options::parse(arguments)?;
     let this = this_program()?;

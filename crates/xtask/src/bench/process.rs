@@ -47,7 +47,8 @@ pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, Failure> {
     }
 }
 
-fn read_high_water(status: &Path) -> Option<u64> {
+/// Reads the peak memory of a process from its status file, in bytes.
+pub(crate) fn read_high_water(status: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)

@@ -16,8 +16,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
     let has_failed = view.elsewhere.iter().any(|group| group.error.is_some());
     let code = if blocked || is_left || has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    if context.globals.json {
-        output::print_json(view);
+    if output::answers_json(view, context) {
         return code;
     }
     if dry_run || blocked {

@@ -105,9 +105,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let progress = Progress::new("searching");
     let view = search_messages(arguments, &mut ledger, &|| false)?;
     drop(progress);
-    if context.globals.json {
-        output::print_json(&view);
-    } else {
+    if !output::answers_json(&view, context) {
         print_hits(&view, &ShortIds::new(&ledger)?);
     }
     Ok(ExitCode::SUCCESS)

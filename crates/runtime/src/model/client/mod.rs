@@ -29,6 +29,8 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// The time without a single byte after which a request counts as stalled.
     pub stall_timeout: Duration,
+    /// The time to wait after the first attempt that fails. It doubles with each further one.
+    pub first_wait: Duration,
     /// The name that servers see.
     pub user_agent: String,
     /// The address of a proxy.
@@ -44,6 +46,7 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(20),
             // Models that think, and local ones that read a long prompt, are silent for minutes.
             stall_timeout: Duration::from_secs(300),
+            first_wait: Duration::from_secs(2),
             user_agent: concat!("takeback/", env!("CARGO_PKG_VERSION")).to_owned(),
             proxy: None,
             no_proxy: String::new(),
@@ -64,6 +67,11 @@ impl Client {
     /// Creates a client. Nothing is connected until the first request.
     pub fn new(options: ClientOptions) -> Client {
         Client(AgentPool::new(options))
+    }
+
+    /// Returns the time to wait after the first attempt that fails.
+    pub(crate) fn first_wait(&self) -> Duration {
+        self.0.options().first_wait
     }
 
     /// Asks a model for a reply and waits for its end. The pieces of the reply are passed to

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::Finish;
 use super::super::draft::{CallDraft, OnDelta, ReplyDraft, ReplyEnd};
 use super::super::failure::ErrorReport;
+use super::super::write::block_order;
 use super::{list_field, text_field, usage};
 
 /// A decoder for one reply.
@@ -14,8 +15,9 @@ use super::{list_field, text_field, usage};
 pub(crate) struct AnthropicDecoder {
     /// The blocks that have begun and not ended, by their index in the stream.
     open: HashMap<u64, Block>,
-    /// The reasoning blocks that are signed or encrypted. Only these can be sent back.
-    thinking: Vec<Value>,
+    /// The blocks that have ended, in order. Of the reasoning, only blocks that are signed or
+    /// encrypted can be sent back.
+    ended: Vec<Value>,
     end: Option<ReplyEnd>,
 }
 
@@ -27,7 +29,7 @@ enum Block {
         signature: String,
     },
     Redacted(String),
-    Text,
+    Text(String),
 }
 
 impl AnthropicDecoder {
@@ -90,7 +92,7 @@ impl AnthropicDecoder {
             Some("text") => {
                 draft.begin_text();
                 draft.add_text(&text("text"), on_delta);
-                Block::Text
+                Block::Text(text("text"))
             }
             Some("tool_use") => {
                 // Normally empty: the input follows in pieces.
@@ -134,7 +136,12 @@ impl AnthropicDecoder {
             (Some(Block::Thinking { signature, .. }), Some("signature_delta")) => {
                 signature.push_str(piece("signature"));
             }
-            (_, Some("text_delta")) => draft.add_text(piece("text"), on_delta),
+            (block, Some("text_delta")) => {
+                if let Some(Block::Text(text)) = block {
+                    text.push_str(piece("text"));
+                }
+                draft.add_text(piece("text"), on_delta);
+            }
             _ => {}
         }
     }
@@ -148,12 +155,16 @@ impl AnthropicDecoder {
                 if call.arguments.is_empty() {
                     call.arguments.push_str("{}");
                 }
+                self.ended.push(block_order::call_marker(place));
             }
             Some(Block::Thinking { text, signature }) if !signature.is_empty() => self
-                .thinking
+                .ended
                 .push(json!({ "type": "thinking", "thinking": text, "signature": signature })),
             Some(Block::Redacted(data)) if !data.is_empty() => {
-                self.thinking.push(json!({ "type": "redacted_thinking", "data": data }));
+                self.ended.push(json!({ "type": "redacted_thinking", "data": data }));
+            }
+            Some(Block::Text(text)) if !text.trim().is_empty() => {
+                self.ended.push(block_order::text_marker(&text));
             }
             _ => {}
         }
@@ -180,8 +191,9 @@ impl AnthropicDecoder {
 
     /// Completes the draft once the stream has ended, for whatever reason.
     pub(super) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
-        if !self.thinking.is_empty() {
-            draft.details = Some(Value::Array(std::mem::take(&mut self.thinking)));
+        let blocks = block_order::describe_order(std::mem::take(&mut self.ended));
+        if !blocks.is_empty() {
+            draft.details = Some(Value::Array(blocks));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Writing requests: the body that each API expects.
 
+pub(super) mod block_order;
 mod own_reasoning;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,7 @@ fn can_reason(model: &str) -> bool {
 
 fn write_anthropic(provider: &Provider, request: &ModelRequest<'_>) -> Value {
     let mut body = replay::anthropic(request.session, request.messages);
+    block_order::restore_order(&mut body["messages"], request.messages);
     body["model"] = provider.model.as_str().into();
     body["stream"] = true.into();
     body["max_tokens"] = request.max_output.into();

@@ -5,8 +5,10 @@
 use serde_json::{Value, json};
 use takeback_ledger::{MessageRecord, SessionRecord};
 
-use super::super::{ApiKind, ModelRequest, Provider, ToolSpec};
-use super::{build_request, request_digest};
+use super::super::{
+    ApiKind, AttemptEnd, Finish, ModelRequest, Provider, Reply, RequestedCall, ToolSpec, to_message,
+};
+use super::{block_order, build_request, request_digest};
 
 fn provider(kind: ApiKind) -> Provider {
     Provider {
@@ -154,4 +156,57 @@ fn a_digest_depends_on_the_request_alone() {
     assert_eq!(first, digest(ApiKind::Openai, hi.clone()));
     assert_ne!(first, digest(ApiKind::Anthropic, hi));
     assert_ne!(first, digest(ApiKind::Openai, json!([{ "role": "user", "content": "ho" }])));
+}
+
+#[test]
+fn a_reply_goes_back_to_its_model_as_it_came() {
+    let thinking = |name: &str| json!({ "type": "thinking", "thinking": "", "signature": name });
+    let calls = ["a", "b"].map(|id| RequestedCall {
+        id: id.into(),
+        name: "t".into(),
+        arguments: "{}".into(),
+    });
+    let blocks = vec![
+        thinking("one"),
+        block_order::text_marker("First."),
+        block_order::call_marker(0),
+        thinking("two"),
+        block_order::call_marker(1),
+    ];
+    let reply = Reply {
+        text: "First.".into(),
+        reasoning_details: Some(block_order::describe_order(blocks).into()),
+        calls: calls.to_vec(),
+        ..Reply::default()
+    };
+    let provider = provider(ApiKind::Anthropic);
+    let message = to_message(&reply, &provider, &AttemptEnd::Finished(Finish::Stop));
+    let result = |id: &str| MessageRecord {
+        role: "tool".into(),
+        tool_call_id: Some(id.into()),
+        content: Some("done".into()),
+        ..MessageRecord::default()
+    };
+    let prompt = MessageRecord {
+        role: "user".into(),
+        content: Some("go".into()),
+        ..MessageRecord::default()
+    };
+    let request = ModelRequest {
+        session: &SessionRecord::default(),
+        messages: &[prompt, message, result("a"), result("b")],
+        tools: &[],
+        max_output: 64,
+    };
+    let use_of = |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": {} });
+    let text = json!({ "type": "text", "text": "First." });
+    assert_eq!(
+        build_request(&provider, &request)["messages"][1]["content"],
+        json!([thinking("one"), text, use_of("a"), thinking("two"), use_of("b")])
+    );
+    // Nothing forces the model to think or to call a tool: some models reject that.
+    let body = build_request(&provider, &request);
+    for field in ["thinking", "tool_choice", "temperature", "top_p"] {
+        assert_eq!(body.get(field), None);
+    }
 }

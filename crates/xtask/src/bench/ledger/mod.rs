@@ -23,7 +23,8 @@ use super::{Options, build_and_bench, is_measured_build, this_program};
 use crate::Failure;
 use crate::run::target_directory;
 use corpus::{Corpus, Message};
-use figures::{Figures, HERMES, Latencies, PLAIN, TAKEBACK};
+pub(crate) use figures::Latencies;
+use figures::{Figures, HERMES, PLAIN, TAKEBACK};
 use python::Contender;
 pub(crate) use writers::{WRITER, run_writer};
 

@@ -100,6 +100,28 @@ fn thinking_text_calls_and_usage_are_put_together() {
 }
 
 #[test]
+fn reasoning_between_calls_keeps_its_place() {
+    let thinking =
+        |signature: &str| json!({ "type": "thinking", "thinking": "", "signature": signature });
+    let mut events = vec![start()];
+    let blocks = [thinking("one"), tool_use("a"), thinking("two"), tool_use("b")];
+    for (index, block) in (0..).zip(blocks) {
+        events.extend([begin(index, block), stop(index)]);
+    }
+    events.extend(end("tool_use"));
+    let decoded = decode(&events);
+    assert_eq!(
+        decoded.attempt.reply.reasoning_details,
+        Some(json!([
+            thinking("one"),
+            { "type": "call_marker", "call": 0 },
+            thinking("two"),
+            { "type": "call_marker", "call": 1 },
+        ]))
+    );
+}
+
+#[test]
 fn only_the_last_event_ends_a_reply() {
     let events = [start(), begin(0, json!({ "type": "text", "text": "hi" })), stop(0)];
     let [delta, stop] = end("end_turn");

@@ -1,0 +1,154 @@
+//! `cargo xtask bench chat`: measures what takeback's own agent adds to the time of its model.
+//!
+//! The model answers at once, so everything that is measured is overhead: the journal, the ledger,
+//! the checkpoints and one local connection per request. Each turn has two requests and one call
+//! that writes a file. The same turns run on the disk and in memory, where a sync costs nothing.
+
+mod model;
+mod session;
+mod syncs;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use self::session::Session;
+use super::scratch::Scratch;
+use super::trees::{Shape, Tree};
+use super::{Options, build_and_bench, is_measured_build, process, this_program};
+use crate::Failure;
+use crate::run::target_directory;
+
+/// The number of turns of a long session.
+const LONG: usize = 2_000;
+
+/// The number of turns of the other measurements.
+const SHORT: usize = 200;
+
+/// A measured number, and the most that it should be.
+struct Figure {
+    what: &'static str,
+    value: f64,
+    unit: &'static str,
+    limit: Option<f64>,
+}
+
+pub(crate) fn bench_chat(arguments: &[&str]) -> Result<(), Failure> {
+    if let [syncs::TRACED, base] = arguments {
+        return syncs::run_traced(Path::new(base));
+    }
+    let options = Options::parse(arguments)?;
+    if !is_measured_build(&this_program()?) {
+        return build_and_bench(&["xtask"], &["chat"], arguments);
+    }
+    let scratch = Scratch::new(&target_directory().join("bench"), options.keep)?;
+    let others = process::busy_elsewhere();
+    let measured = measure_all(&scratch, &options);
+    scratch.delete_all();
+    let figures = measured?;
+    print!("{}", to_text(&figures));
+    if others > 0.1 {
+        println!(
+            "note: other processes used {:.0} % of the machine before this run",
+            others * 100.0
+        );
+    }
+    if let Some(file) = &options.json {
+        std::fs::write(file, to_json(&figures))
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn measure_all(scratch: &Scratch, options: &Options) -> Result<Vec<Figure>, Failure> {
+    let (short, long) = if options.quick { (50, 400) } else { (SHORT, LONG) };
+    let mut figures = Vec::new();
+    let mut add = |what, value, unit, limit| figures.push(Figure { what, value, unit, limit });
+
+    scratch.announce("turns on the disk");
+    let directory = scratch.fresh_path("chat");
+    let tree = make_tree(scratch)?;
+    let floor = syncs::measure_floor(scratch, 50)?;
+    let times = Session::begin(&directory, &tree, "disk")?.take_turns(short)?;
+    add("turn on the disk, median", times.turns(..).per_mille(500), "ms", None);
+    add("… 95th percentile", times.turns(..).per_mille(950), "ms", None);
+    add("one sync on this disk, median", floor, "ms", None);
+    if let Some(count) = syncs::count_syncs(scratch, &tree)? {
+        add("syncs per turn", count, "", None);
+        add("turn without its syncs", times.turns(..).per_mille(500) - count * floor, "ms", None);
+    }
+    add("first token shown, median", times.first_token().per_mille(500), "ms", Some(2.0));
+    add("… 95th percentile", times.first_token().per_mille(950), "ms", None);
+
+    scratch.announce("a long session in memory");
+    let memory = MemoryDirectory::create()?;
+    let tree = make_tree_in(&memory.0, scratch)?;
+    let mut session = Session::begin(&memory.0.join("chat"), &tree, "long")?;
+    let times = session.take_turns(long)?;
+    let (first, last) = (times.turns(..100), times.turns(long - 100..));
+    add("turn in memory, first 100", first.per_mille(500), "ms", Some(5.0));
+    add("turn in memory, last 100", last.per_mille(500), "ms", Some(5.0));
+    add("memory after all turns", read_peak()? / 1e6, "MB", Some(150.0));
+    let resume = session.measure_resume(21)?;
+    add("resume after all turns", resume.per_mille(500), "ms", Some(50.0));
+    Ok(figures)
+}
+
+fn make_tree(scratch: &Scratch) -> Result<PathBuf, Failure> {
+    let tree = Tree::create(Shape::Source(1_000), scratch)?;
+    Ok(tree.ok_or("cannot create the files")?.root)
+}
+
+/// Creates the files in another directory.
+fn make_tree_in(directory: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
+    let (from, to) = (make_tree(scratch)?, directory.join("tree"));
+    process::run_to_end(process::clean_command("cp").arg("-r").arg(from).arg(&to))?;
+    Ok(to)
+}
+
+/// A directory in memory, which is deleted at the end.
+struct MemoryDirectory(PathBuf);
+
+impl MemoryDirectory {
+    fn create() -> Result<MemoryDirectory, Failure> {
+        let path = Path::new("/dev/shm").join(format!("takeback-bench-{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(super::scratch::io_failure("create", &path))?;
+        Ok(MemoryDirectory(path))
+    }
+}
+
+impl Drop for MemoryDirectory {
+    fn drop(&mut self) {
+        // The operating system forgets it in the end.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn read_peak() -> Result<f64, Failure> {
+    let peak = process::read_high_water(Path::new("/proc/self/status"));
+    Ok(peak.ok_or("cannot read the memory of this process")? as f64)
+}
+
+fn to_text(figures: &[Figure]) -> String {
+    let mut text =
+        "\nOverhead of a turn with two requests and one written file, 1,000 files\n".to_owned();
+    for Figure { what, value, unit, limit } in figures {
+        let verdict = match limit {
+            Some(limit) if value <= limit => format!("  at most {limit}: ok"),
+            Some(limit) => format!("  at most {limit}: missed"),
+            None => String::new(),
+        };
+        text.push_str(&format!("  {what:<34} {value:>9.2} {unit:<2}{verdict}\n"));
+    }
+    text
+}
+
+fn to_json(figures: &[Figure]) -> String {
+    let figure = |figure: &Figure| {
+        json!({
+            "what": figure.what, "value": figure.value, "unit": figure.unit, "limit": figure.limit,
+        })
+    };
+    let all: Vec<Value> = figures.iter().map(figure).collect();
+    format!("{:#}\n", json!({ "figures": all }))
+}

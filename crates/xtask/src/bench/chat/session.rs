@@ -1,0 +1,146 @@
+//! A session of takeback's own agent, in this process.
+
+use std::ops::RangeBounds;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use takeback_base::errors::error_chain;
+use takeback_runtime::approval::ApprovalMode;
+use takeback_runtime::model::{ApiKind, Client, ClientOptions, Prices, Provider};
+use takeback_runtime::tools::{ToolSettings, Tools};
+use takeback_runtime::{
+    Agent, Answer, FrontEnd, NewSession, Pause, Question, Task, TurnEvent, TurnOutcome,
+};
+use takeback_tree::ForbiddenRoots;
+use takeback_undo::{OpenOptions, Opened, Protection, Settings};
+
+use super::super::ledger::Latencies;
+use super::model::{FirstToken, start_model};
+use crate::Failure;
+
+/// A session that takes turns.
+pub(super) struct Session {
+    task: Option<Task>,
+    agent: Arc<Agent>,
+    id: String,
+    first_token: FirstToken,
+}
+
+/// The times of turns, in milliseconds.
+pub(super) struct TurnTimes {
+    turns: Vec<f64>,
+    first_tokens: Vec<f64>,
+}
+
+impl TurnTimes {
+    pub(super) fn turns(&self, range: impl RangeBounds<usize>) -> Latencies {
+        let turns = self.turns.iter().enumerate();
+        Latencies::new(turns.filter(|(at, _)| range.contains(at)).map(|(_, time)| *time).collect())
+    }
+
+    /// Returns the times from the arrival of the first token until it was shown.
+    pub(super) fn first_token(&self) -> Latencies {
+        Latencies::new(self.first_tokens.clone())
+    }
+}
+
+impl Session {
+    pub(super) fn begin(home: &Path, project: &Path, id: &str) -> Result<Session, Failure> {
+        let first_token = FirstToken::default();
+        let url = start_model(first_token.clone())?;
+        let agent = Arc::new(build_agent(home.to_owned(), &url));
+        let task = Task::begin(agent.clone(), project, NewSession::default(), id);
+        let task = Some(task.map_err(|error| error_chain(&error))?);
+        Ok(Session { task, agent, id: id.to_owned(), first_token })
+    }
+
+    pub(super) fn take_turns(&mut self, count: usize) -> Result<TurnTimes, Failure> {
+        let mut times = TurnTimes { turns: Vec::new(), first_tokens: Vec::new() };
+        let task = self.task.as_mut().ok_or("the session has ended")?;
+        for number in 0..count {
+            let front = Watch::default();
+            let began = Instant::now();
+            let pause = task.prompt(&format!("Write the notes of turn {number}."), &front);
+            times.turns.push(began.elapsed().as_secs_f64() * 1e3);
+            match pause.map_err(|error| error_chain(&error))? {
+                Pause::TurnEnded(TurnOutcome::Complete) => {}
+                other => return Err(format!("turn {number} ended with {other:?}")),
+            }
+            let sent = *self.first_token.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = front.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let (Some(sent), Some(shown)) = (sent, shown) else {
+                return Err(format!("turn {number} has no text"));
+            };
+            times.first_tokens.push((shown - sent).as_secs_f64() * 1e3);
+        }
+        Ok(times)
+    }
+
+    /// Measures how long a new process needs until it can take the next turn.
+    pub(super) fn measure_resume(&mut self, rounds: usize) -> Result<Latencies, Failure> {
+        self.task = None;
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            self.agent.opened.close_ledger();
+            let began = Instant::now();
+            let task = Task::resume_task(self.agent.clone(), &self.id);
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+            drop(task.map_err(|error| error_chain(&error))?);
+        }
+        Ok(Latencies::new(times))
+    }
+}
+
+fn build_agent(home: PathBuf, url: &str) -> Agent {
+    let opened = Opened::new(OpenOptions {
+        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
+        home,
+        settings: Settings::default(),
+        protection: Protection::default(),
+        redact: true,
+        lock_wait: None,
+        clock: SystemTime::now,
+        on_recovery: |_| {},
+        resume_hint: |_| None,
+        find_hook_files: |_| Vec::new(),
+    });
+    Agent {
+        opened: Arc::new(opened),
+        client: Client::new(ClientOptions::default()),
+        provider: Provider {
+            name: "bench".into(),
+            kind: ApiKind::Openai,
+            base_url: format!("{url}/v1"),
+            key: None,
+            model: "m".into(),
+            // No turn is summarized, so that the session really is a long one.
+            context_window: 100_000_000,
+            max_output: 4_096,
+            prices: Some(Prices { input: 1.0, output: 5.0, ..Prices::default() }),
+        },
+        fallback: None,
+        tools: Tools::standard(&ToolSettings::default()),
+        approval: ApprovalMode::Effects,
+        has_checkpoints: true,
+        user_home: None,
+        on_follow_up: Box::new(|_, _| {}),
+    }
+}
+
+/// A front end that notes when it shows the first text.
+#[derive(Default)]
+struct Watch(Mutex<Option<Instant>>);
+
+impl FrontEnd for Watch {
+    fn show(&self, event: &TurnEvent<'_>) {
+        if matches!(event, TurnEvent::Text(_)) {
+            let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            shown.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn approve(&self, _: &Question<'_>) -> Answer {
+        Answer::Allow
+    }
+}
