@@ -149,6 +149,7 @@ impl Task {
         self.goal = Some(GoalRun { record, turn_began: Instant::now() });
         let ended = self.work_on_goal(front);
         let run = self.goal.take();
+        self.journal.rest();
         ended.map(|()| run.expect("it was just set").record)
     }
 

@@ -175,7 +175,7 @@ impl Task {
             max_output: self.agent.provider(use_fallback).max_output,
             first_wait: self.agent.client.first_wait(),
             has_fallback: self.agent.fallback.is_some(),
-            can_clear: can_clear(&self.conversation.messages, state.cleared),
+            can_clear: can_clear(&self.conversation.messages, &[], state.cleared),
             can_compress: self.can_compress(),
         }
     }
@@ -267,7 +267,10 @@ impl Task {
     fn conclude_turn(&mut self, end: TurnEnd, front: &dyn FrontEnd) -> Pause {
         let TurnEnd { outcome, number, tokens, cost, .. } = end;
         self.report(ReportedEvent::TurnEnd, number);
-        self.journal.rest();
+        // The next turn of a goal follows at once.
+        if self.goal.is_none() {
+            self.journal.rest();
+        }
         front.show(&TurnEvent::TurnEnded { outcome: &outcome, tokens, cost });
         Pause::TurnEnded(outcome)
     }

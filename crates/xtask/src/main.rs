@@ -7,6 +7,7 @@ mod agents;
 mod bench;
 mod deny;
 mod fuzz;
+mod local_model;
 mod nextest;
 mod plugins;
 mod prose;
@@ -24,6 +25,7 @@ usage: cargo xtask <task>
   test          Run all checks and tests, and install the programs they need
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
+  test-model    Test takeback's own agent with a real model server, llama.cpp from PyPI
   soak          Run the test suite repeatedly, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test_everything(),
+        ["test-model"] => local_model::test_model(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),
