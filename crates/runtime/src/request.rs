@@ -168,8 +168,8 @@ impl Task {
         let usage = self.usage_event(provider, &bill);
         match end {
             AttemptEnd::Finished(finish) => self.record_reply(provider, reply, finish, bill, usage),
-            AttemptEnd::Failed(failure) => self.record_part(provider, reply, failure, bill, usage),
-            AttemptEnd::Cancelled => self.record_part(provider, reply, cancelled(), bill, usage),
+            AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
+            AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
         }
     }
 
@@ -187,13 +187,12 @@ impl Task {
         let is_cut_call = finish == Finish::Length && reply.cut_calls > 0 && reply.calls.is_empty();
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let is_kept = !is_cut_call && !is_empty;
-        let end = AttemptEnd::Finished(finish.clone());
+        let end = AttemptEnd::Finished(finish);
         let message = is_kept.then(|| to_message(&reply, provider, &end));
         let (calls, cut_calls) = (reply.calls, reply.cut_calls);
         self.append(&self.events_of(message, usage), |messages| {
             let message = messages.first().map(|message| message.seq);
-            let (finish, calls) = (finish.clone(), calls.clone());
-            vec![Entry::Replied { message, finish, calls, cut_calls, bill }]
+            vec![Entry::Replied { message, finish, calls: calls.clone(), cut_calls, bill }]
         })
     }
 
@@ -202,7 +201,7 @@ impl Task {
         &mut self,
         provider: &Provider,
         mut reply: Reply,
-        failure: AttemptFailure,
+        failure: &AttemptFailure,
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
@@ -255,7 +254,7 @@ impl Task {
         let Some(fallback) = self.agent.fallback.as_ref().map(|fallback| fallback.name.clone())
         else {
             let because = "there is no fallback provider".to_owned();
-            return self.append_end(TurnOutcome::Failed { because, is_limited: false });
+            return self.append_end(&TurnOutcome::Failed { because, is_limited: false });
         };
         let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.as_ref());
         let because = match setback {

@@ -109,7 +109,7 @@ impl Task {
                 return Ok(self.conclude_turn(end, front));
             }
             if self.cancel.is_cancelled() && self.state.turn.is_some() {
-                self.append_end(TurnOutcome::Cancelled)?;
+                self.append_end(&TurnOutcome::Cancelled)?;
                 continue;
             }
             match self.state.next(self.circumstances()) {
@@ -119,7 +119,7 @@ impl Task {
                     None => self.append(&[], |_| vec![Entry::Lost])?,
                 },
                 Step::Ask(step) => match self.find_overrun(&self.state) {
-                    Some(outcome) => self.append_end(outcome)?,
+                    Some(outcome) => self.append_end(&outcome)?,
                     None => self.ask_model(step, front)?,
                 },
                 Step::LimitOutput(max_output) => {
@@ -141,7 +141,7 @@ impl Task {
                 }
                 Step::Refuse(index) => self.refuse_call(index, front)?,
                 Step::Settle(index) => self.settle_call(index, front)?,
-                Step::End(outcome) => self.append_end(outcome)?,
+                Step::End(outcome) => self.append_end(&outcome)?,
             }
         }
     }

@@ -239,7 +239,7 @@ fn a_log_of_an_unknown_version_is_not_copied() {
 }
 
 /// A line of a Claude Code log.
-fn claude_line(uuid: &str, parent: Option<&str>, role: &str, content: Value) -> Value {
+fn claude_line(uuid: &str, parent: Option<&str>, role: &str, content: &Value) -> Value {
     json!({
         "uuid": uuid, "parentUuid": parent, "type": role, "sessionId": "s", "version": "2.1.325",
         "cwd": "/p", "isSidechain": false, "timestamp": "2026-01-02T03:04:05.000Z",
@@ -255,12 +255,12 @@ fn to_lines(lines: &[Value]) -> String {
 fn an_earlier_branch_is_left_out() {
     let said = |text: &str| json!([{ "type": "text", "text": text }]);
     let lines = [
-        claude_line("a1", None, "user", said("first")),
-        claude_line("a2", Some("a1"), "assistant", said("answer")),
-        claude_line("dead", Some("a2"), "user", said("taken back in the agent")),
-        claude_line("b1", Some("a2"), "user", said("second")),
-        claude_line("b2", Some("b1"), "assistant", said("another answer")),
-        claude_line("c1", Some("b2"), "user", said("third")),
+        claude_line("a1", None, "user", &said("first")),
+        claude_line("a2", Some("a1"), "assistant", &said("answer")),
+        claude_line("dead", Some("a2"), "user", &said("taken back in the agent")),
+        claude_line("b1", Some("a2"), "user", &said("second")),
+        claude_line("b2", Some("b1"), "assistant", &said("another answer")),
+        claude_line("c1", Some("b2"), "user", &said("third")),
     ];
     let session = Session::new("claude", "s", &to_lines(&lines));
     let kept: BTreeSet<String> = ["a1", "a2", "b1", "b2"].map(str::to_owned).into();
@@ -292,18 +292,18 @@ fn the_results_of_parallel_calls_are_kept() {
     let call = |id: &str| json!([{ "type": "tool_use", "id": id, "name": "Bash", "input": {} }]);
     let result =
         |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": "done" }]);
-    let mut first = claude_line("c1", Some("a1"), "assistant", call("t1"));
-    let mut second = claude_line("c2", Some("c1"), "assistant", call("t2"));
+    let mut first = claude_line("c1", Some("a1"), "assistant", &call("t1"));
+    let mut second = claude_line("c2", Some("c1"), "assistant", &call("t2"));
     first["message"]["id"] = json!("m");
     second["message"]["id"] = json!("m");
     let lines = [
-        claude_line("a1", None, "user", json!("do both")),
+        claude_line("a1", None, "user", &json!("do both")),
         first,
         second,
-        claude_line("r1", Some("c1"), "user", result("t1")),
-        claude_line("r2", Some("c2"), "user", result("t2")),
-        claude_line("e1", Some("r2"), "assistant", json!([{ "type": "text", "text": "Done" }])),
-        claude_line("b1", Some("e1"), "user", json!("and now this")),
+        claude_line("r1", Some("c1"), "user", &result("t1")),
+        claude_line("r2", Some("c2"), "user", &result("t2")),
+        claude_line("e1", Some("r2"), "assistant", &json!([{ "type": "text", "text": "Done" }])),
+        claude_line("b1", Some("e1"), "user", &json!("and now this")),
     ];
     let session = Session::new("claude", "s", &to_lines(&lines));
     assert_eq!(session.copy_everywhere().last(), Some(&6));

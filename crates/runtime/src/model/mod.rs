@@ -171,7 +171,7 @@ pub enum AttemptEnd {
 }
 
 /// The reason that a model gives for the end of its reply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// The model has said everything, or calls tools.
