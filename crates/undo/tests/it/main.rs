@@ -10,6 +10,7 @@ mod kept_plans;
 mod late;
 mod one_story;
 mod opened;
+mod random_turns;
 mod retention;
 mod secrets;
 mod support;

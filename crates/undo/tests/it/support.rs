@@ -45,45 +45,49 @@ impl Scratch {
     /// Creates a scratch home whose ledger masks secrets.
     pub(crate) fn with_masking() -> Scratch {
         let mut scratch = Scratch::new();
-        scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true, None);
+        let options = Scratch::options(scratch.base());
+        scratch.opened = Opened::new(OpenOptions { redact: true, ..options });
+        scratch
+    }
+
+    /// Creates a scratch home in which all agents are known to report the ends of their calls.
+    pub(crate) fn with_reported_ends() -> Scratch {
+        let mut scratch = Scratch::new();
+        let options = Scratch::options(scratch.base());
+        scratch.opened = Opened::new(OpenOptions { reports_ends: |_| true, ..options });
         scratch
     }
 
     /// Opens the home as another process would.
     pub(crate) fn open(base: &Path) -> Opened {
-        Scratch::open_with_clock(base, shifted_clock)
+        Opened::new(Scratch::options(base))
     }
 
     /// Opens the home as another process with another clock would.
     pub(crate) fn open_with_clock(base: &Path, clock: fn() -> SystemTime) -> Opened {
-        Scratch::open_with(base, clock, false, None)
+        Opened::new(OpenOptions { clock, ..Scratch::options(base) })
     }
 
     /// Opens the home as a process that waits for others in the given way.
     pub(crate) fn open_waiting(base: &Path, wait: LockWait) -> Opened {
-        Scratch::open_with(base, shifted_clock, false, Some(wait))
+        Opened::new(OpenOptions { lock_wait: Some(wait), ..Scratch::options(base) })
     }
 
-    fn open_with(
-        base: &Path,
-        clock: fn() -> SystemTime,
-        redact: bool,
-        lock_wait: Option<LockWait>,
-    ) -> Opened {
+    fn options(base: &Path) -> OpenOptions {
         let home = base.join("home");
-        Opened::new(OpenOptions {
+        OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
             home,
             settings: Settings::default(),
             protection: Protection::default(),
-            redact,
-            lock_wait,
-            clock,
+            redact: false,
+            lock_wait: None,
+            clock: shifted_clock,
             on_recovery: |_| {},
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
             reports_ends: |_| false,
-        })
+        }
     }
 
     pub(crate) fn base(&self) -> &Path {
