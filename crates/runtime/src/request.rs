@@ -76,10 +76,10 @@ impl Task {
     ) -> Option<PreparedRequest> {
         let provider = self.agent.provider(step.use_fallback);
         let (cleared, written) = (state.cleared, &self.conversation.messages);
-        let mut settled = self.conversation.settled.borrow_mut();
+        let mut prefix = self.conversation.prefix.borrow_mut();
         let clear = |messages: &mut [MessageRecord]| clear_results(messages, cleared);
-        settled.settle(provider, &self.session, written, cleared, clear);
-        let messages = self.conversation.for_request(settled.count(), new, cleared);
+        prefix.extend(provider, &self.session, written, cleared, clear);
+        let messages = self.conversation.for_request(prefix.count(), new, cleared);
         let tools = self.tool_specs();
         let request = ModelRequest {
             session: &self.session,
@@ -87,13 +87,13 @@ impl Task {
             tools: &tools,
             max_output: step.max_output,
         };
-        let tokens = settled.tokens() + estimate_tokens(&request);
+        let tokens = prefix.tokens() + estimate_tokens(&request);
         let can_shrink =
             || can_clear(written, new, cleared) || can_compress(written.iter().chain(new), true);
         if tokens > room_for_input(provider, step.max_output) && can_shrink() {
             return None;
         }
-        let body = settled.write_request(provider, &request);
+        let body = prefix.write_request(provider, &request);
         Some(PreparedRequest { step, provider: provider.clone(), body })
     }
 
