@@ -38,7 +38,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
-    // An unknown profile does not keep the background work from being done.
+    // An unknown profile would be an error, and must not keep the background work from being done.
     command.env_remove(PROFILE);
     if let Some(profile) = context.profile().filter(|name| has_profile(&context.home, name)) {
         command.arg("--profile").arg(profile);
@@ -52,6 +52,18 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
         stdin.write_all(input)?;
     }
     Ok(())
+}
+
+/// Starts a process that goes on with a goal, and does not wait for it. What the last run has spent
+/// still counts if that run was interrupted.
+pub(crate) fn spawn_goal(context: &Context, goal: &str, is_interrupted: bool) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--home").arg(&context.home).arg("-C").arg(&context.directory);
+    command.args(context.profile().into_iter().flat_map(|profile| ["--profile", profile]));
+    command.args(["goal", "resume", "--detached", "--json", goal]);
+    command.args(is_interrupted.then_some("--same-run"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map(drop)
 }
 
 /// Reaps background processes that have ended. A long-running process would otherwise collect

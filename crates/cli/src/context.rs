@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rustix::process::geteuid;
-use takeback_agents::LogFormat;
+use takeback_agents::{Agent, LogFormat};
 use takeback_base::lock_wait::LockWait;
 use takeback_base::scratch;
 use takeback_ledger::Time;
@@ -26,7 +26,7 @@ use crate::output;
 pub(crate) const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Options that every command takes.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Globals {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true, help_heading = GLOBAL_OPTIONS)]
@@ -73,7 +73,7 @@ pub(crate) enum Color {
 }
 
 /// Returns the pager's program and arguments. Returns `None` if long output is to be printed
-/// directly: the user asked for that, a program reads the output, or the terminal cannot show a
+/// directly: the user asked for that, a program reads the output, or the terminal cannot run a
 /// pager.
 pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -139,6 +139,13 @@ fn check_home(home: &Path) -> Result<(), Failure> {
     }))
 }
 
+/// Returns true if an agent is known to report the end of each call. takeback's own agent and
+/// `takeback run` do, and so do the agents that takeback installs its hooks in.
+fn reports_ends(agent: &str) -> bool {
+    let has_hooks = takeback_agents::find_agent(agent).is_some_and(Agent::has_wiring);
+    has_hooks || [takeback_runtime::AGENT, "run"].contains(&agent)
+}
+
 /// The options, directories and environment that a command works with.
 pub(crate) struct Context {
     pub(crate) globals: Globals,
@@ -196,6 +203,20 @@ impl Context {
             places,
             opened: OnceLock::new(),
         })
+    }
+
+    /// Creates the context for this command in another directory. The new context shares the opened
+    /// home.
+    pub(crate) fn moved_to(&self, directory: &Path) -> Context {
+        Context {
+            globals: self.globals.clone(),
+            directory: self.directory.join(directory),
+            home: self.home.clone(),
+            profile: self.profile.clone(),
+            is_attended: self.is_attended,
+            places: self.places.clone(),
+            opened: self.opened.clone(),
+        }
     }
 
     /// Creates the context for a command that works in another directory and asks no questions. The
@@ -312,6 +333,7 @@ impl Context {
             on_recovery: output::report_recovery,
             resume_hint: takeback_agents::resume_hint,
             find_hook_files: takeback_agents::find_hook_files,
+            reports_ends,
             lock_wait: self.is_attended.then_some(LOCK_WAIT),
         })
     }

@@ -11,6 +11,7 @@ mod background;
 mod commands;
 mod config;
 mod context;
+mod conversations;
 mod event_input;
 mod failure;
 mod fired;
@@ -24,6 +25,7 @@ mod pseudo_terminal;
 #[cfg(test)]
 mod reference;
 mod reporting;
+mod slash;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use takeback_undo::shell::{ScriptAnalysis, ScriptContext, analyze_script};
 use takeback_undo::{HistoryProtection, ReportedEvent, ToolCall, ToolWork};
 
 use crate::agent::Agent;
-use crate::approval::{self, ApprovalRequest, Decision};
+use crate::approval::{self, ApprovalMode, ApprovalRequest, Decision};
 use crate::entry::{Bill, CallStart, Entry};
 use crate::error::TaskError;
 use crate::front_end::{Answer, FrontEnd, Question, TurnEvent};
@@ -278,7 +278,11 @@ impl Task {
         let state = self.call(index).clone();
         let CallProgress::Asked { because, remember } = &state.progress else { return Ok(true) };
         let remember = remember.as_deref();
-        let answer = front.approve(&Question { call: &state.call, because, remember });
+        let answer = match self.agent.approval {
+            // The user has chosen another mode since the question was asked.
+            ApprovalMode::Auto => Answer::Allow,
+            _ => front.approve(&Question { call: &state.call, because, remember }),
+        };
         if answer == Answer::Later {
             return Ok(false);
         }

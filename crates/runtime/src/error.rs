@@ -12,7 +12,7 @@ use crate::entry::EntryError;
 pub enum TaskError {
     #[error("the last turn is not over")]
     TurnIsOpen,
-    #[error("another process is working on session {0}")]
+    #[error("another process is working on task {0}")]
     Live(String),
     #[error("another process has taken over this task")]
     Fenced,

@@ -39,7 +39,7 @@ pub(crate) struct GoalRun {
 /// The model's word on a goal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
 pub struct GoalReport {
-    /// True if the goal is reached. Otherwise the model cannot continue without the user.
+    /// True if the goal is reached; false if the model cannot continue without the user.
     pub is_reached: bool,
     /// The model's summary or reason.
     pub summary: String,

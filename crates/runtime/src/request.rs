@@ -163,13 +163,16 @@ impl Task {
     }
 
     fn record_attempt(&mut self, provider: &Provider, attempt: Attempt) -> Result<(), TaskError> {
-        let Attempt { reply, end } = attempt;
+        let Attempt { mut reply, end } = attempt;
         let bill = bill_of(provider, reply.usage);
         let usage = self.usage_event(provider, &bill);
+        self.name_calls(&mut reply);
         match end {
-            AttemptEnd::Finished(finish) => self.record_reply(provider, reply, finish, bill, usage),
-            AttemptEnd::Failed(failure) => self.record_part(provider, reply, failure, bill, usage),
-            AttemptEnd::Cancelled => self.record_part(provider, reply, cancelled(), bill, usage),
+            AttemptEnd::Finished(finish) => {
+                self.record_reply(provider, &reply, &finish, bill, usage)
+            }
+            AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
+            AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
         }
     }
 
@@ -178,22 +181,24 @@ impl Task {
     fn record_reply(
         &mut self,
         provider: &Provider,
-        mut reply: Reply,
-        finish: Finish,
+        reply: &Reply,
+        finish: &Finish,
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
-        self.name_calls(&mut reply);
-        let is_cut_call = finish == Finish::Length && reply.cut_calls > 0 && reply.calls.is_empty();
-        let is_empty = reply.text.is_empty() && reply.calls.is_empty();
-        let is_kept = !is_cut_call && !is_empty;
+        let Reply { calls, cut_calls, .. } = reply;
+        let is_cut_call = *finish == Finish::Length && *cut_calls > 0 && calls.is_empty();
+        let is_empty = reply.text.is_empty() && calls.is_empty();
         let end = AttemptEnd::Finished(finish.clone());
-        let message = is_kept.then(|| to_message(&reply, provider, &end));
-        let (calls, cut_calls) = (reply.calls, reply.cut_calls);
+        let message = (!is_cut_call && !is_empty).then(|| to_message(reply, provider, &end));
         self.append(&self.events_of(message, usage), |messages| {
-            let message = messages.first().map(|message| message.seq);
-            let (finish, calls) = (finish.clone(), calls.clone());
-            vec![Entry::Replied { message, finish, calls, cut_calls, bill }]
+            vec![Entry::Replied {
+                message: messages.first().map(|message| message.seq),
+                finish: finish.clone(),
+                calls: calls.clone(),
+                cut_calls: *cut_calls,
+                bill,
+            }]
         })
     }
 
@@ -202,21 +207,22 @@ impl Task {
         &mut self,
         provider: &Provider,
         mut reply: Reply,
-        failure: AttemptFailure,
+        failure: &AttemptFailure,
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
-        self.name_calls(&mut reply);
         // Reasoning without its signature is not accepted by the next request.
         (reply.reasoning, reply.reasoning_details) = (None, None);
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let end = AttemptEnd::Failed(failure.clone());
         let message = (!is_empty).then(|| to_message(&reply, provider, &end));
-        let calls = reply.calls;
         self.append(&self.events_of(message, usage), |messages| {
-            let message = messages.first().map(|message| message.seq);
-            let (calls, failure) = (calls.clone(), failure.clone());
-            vec![Entry::Interrupted { message, calls, failure, bill }]
+            vec![Entry::Interrupted {
+                message: messages.first().map(|message| message.seq),
+                calls: reply.calls.clone(),
+                failure: failure.clone(),
+                bill,
+            }]
         })
     }
 
@@ -255,7 +261,7 @@ impl Task {
         let Some(fallback) = self.agent.fallback.as_ref().map(|fallback| fallback.name.clone())
         else {
             let because = "there is no fallback provider".to_owned();
-            return self.append_end(TurnOutcome::Failed { because, is_limited: false });
+            return self.append_end(&TurnOutcome::Failed { because, is_limited: false });
         };
         let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.as_ref());
         let because = match setback {

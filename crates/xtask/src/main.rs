@@ -32,10 +32,10 @@ usage: cargo xtask <task>
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
   deny          Check the licences, sources and known vulnerabilities of the dependencies
-  fuzz          Feed arbitrary bytes to everything that reads text of others
+  fuzz          Feed arbitrary bytes to all code that reads text written by others
                   [--seconds N] how long for each target, 60 by default   [target…] only these
   prose         Count habits that make comments and names hard to read
-                  [--list] also list the places   [PATH…] only below these paths
+                  [--list] also list each occurrence   [PATH…] only below these paths
   plugins       Build packages for agents that have plugins, in target/plugins
   bench         Measure time and space, compared with git and with the best the machine can do
                   [--quick] fewer rounds   [--json FILE] also as JSON

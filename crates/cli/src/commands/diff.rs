@@ -75,9 +75,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     };
     let view = DiffView::new(from, to, diff, workspace.store(), arguments.full)?;
     drop(progress);
-    if context.globals.json {
-        output::print_json(&view);
-    } else {
+    if !output::answers_json(&view, context) {
         print_diff(&view, context);
     }
     Ok(ExitCode::SUCCESS)

@@ -33,6 +33,7 @@ Examples:
   takeback fork 4f2a@3 ../try         from the end of its third turn
   takeback fork 4f2a@good ../try      from the checkpoint called good
   takeback fork 4f2a@now ../try       from now
+  takeback chat --fork 4f2a@3 --files the same, and continue there with takeback's own agent
   takeback sessions tree 4f2a         shows the forks of a session")]
 pub(crate) struct Arguments {
     /// A checkpoint, or SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now
@@ -58,12 +59,28 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let progress = Progress::new("forking");
     let (point, fork) = make_fork(&arguments.from, files, !arguments.no_git, context)?;
     drop(progress);
-    if context.globals.json {
-        output::print_json(&fork);
-    } else {
-        print_fork(&point, &fork, context);
+    if output::answers_json(&fork, context) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_fork(&point, &fork, context);
+    if let Some(directory) = &fork.directory {
+        println!("Continue there: `cd {}`", quote_path(&directory.0));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Forks from the moment that the user names, and prints what was made. The caller continues there.
+pub(crate) fn make_and_print(
+    from: &str,
+    files: ForkFiles,
+    context: &Context,
+) -> Result<Fork, Failure> {
+    let progress = Progress::new("forking");
+    let (point, fork) = make_fork(from, files, true, context)?;
+    drop(progress);
+    output::keep_data(&fork);
+    print_fork(&point, &fork, context);
+    Ok(fork)
 }
 
 /// Forks from the moment that the user names.
@@ -108,9 +125,6 @@ fn print_fork(point: &ForkPoint, fork: &Fork, context: &Context) {
     }
     print_session(fork);
     fork.warnings.iter().for_each(|warning| output::warn(warning));
-    if let Some(directory) = &fork.directory {
-        println!("Continue there: `cd {}`", quote_path(&directory.0));
-    }
 }
 
 /// Describes the moment that was forked.

@@ -6,11 +6,14 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use takeback_ledger::{Budget, GoalRecord, GoalState, GoalUpdate, Spending};
+use takeback_runtime::list_goals;
 
 use super::chat::{self, AgentArguments, Conversation};
+use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Table};
+use crate::slash::SlashAction;
 
 /// Let takeback's own agent work on a goal until it is reached or its budget is spent
 #[derive(Args)]
@@ -18,7 +21,8 @@ use crate::output::{self, Cell, Column, Table};
 Examples:
   takeback goal start \"make the tests pass\" --usd 2 --minutes 30
   takeback goal list
-  takeback goal show 3f2a
+  takeback goal show 3f2a                   its budget, and what was spent
+  takeback goal pause 3f2a                  from another terminal; Ctrl-C does the same here
   takeback goal resume 3f2a --add-usd 1     go on, with a dollar more than before")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -30,8 +34,8 @@ enum Action {
     /// Begin to work on a goal
     Start {
         /// The goal, in your own words
-        #[arg(value_name = "GOAL")]
-        objective: String,
+        #[arg(value_name = "GOAL", required = true)]
+        objective: Vec<String>,
         #[command(flatten)]
         limits: Limits,
         #[command(flatten)]
@@ -60,6 +64,12 @@ enum Action {
         more: More,
         #[command(flatten)]
         agent: AgentArguments,
+        /// Work in the background
+        #[arg(long, hide = true)]
+        detached: bool,
+        /// Continue the run that was interrupted
+        #[arg(long, hide = true)]
+        same_run: bool,
     },
     /// Give up a goal; everything that was done stays
     Cancel {
@@ -139,46 +149,102 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
     match arguments.action {
         Action::Start { objective, limits, agent } => {
             let mut conversation = Conversation::new(agent, context)?;
-            let id = conversation.begin_goal(&objective, limits.budget())?;
-            work(&mut conversation, &id, None, context)
+            let id = conversation.begin_goal(&objective.join(" "), limits.budget())?;
+            work(&mut conversation, &id, Run::New(None))
         }
         Action::List => list(context),
         Action::Show { id } => show(&find_goal(&id, context)?, context),
         Action::Pause { id } => change(&id, GoalState::Paused, "paused by the user", context),
         Action::Cancel { id } => change(&id, GoalState::Cancelled, "given up by the user", context),
-        Action::Resume { id, more, agent } => {
+        Action::Resume { id, more, agent, detached, same_run } => {
+            if detached {
+                background::detach_from_terminal();
+            }
             let goal = find_goal(&id, context)?;
             let mut conversation = Conversation::new(agent, context)?;
             context.close_ledger();
             conversation.resume_task(&goal.task)?;
-            work(&mut conversation, &goal.id, Some(more.add_to(goal.budget)), context)
+            let run = match same_run {
+                true => Run::Same,
+                false => Run::New(Some(more.add_to(goal.budget))),
+            };
+            work(&mut conversation, &goal.id, run)
         }
     }
 }
 
-/// Works on a goal until the goal's state changes.
-fn work(
-    conversation: &mut Conversation<'_>,
-    id: &str,
-    budget: Option<Budget>,
+/// The run in which a goal is worked on.
+pub(crate) enum Run {
+    /// A new run, with this budget or the goal's own. Nothing counts as spent yet.
+    New(Option<Budget>),
+    /// The run that was interrupted.
+    Same,
+}
+
+/// Returns the work on a goal that a slash command asks for. Returns `None` if it asks for nothing
+/// that takes long.
+pub(crate) fn find_work(
+    arguments: &Arguments,
     context: &Context,
+) -> Result<Option<SlashAction>, Failure> {
+    Ok(match &arguments.action {
+        Action::Start { objective, limits, .. } => {
+            let objective = objective.join(" ");
+            let objective = objective.trim_matches('"').to_owned();
+            Some(SlashAction::StartGoal { objective, budget: limits.budget() })
+        }
+        Action::Resume { id, more, .. } => {
+            let goal = find_goal(id, context)?;
+            Some(SlashAction::ResumeGoal { budget: more.add_to(goal.budget), goal: goal.id })
+        }
+        _ => None,
+    })
+}
+
+/// Goes on with a goal in a conversation that has another task so far.
+pub(crate) fn resume_in(
+    conversation: &mut Conversation,
+    goal: &str,
+    budget: Budget,
 ) -> Result<ExitCode, Failure> {
-    let goal = chat::with_front_end(context, |front| {
-        conversation.run(|task| task.run_goal(id, budget, front))
+    let goal = find_goal(goal, conversation.context())?;
+    conversation.leave("worked on a goal");
+    conversation.resume_task(&goal.task)?;
+    work(conversation, &goal.id, Run::New(Some(budget)))
+}
+
+/// Works on a goal until the goal's state changes.
+pub(crate) fn work(
+    conversation: &mut Conversation,
+    id: &str,
+    run: Run,
+) -> Result<ExitCode, Failure> {
+    let is_json = conversation.context().globals.json;
+    let goal = chat::with_front_end(is_json, |front| {
+        conversation.run(|task| match run {
+            Run::New(budget) => task.run_goal(id, budget, front),
+            Run::Same => task.continue_goal(id, front),
+        })
     })?;
-    if !context.globals.json {
+    if !is_json {
         print_goal(&goal);
     } else {
-        println!("{}", json!({ "event": "goal", "goal": view(&goal, false) }));
+        println!("{}", json!({ "event": "goal", "goal": view(&goal) }));
     }
     let is_reached = goal.state == GoalState::Complete;
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds a goal. A goal that no process works on any more counts as paused.
+/// Finds a goal. A goal whose process ended is paused.
 fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     let id = context.ledger()?.resolve_goal(typed)?;
+    list_goals(context.opened()?)?;
     Ok(context.ledger()?.goal(&id)?)
+}
+
+/// Describes a goal as data.
+pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
+    Ok(view(&context.ledger()?.goal(id)?))
 }
 
 fn change(
@@ -204,12 +270,9 @@ fn change(
 }
 
 fn list(context: &Context) -> Result<ExitCode, Failure> {
-    let goals = context.ledger()?.goals(None)?;
-    let running = context.ledger()?.running_tasks()?;
-    if context.globals.json {
-        let views: Vec<Value> =
-            goals.iter().map(|goal| view(goal, running.contains(&goal.task))).collect();
-        output::print_json(&json!({ "goals": views }));
+    let goals = list_goals(context.opened()?)?;
+    let views: Vec<Value> = goals.iter().map(view).collect();
+    if output::answers_json(&json!({ "goals": views }), context) {
         return Ok(ExitCode::SUCCESS);
     }
     if goals.is_empty() {
@@ -218,7 +281,7 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
     }
     let mut table = Table::new([Column::left(), Column::left(), Column::free().shrinks(1, 20)]);
     for goal in &goals {
-        let state = name_state(goal, running.contains(&goal.task));
+        let state = goal.state.as_str();
         table.add([Cell::new(&goal.id), Cell::new(state), Cell::new(&goal.objective)]);
     }
     table.print();
@@ -226,36 +289,18 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn show(goal: &GoalRecord, context: &Context) -> Result<ExitCode, Failure> {
-    let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
-    match context.globals.json {
-        true => output::print_json(&view(goal, is_running)),
-        false => {
-            println!("{}", output::join_lines(&goal.objective));
-            println!("State: {}", name_state(goal, is_running));
-            print_goal(goal);
-        }
+    if !output::answers_json(&view(goal), context) {
+        println!("{}", output::join_lines(&goal.objective));
+        print_goal(goal);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the state of a goal. A goal that is active without a process was interrupted.
-fn name_state(goal: &GoalRecord, is_running: bool) -> &'static str {
-    match (goal.state, is_running) {
-        (GoalState::Active, false) => "paused",
-        (state, _) => state.as_str(),
-    }
-}
-
-fn find_reason(goal: &GoalRecord, is_running: bool) -> Option<String> {
-    match (goal.state, is_running) {
-        (GoalState::Active, false) => Some("its process ended".to_owned()),
-        _ => goal.reason.clone().filter(|reason| !reason.is_empty()),
-    }
-}
-
 fn print_goal(goal: &GoalRecord) {
-    if let Some(reason) = goal.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        println!("{}: {}", goal.state.as_str(), output::join_lines(reason));
+    let state = goal.state.as_str();
+    match goal.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        Some(reason) => println!("{state}: {}", output::disarm(&output::join_lines(reason))),
+        None => println!("{state}"),
     }
     let GoalRecord { budget, spent, spent_in_run: run, .. } = goal;
     let minutes = |time: Duration| time.as_secs_f64() / 60.0;
@@ -280,7 +325,7 @@ fn print_bar(unit: &str, spent: f64, limit: Option<f64>) {
     println!("  {unit:<10}  {bar}  {spent:.2} of {limit:.2}");
 }
 
-fn view(goal: &GoalRecord, is_running: bool) -> Value {
+fn view(goal: &GoalRecord) -> Value {
     let spending = |spent: &Spending| {
         json!({
             "tokens": spent.tokens, "usd": spent.usd, "seconds": spent.time.as_secs(),
@@ -289,7 +334,7 @@ fn view(goal: &GoalRecord, is_running: bool) -> Value {
     };
     json!({
         "id": goal.id, "task": goal.task, "objective": goal.objective,
-        "state": name_state(goal, is_running), "reason": find_reason(goal, is_running),
+        "state": goal.state.as_str(), "reason": goal.reason,
         "budget": {
             "tokens": goal.budget.tokens, "usd": goal.budget.usd,
             "seconds": goal.budget.time.map(|time| time.as_secs()), "turns": goal.budget.turns,

@@ -62,8 +62,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 /// Prints the list.
 pub(crate) fn print_list(with_steps: bool, context: &Context) -> Result<ExitCode, Failure> {
     let list = make_list(context)?;
-    if context.globals.json {
-        output::print_json(&list);
+    if output::answers_json(&list, context) {
         return Ok(ExitCode::SUCCESS);
     }
     let path = output::tilde(&list.workspace.0, context);

@@ -10,6 +10,7 @@ use takeback_undo::{Failure as Missed, RowView, retention};
 use super::doctor::agents::{self, AgentView};
 use super::doctor::checks;
 use super::list;
+use super::open_tasks::{OpenTask, list_open_tasks};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Style, Table};
@@ -40,6 +41,8 @@ struct StatusView {
     workspaces: usize,
     agents: Vec<AgentView>,
     failures: Vec<Missed>,
+    /// The conversations and goals of takeback's own agent that were interrupted or wait.
+    tasks: Vec<OpenTask>,
     /// The number of problems that the quick checks find. `takeback doctor` explains them and
     /// checks more.
     problems: usize,
@@ -76,6 +79,8 @@ fn read_status(context: &Context) -> Result<StatusView, Failure> {
         workspaces: status.workspaces.len(),
         agents,
         failures: status.failures,
+        // A ledger that cannot be read is among the problems.
+        tasks: list_open_tasks(context).unwrap_or_default(),
         problems: problems.len(),
     })
 }
@@ -111,6 +116,11 @@ fn print_status(view: &StatusView, context: &Context) {
         let path = output::tilde(&missed.workspace.0, context);
         let text = format!("{path}: {}", list::describe_failure(missed));
         add(title, Cell::styled(Style::Warning, text));
+        title = "";
+    }
+    let mut title = "Tasks";
+    for task in &view.tasks {
+        add(title, Cell::styled(Style::Warning, task.describe()));
         title = "";
     }
     table.print();

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use takeback_ledger::TaskFilter;
-use takeback_runtime::{CancelledTask, TaskView, cancel_task, list_tasks};
+use takeback_ledger::{TaskFilter, TaskRecord};
+use takeback_runtime::{CancelledTask, TaskView, cancel_task, list_interrupted_goals, list_tasks};
 
 use super::chat::{self, AgentArguments, Conversation};
 use crate::context::Context;
@@ -68,8 +68,7 @@ fn list(all: bool, context: &Context) -> Result<ExitCode, Failure> {
     let tasks = list_tasks(&*context.ledger()?, &TaskFilter::default())?;
     let tasks: Vec<TaskView> =
         tasks.into_iter().filter(|task| all || task.state != "idle").collect();
-    if context.globals.json {
-        output::print_json(&json!({ "tasks": tasks }));
+    if output::answers_json(&json!({ "tasks": tasks }), context) {
         return Ok(ExitCode::SUCCESS);
     }
     if tasks.is_empty() {
@@ -97,35 +96,54 @@ fn list(all: bool, context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn resume(id: &str, agent: AgentArguments, context: &Context) -> Result<ExitCode, Failure> {
-    let id = context.ledger()?.resolve_task(id)?;
-    let mut conversation = Conversation::new(agent, context)?;
-    conversation.resume_task(&id)?;
-    if !conversation.is_interrupted() {
-        return Err(Failure::new(format!("task {id} is not interrupted"))
-            .hint("`takeback chat --resume SESSION` continues its conversation"));
+    let task = find_task(id, context)?;
+    let id = &task.id;
+    if let Some(parent) = &task.parent {
+        return Err(Failure::new(format!("task {id} is a subagent of task {parent}"))
+            .hint(format!("`takeback tasks resume {parent}` continues both")));
     }
-    chat::proceed_once(&mut conversation, context)
+    let goals = list_interrupted_goals(context.opened()?)?;
+    if let Some(goal) = goals.iter().find(|goal| goal.task == *id) {
+        return Err(Failure::new(format!("task {id} works on a goal"))
+            .hint(format!("`takeback goal resume {}` continues it", goal.id)));
+    }
+    let mut conversation = Conversation::new(agent, context)?;
+    conversation.resume_task(id)?;
+    if !conversation.is_interrupted() {
+        let session = &task.session;
+        return Err(Failure::new(format!("the last turn of task {id} is over"))
+            .hint(format!("`takeback chat --resume {session}` continues its conversation")));
+    }
+    chat::proceed_once(&mut conversation)
+}
+
+/// Finds the task that the user means.
+fn find_task(typed: &str, context: &Context) -> Result<TaskRecord, Failure> {
+    let ledger = context.ledger()?;
+    let id = ledger.resolve_task(typed)?;
+    Ok(ledger.task(&id)?)
 }
 
 fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
-    let id = context.ledger()?.resolve_task(id)?;
+    let TaskRecord { id, session, .. } = find_task(id, context)?;
     context.close_ledger();
     let outcome = cancel_task(context.opened_arc()?, &id)?;
-    if context.globals.json {
-        let state = match outcome {
-            CancelledTask::Stopping => "stopping",
-            CancelledTask::Ended | CancelledTask::Idle => "idle",
-        };
-        output::print_json(&json!({ "id": id, "state": state }));
+    let state = match outcome {
+        CancelledTask::Stopping => "stopping",
+        CancelledTask::Ended => "idle",
+        CancelledTask::Idle => {
+            return Err(Failure::new(format!(
+                "task {id} has no turn to stop: its last one is over"
+            ))
+            .hint(format!("`takeback sessions show {session}` shows the conversation")));
+        }
+    };
+    if output::answers_json(&json!({ "id": id, "state": state }), context) {
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
-        "{}",
-        match outcome {
-            CancelledTask::Stopping => format!("Task {id} stops at its next step."),
-            CancelledTask::Ended => format!("Ended the interrupted turn of task {id}."),
-            CancelledTask::Idle => format!("Task {id} has no turn to stop."),
-        }
-    );
+    match state {
+        "stopping" => println!("Task {id} stops at its next step."),
+        _ => println!("Ended the interrupted turn of task {id}. What it did stays."),
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,6 @@ use takeback_import::hermes::HermesError;
 use takeback_ledger::{
     ExchangeError, LedgerError, OpenError, RepairError as LedgerRepairError, TitleError,
 };
-use takeback_runtime::TaskError;
 use takeback_tree::{
     BlockedPath, CaptureError, CheckoutError, DiffError, GcError, MirrorError, MoveError, PinError,
     PlanError, RepairError, RestoreError, StoreError, WorkspaceError,
@@ -17,6 +16,7 @@ use takeback_undo::{
 };
 
 use super::Failure;
+use super::task_hints::hint_task;
 use crate::output;
 
 impl From<takeback_agents::InstallError> for Failure {
@@ -26,7 +26,7 @@ impl From<takeback_agents::InstallError> for Failure {
 }
 
 const VERIFY: &str = "`takeback checkpoints verify` shows what is affected";
-const SPACE: &str = "check the permissions and the free space of takeback's directory";
+pub(super) const SPACE: &str = "check the permissions and the free space of takeback's directory";
 const LATER: &str = "try again when that process is done";
 const LIST: &str = "`takeback list` lists the checkpoints of this workspace";
 
@@ -184,7 +184,7 @@ impl From<FindError> for Failure {
             FindError::NoSuchRow { .. } | FindError::Unknown(_) => failure.hint(LIST),
             FindError::NoSuchStep { .. } => failure.hint("`takeback list --steps` lists the steps"),
             FindError::NotACheckpoint(_) => {
-                failure.hint("give a number of the list, a name, or at least 6 digits of an id")
+                failure.hint("give a number from the list, a name, or at least 6 digits of an id")
             }
             FindError::Ambiguous(_) => failure.hint("give more digits of the id"),
             FindError::Elsewhere { id, workspace } => failure.hint(format!(
@@ -280,7 +280,8 @@ impl From<ForkError> for Failure {
                 failure.hint("nothing was changed; name a directory that does not exist yet")
             }
             ForkError::Inside(_) => failure.hint(
-                "name a directory outside: a rollback of the workspace would delete the fork",
+                "name a directory outside the workspace: a rollback of the workspace would delete \
+                 the fork",
             ),
             ForkError::Refused { .. } => failure.hint("name another directory"),
             ForkError::Create { .. } => {
@@ -323,7 +324,7 @@ fn hint_near_checkpoints(
         after.or(before).map(|near| format!("{session}@{}` uses that state, `", short(near)));
     let near = near.unwrap_or_default();
     failure.hint(format!(
-        "`{near}{session}@now` uses the present files, --chat-only forks only the conversation"
+        "`{near}{session}@now` uses the current files, --chat-only forks only the conversation"
     ))
 }
 
@@ -405,7 +406,7 @@ impl From<StatusError> for Failure {
     }
 }
 
-const REPAIR_LEDGER: &str =
+pub(super) const REPAIR_LEDGER: &str =
     "`takeback sessions repair` recovers what is readable and keeps the damaged file";
 const BUSY: &str = "other processes are writing; try again when they are done";
 
@@ -448,7 +449,7 @@ impl From<LedgerError> for Failure {
             LedgerError::Open(error) => error.into(),
             LedgerError::Damaged(_) => failure.hint(REPAIR_LEDGER),
             LedgerError::Sqlite(_) => failure.hint(SPACE),
-            _ => failure,
+            error => hint_task(failure, &error),
         }
     }
 }
@@ -494,21 +495,6 @@ impl From<HermesError> for Failure {
                 failure.hint("nothing was imported; check where the file comes from")
             }
             _ => failure,
-        }
-    }
-}
-
-impl From<TaskError> for Failure {
-    fn from(error: TaskError) -> Failure {
-        match error {
-            TaskError::Ledger(error) => error.into(),
-            TaskError::Open(error) => error.into(),
-            TaskError::Live(_) => Failure::of(&error).hint("end that process, or continue there"),
-            TaskError::Fenced => {
-                Failure::of(&error).hint("everything that this process did is kept")
-            }
-            TaskError::Directory { .. } => Failure::of(&error).hint("choose another with -C DIR"),
-            _ => Failure::of(&error),
         }
     }
 }

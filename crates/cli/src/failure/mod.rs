@@ -3,6 +3,7 @@
 
 mod hints;
 mod provider_hints;
+mod task_hints;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ impl Failure {
             let error = serde_json::json!({ "error": self }).to_string();
             println!("{}", output::disarm_json(&error));
         } else {
+            output::keep_data(&serde_json::json!({ "error": self }));
             eprintln!("{} {}", paint(Style::Bad, "error:"), output::disarm(&self.message));
             self.causes.iter().for_each(|cause| eprintln!("  because: {}", output::disarm(cause)));
             if let Some(hint) = &self.hint {

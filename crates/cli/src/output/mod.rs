@@ -18,6 +18,7 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::output::write_error_line(format_args!($($part)*)) };
 }
 
+mod capture;
 mod live;
 mod markdown;
 mod pager;
@@ -27,6 +28,7 @@ mod table;
 mod terminal;
 mod text;
 
+pub(crate) use capture::{CapturedOutput, capture_output, keep_data};
 pub(crate) use live::LiveRegion;
 pub(crate) use markdown::{MarkdownStream, last_lines, wrap_text};
 pub(crate) use progress::Progress;
@@ -61,12 +63,15 @@ struct Output {
 }
 
 enum Sink {
-    /// Lines are written as they arrive.
+    /// Each line is written at once.
     Direct,
     /// Lines are held back until it is known whether they fit on the screen.
     Waiting { size: Size, rows: usize, lines: Vec<Line> },
-    /// There are more lines than fit on the screen. Errors are held back until the pager is closed.
+    /// There are more lines than fit on the screen, so a pager shows them. Errors are held back
+    /// until the pager is closed.
     Paged { size: Size, pager: Pager, errors: Vec<String> },
+    /// Lines are collected for a front end.
+    Captured(CapturedOutput),
 }
 
 enum Line {
@@ -137,6 +142,9 @@ impl Output {
     fn write(&mut self, line: Line) {
         match (&mut self.sink, line) {
             (Sink::Direct, line) => self.write_now(&line),
+            (Sink::Captured(captured), Line::Output(line) | Line::Error(line)) => {
+                captured.lines.push(line);
+            }
             (Sink::Waiting { size, rows, lines }, line) => {
                 *rows += line.rows(*size);
                 lines.push(line);
@@ -197,6 +205,7 @@ impl Output {
     fn flush(&mut self) {
         match std::mem::replace(&mut self.sink, Sink::Direct) {
             Sink::Direct => {}
+            captured @ Sink::Captured(_) => self.sink = captured,
             Sink::Waiting { size, lines, .. } => {
                 lines.iter().for_each(|line| self.write_now(line));
                 self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
@@ -221,7 +230,7 @@ impl Line {
     }
 }
 
-/// A writer that disarms text produced by other code and prints it line by line.
+/// A writer that prints text from other code line by line, with control characters escaped.
 #[derive(Default)]
 pub(crate) struct DisarmedLines {
     /// The last line, while it is incomplete.
@@ -248,13 +257,23 @@ impl Write for DisarmedLines {
     }
 }
 
+/// Prints the result of a command as JSON, and returns true, if the user asks for JSON. Otherwise
+/// the caller prints text.
+pub(crate) fn answers_json(value: &impl Serialize, context: &Context) -> bool {
+    match context.globals.json {
+        true => print_json(value),
+        false => keep_data(value),
+    }
+    context.globals.json
+}
+
 pub(crate) fn print_json(value: &impl Serialize) {
     let json = serde_json::to_string_pretty(value).expect("plain data becomes JSON");
     println!("{}", disarm_json(&json));
 }
 
-/// Escapes the characters in a JSON text that a terminal would interpret. They occur only in
-/// strings, where an escape has the same meaning as the character.
+/// Escapes the characters in JSON that a terminal would interpret. They occur only in strings,
+/// where an escape has the same meaning as the character.
 pub(crate) fn disarm_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -288,7 +307,7 @@ pub(crate) fn print_section(
     }
 }
 
-/// Prints a warning, after which the command continues.
+/// Prints a warning. The command continues after it.
 pub(crate) fn warn(text: &str) {
     eprintln!("{} {}", paint(Style::Warning, "warning:"), disarm(text));
 }
@@ -306,7 +325,7 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
         }
     };
     eprintln!("note: a restore {what}");
-    left.iter().for_each(|path| eprintln!("  left alone, because it changed meanwhile: {path}"));
+    left.iter().for_each(|path| eprintln!("  left alone, because it has changed: {path}"));
 }
 
 /// Tells the user that the command is waiting for another process.
@@ -326,12 +345,17 @@ pub(crate) fn confirm() -> Result<(), Failure> {
     }
 }
 
+/// Writes the beginning of a line, in which the user answers.
+pub(crate) fn ask(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Asks the user a yes-or-no question.
 pub(crate) fn is_agreed(question: &str) -> bool {
     // The user must see the output that the question is about.
     flush();
-    let mut stderr = io::stderr().lock();
-    let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+    ask(&format!("{question} [y/N] "));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

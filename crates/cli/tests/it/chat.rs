@@ -1,7 +1,7 @@
 //! `takeback chat`, `tasks` and `goal`, with a scripted model.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
@@ -9,43 +9,8 @@ use serde_json::{Value, json};
 use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
 
 use crate::pseudo_terminal::PseudoTerminal;
+use crate::scripted_model::{chat, list_tasks, with_model, writer};
 use crate::session::Session;
-
-/// Prepares a session whose model is at this address.
-fn with_model(server: &Server) -> Session {
-    let session = Session::new();
-    let home = session.base().join(".takeback");
-    fs::create_dir(&home).unwrap();
-    let url = server.url();
-    let config = format!(
-        "[chat]\nprovider = \"local\"\n\n[providers.local]\nbase_url = \"{url}/v1\"\nmodel = \"m\"\n"
-    );
-    fs::write(home.join("config.toml"), config).unwrap();
-    session
-}
-
-/// Runs takeback with a usual PATH, because the model's commands need one.
-fn chat(session: &Session, arguments: &[&str]) -> Command {
-    let mut command = session.command(arguments);
-    command.env("PATH", "/bin:/usr/bin");
-    command
-}
-
-/// Writes `note.txt`, and then answers.
-fn writer(request: &Request) -> Reply {
-    match (request.last_text(), request.last_result()) {
-        (_, Some(_)) => Reply::text("I wrote the **note**."),
-        ("write", None) => {
-            Reply::call("write_file", json!({ "path": "note.txt", "content": "hello\n" }))
-        }
-        ("publish", None) => Reply::call("terminal", json!({ "command": "git push" })),
-        (_, None) => Reply::text("Hello."),
-    }
-}
-
-fn list_tasks(session: &Session) -> Vec<Value> {
-    session.json(&["tasks", "--all"])["tasks"].as_array().unwrap().clone()
-}
 
 #[test]
 fn one_turn_writes_a_file_and_can_be_taken_back() {
@@ -121,7 +86,7 @@ fn a_killed_chat_is_listed_as_interrupted_and_continues() {
 }
 
 #[test]
-fn a_call_that_needs_approval_waits_and_can_be_given_up() {
+fn a_call_that_needs_approval_waits_and_can_be_abandoned() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let output = chat(&session, &["chat", "-p", "publish"]).output().unwrap();
@@ -169,7 +134,7 @@ fn a_goal_ends_when_it_is_reached_or_its_budget_is_spent() {
 }
 
 #[test]
-fn a_conversation_in_a_terminal_answers_asks_and_takes_back() {
+fn a_conversation_in_a_terminal_shows_answers_and_questions_and_can_be_taken_back() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let Some(mut terminal) = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 40) else {
@@ -194,7 +159,7 @@ fn a_conversation_in_a_terminal_answers_asks_and_takes_back() {
 }
 
 #[test]
-fn without_a_provider_the_error_says_what_to_write() {
+fn without_a_provider_the_error_says_what_to_add_to_the_configuration() {
     let session = Session::new();
     let output = session.output(&["chat", "-p", "hi"]);
     let shown = String::from_utf8(output.stderr).unwrap();

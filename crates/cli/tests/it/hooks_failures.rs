@@ -59,7 +59,7 @@ fn an_unusable_home_is_reported_and_does_no_harm() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_shown_later() {
+fn a_store_that_cannot_be_written_to_is_reported_later() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -83,13 +83,19 @@ fn a_store_that_cannot_be_written_is_shown_later() {
 }
 
 /// A small file system that is mounted if the user is allowed to do that.
-struct SmallFileSystem(std::path::PathBuf);
+pub(crate) struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {
     fn mount_at(path: &Path) -> Option<SmallFileSystem> {
+        SmallFileSystem::mount_with(path, "1m")
+    }
+
+    /// Mounts a file system of this size.
+    pub(crate) fn mount_with(path: &Path, size: &str) -> Option<SmallFileSystem> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"]).arg(path);
+        let options = format!("size={size},mode=700");
+        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path);
         if !mount.output().is_ok_and(|output| output.status.success()) {
             tell_skipped("cannot mount: that needs root");
             return None;
@@ -295,7 +301,7 @@ fn a_hook_succeeds_wherever_it_is_started() {
 
 /// Exit code 2 would make agents such as Claude Code refuse the tool call.
 #[test]
-fn a_hook_command_of_another_version_blocks_no_tool() {
+fn a_hook_command_from_another_version_blocks_no_tool() {
     let session = Session::new();
     for arguments in [&["hook", "an-agent-to-come"][..], &["hook", "generic", "--to-come"]] {
         let output = hook(&session.base(), arguments, b"{}");

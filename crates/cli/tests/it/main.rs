@@ -1,4 +1,4 @@
-//! Sessions with the program: commands and their output.
+//! Tests of the whole program: commands and their output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,6 +6,10 @@ mod agent;
 mod agents;
 mod agents_concurrent;
 mod chat;
+mod chat_bad_input;
+mod chat_fork;
+mod chat_interrupted;
+mod chat_terminal;
 mod commands;
 mod conversation;
 mod coverage;
@@ -13,6 +17,7 @@ mod damage;
 mod doctor;
 mod documents;
 mod elsewhere;
+mod example;
 mod fork;
 mod gone;
 mod hooks;
@@ -28,6 +33,7 @@ mod install_obstacles;
 mod logs;
 mod on_disk;
 mod on_disk_sessions;
+mod on_disk_tasks;
 mod peers;
 mod peers_myrm;
 mod profiles;
@@ -35,6 +41,7 @@ mod protection;
 mod pseudo_terminal;
 mod repository;
 mod retention;
+mod rewound;
 mod rollback;
 mod rollback_undo;
 mod rpc;
@@ -42,11 +49,13 @@ mod rpc_client;
 mod rpc_errors;
 mod rpc_fuzz;
 mod run;
+mod scripted_model;
 mod self_protection;
 mod session;
 mod sessions;
 mod sessions_exchange;
 mod sessions_maintenance;
+mod slash;
 mod store;
 mod terminal;
 mod transcript;

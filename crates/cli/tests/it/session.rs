@@ -11,22 +11,41 @@ use crate::transcript;
 /// A scratch directory with a home and a project, and a transcript of the commands that were run
 /// there.
 pub(crate) struct Session {
-    directory: tempfile::TempDir,
+    directory: Directory,
     transcript: String,
     /// A function that is applied to each line of the transcript.
     replace: fn(&str) -> String,
 }
 
+/// The directory of a session.
+enum Directory {
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
 impl Session {
     pub(crate) fn new() -> Session {
-        let (directory, transcript) = (tempfile::tempdir().unwrap(), String::new());
-        let session = Session { directory, transcript, replace: str::to_owned };
+        Session::in_directory(Directory::Temporary(tempfile::tempdir().unwrap()))
+    }
+
+    /// Creates a session in a directory that is kept.
+    pub(crate) fn at(directory: &Path) -> Session {
+        fs::create_dir(directory).unwrap();
+        Session::in_directory(Directory::Kept(directory.to_owned()))
+    }
+
+    fn in_directory(directory: Directory) -> Session {
+        let session = Session { directory, transcript: String::new(), replace: str::to_owned };
         fs::create_dir(session.project()).unwrap();
         session
     }
 
     pub(crate) fn base(&self) -> PathBuf {
-        fs::canonicalize(self.directory.path()).unwrap()
+        let path = match &self.directory {
+            Directory::Temporary(directory) => directory.path(),
+            Directory::Kept(directory) => directory,
+        };
+        fs::canonicalize(path).unwrap()
     }
 
     pub(crate) fn project(&self) -> PathBuf {

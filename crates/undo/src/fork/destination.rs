@@ -18,7 +18,7 @@ pub(super) fn choose_destination(
 ) -> Result<PathBuf, ForkError> {
     let path = match files {
         ForkFiles::Into(path) => normalize(&canonicalize_existing(path)),
-        ForkFiles::Beside | ForkFiles::Skip => find_free_name(workspace),
+        _ => find_free_name(workspace),
     };
     if let Some(what) = opened.forbidden.refusal(&path) {
         return Err(ForkError::Refused { path, what });

@@ -1,9 +1,10 @@
-//! Forks: a new session with the conversation of an earlier moment and, in a new directory, the
-//! files of the same moment. Nothing that exists is changed.
+//! Forks: a new session with the conversation as it was at an earlier moment and, in a new
+//! directory, the files as they were then. Nothing that already exists is changed.
 //!
 //! `point` parses what the user typed, `source` finds the conversation and the checkpoint of that
 //! moment, `turn_end` finds the checkpoint with which a turn ended, `destination` chooses the new
-//! directory, and `staging` makes it, so that a fork that is cut off is finished or removed.
+//! directory, and `staging` fills it in such a way that an interrupted fork can later be finished
+//! or removed.
 
 mod destination;
 mod point;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::hex;
+use takeback_base::paths::canonicalize_existing;
 use takeback_ledger::{LedgerError, NewFork, OpenError};
 use takeback_tree::{
     AnyPath, CaptureError, CheckoutError, Head, Oid, PinError, RelPath, StoreError, Uncovered,
@@ -48,11 +50,14 @@ impl ForkRequest {
     }
 }
 
-/// The place for the files of a fork.
+/// The location of a fork's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
+    /// Only the conversation is forked. It continues in this directory, whose files stay as they
+    /// are.
+    Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
     /// This directory. It does not exist yet, or it is empty.
@@ -104,7 +109,7 @@ pub struct Fork {
     pub directory: Option<AnyPath>,
     /// The number of files and symlinks.
     pub files: u64,
-    /// The number of files that share their blocks with the workspace's.
+    /// The number of files that share their blocks with files in the workspace.
     pub cloned: u64,
     /// The paths that the checkpoint does not cover and that the new directory therefore lacks.
     pub uncovered: Vec<Uncovered>,
@@ -209,7 +214,7 @@ fn describe_turn(session: &str, turn: Option<i64>) -> String {
 /// next fork finishes or removes what is left: see [`finish_forks`].
 pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     finish_forks(opened);
-    let wants_files = request.files != ForkFiles::Skip;
+    let wants_files = matches!(request.files, ForkFiles::Beside | ForkFiles::Into(_));
     let source = find_source(opened, &request.from, wants_files)?;
     let id = request.id.clone().unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)));
     if source.conversation.is_some() && opened.ledger_or_new()?.session(&id).is_ok() {
@@ -222,7 +227,12 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
         let checkpoint = source.checkpoint.expect("without a session, there is a checkpoint");
         return Err(ForkError::NoConversation(checkpoint.pin.id));
     };
-    let new = NewFork { id: &id, point: conversation.point, ..NewFork::default() };
+    let directory = match &request.files {
+        ForkFiles::Stay(directory) => Some(canonicalize_existing(directory).display().to_string()),
+        _ => None,
+    };
+    let workspace = directory.as_deref();
+    let new = NewFork { id: &id, point: conversation.point, workspace, ..NewFork::default() };
     let now = opened.now();
     let made = opened.ledger_or_new()?.fork_at(&conversation.session, &new, now)?;
     let mut fork = Fork::of_source(&source);

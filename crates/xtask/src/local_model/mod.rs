@@ -140,6 +140,7 @@ fn build_agent(server: &LocalServer, kind: ApiKind, home: PathBuf) -> Agent {
         on_recovery: |_| {},
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
+        reports_ends: |_| true,
     });
     Agent {
         opened: Arc::new(opened),

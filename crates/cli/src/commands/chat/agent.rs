@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use takeback_base::hex;
 use takeback_runtime::approval::ApprovalMode;
-use takeback_runtime::model::{Client, ClientOptions};
+use takeback_runtime::model::{Client, ClientOptions, Provider};
 use takeback_runtime::settings::{ProviderChoice, resolve_fallback, resolve_provider};
 use takeback_runtime::tools::{FetchSettings, ToolSettings, Tools};
 use takeback_runtime::{Agent, NewSession};
@@ -16,6 +16,7 @@ use crate::background;
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output;
 
 /// The number of hexadecimal digits in the id of a task.
 const ID_LENGTH: usize = 10;
@@ -47,6 +48,12 @@ pub(crate) struct AgentArguments {
 }
 
 impl AgentArguments {
+    /// Returns the options with paths that do not depend on the directory.
+    pub(crate) fn with_whole_paths(self, context: &Context) -> AgentArguments {
+        let system = self.system.map(|file| context.directory.join(file));
+        AgentArguments { system, ..self }
+    }
+
     /// Returns the options with another model.
     pub(crate) fn with_model(&self, name: &str) -> AgentArguments {
         AgentArguments { model: Some(name.to_owned()), ..self.clone() }
@@ -75,6 +82,20 @@ impl Approve {
             Approve::Never => ApprovalMode::Never,
         }
     }
+}
+
+/// Returns the name of the model that a new conversation would ask, with that of its provider.
+pub(crate) fn find_model(name: Option<&str>, context: &Context) -> Result<String, Failure> {
+    let config = Config::read(&context.home, context.profile())?;
+    let variable = |name: &str| context.variable(name)?.into_string().ok();
+    let choice = ProviderChoice { provider: None, model: name };
+    let provider = resolve_provider(&config.chat, &config.providers, choice, &variable)?;
+    Ok(describe_model(&provider))
+}
+
+/// Describes a model: `m (local)`.
+pub(crate) fn describe_model(provider: &Provider) -> String {
+    output::disarm(&format!("{} ({})", provider.model, provider.name))
 }
 
 /// The agent, and the properties of the sessions that it begins.

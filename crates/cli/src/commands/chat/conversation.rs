@@ -1,83 +1,43 @@
 //! The conversation of `takeback chat`: which task it is, and its turns.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
 
-use takeback_ledger::ListOptions;
-use takeback_runtime::{AGENT, Cancel, FrontEnd, Pause, Task, TaskError};
+use takeback_ledger::{Budget, ListOptions, ParentKind, SessionSettings, TaskFilter};
+use takeback_runtime::{AGENT, FrontEnd, Pause, Task, TaskError};
 
-use super::agent::{AgentArguments, BuiltAgent, build_agent, new_id};
-use super::terminal::keyboard::{QuietKeyboard, restore_keyboard};
+use super::agent::{AgentArguments, BuiltAgent, build_agent, describe_model, new_id};
+use super::stopper::Stopper;
+use super::terminal::keyboard::QuietKeyboard;
 use crate::context::Context;
 use crate::failure::Failure;
 
 /// A conversation with the agent. Its task begins with the first prompt, so that leaving at once
 /// leaves nothing behind.
-pub(crate) struct Conversation<'a> {
-    context: &'a Context,
+pub(crate) struct Conversation {
+    /// The context of the command, in the directory that the agent works in.
+    context: Context,
     arguments: AgentArguments,
     built: BuiltAgent,
     task: Option<Task>,
     stopper: Stopper,
 }
 
-/// Stops the running turn on Ctrl-C.
-#[derive(Clone, Default)]
-pub(crate) struct Stopper {
-    is_running: Arc<AtomicBool>,
-    cancel: Arc<std::sync::Mutex<Cancel>>,
-}
-
-impl Stopper {
-    /// Handles Ctrl-C from now on: the first one stops the turn, and a second one, or one between
-    /// turns, ends the program.
-    pub(crate) fn listen(&self) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::new("cannot handle Ctrl-C").because(&error);
-        let mut signals =
-            signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT]).map_err(failed)?;
-        let stopper = self.clone();
-        let wait = move || {
-            for signal in signals.forever() {
-                if !stopper.stop() {
-                    restore_keyboard();
-                    let _ = signal_hook::low_level::emulate_default_handler(signal);
-                }
-            }
-        };
-        std::thread::Builder::new().spawn(wait).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Stops the running turn. Returns false if there is none, or if it is already being stopped.
-    fn stop(&self) -> bool {
-        let cancel = self.cancel.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let is_first = self.is_running.load(Ordering::SeqCst) && !cancel.is_cancelled();
-        if is_first {
-            cancel.cancel();
-        }
-        is_first
-    }
-
-    fn begin(&self, cancel: &Cancel) {
-        cancel.reset();
-        *self.cancel.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = cancel.clone();
-        self.is_running.store(true, Ordering::SeqCst);
-    }
-
-    fn end(&self) {
-        self.is_running.store(false, Ordering::SeqCst);
-    }
-}
-
-impl<'a> Conversation<'a> {
+impl Conversation {
     pub(crate) fn new(
         arguments: AgentArguments,
-        context: &'a Context,
-    ) -> Result<Conversation<'a>, Failure> {
-        let built = build_agent(&arguments, context)?;
+        context: &Context,
+    ) -> Result<Conversation, Failure> {
+        let context = context.moved_to(&context.directory);
+        let arguments = arguments.with_whole_paths(&context);
+        let built = build_agent(&arguments, &context)?;
         let stopper = Stopper::default();
         stopper.listen()?;
         Ok(Conversation { context, arguments, built, task: None, stopper })
+    }
+
+    /// Returns the context of the command, in the directory that the agent works in.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Returns the id of the session, once there is one.
@@ -87,51 +47,91 @@ impl<'a> Conversation<'a> {
 
     /// Returns the name of the model, with that of its provider.
     pub(crate) fn model(&self) -> String {
-        let provider = &self.built.agent.provider;
-        format!("{} ({})", provider.model, provider.name)
+        describe_model(&self.built.agent.provider)
     }
 
     /// Continues the session that the user means, or the last one in this directory.
     pub(crate) fn resume(&mut self, typed: Option<&str>) -> Result<(), Failure> {
         let session = match typed {
-            Some(typed) => self.context.ledger()?.resolve(typed)?,
-            None => self.find_last_session()?,
+            Some(typed) => find_own_session(typed, &self.context)?,
+            None => find_last_session(&self.context)?,
         };
-        self.leave("resumed another session");
-        let task = Task::resume(self.built.agent.clone(), &session, &new_id())?;
-        self.task = Some(task);
+        self.enter(Some(&session), None)
+    }
+
+    /// Leaves the conversation so far, and continues another session in its directory. Without a
+    /// session, the next prompt begins one.
+    pub(crate) fn enter(
+        &mut self,
+        session: Option<&str>,
+        directory: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let record = match session {
+            Some(session) => Some(self.context.ledger()?.session(session)?),
+            None => None,
+        };
+        let workspace = record.and_then(|record| record.workspace).map(PathBuf::from);
+        if let Some(directory) = directory.or(workspace.as_deref()) {
+            self.move_to(directory)?;
+        }
+        self.leave("continued another session");
+        if let Some(session) = session {
+            self.adopt_session(session)?;
+            self.task = Some(Task::resume(self.built.agent.clone(), session, &new_id())?);
+        }
         Ok(())
+    }
+
+    /// Adapts a session that the agent has not continued yet, such as a fork: its system prompt may
+    /// name another directory, or the tools of another agent.
+    fn adopt_session(&self, session: &str) -> Result<(), Failure> {
+        let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };
+        let mut ledger = self.context.ledger()?;
+        if !ledger.tasks(&filter)?.is_empty() {
+            return Ok(());
+        }
+        let settings = SessionSettings {
+            user_id: self.built.new_session.user.clone(),
+            model: Some(self.built.agent.provider.model.clone()),
+            system_prompt: self.built.new_session.system_prompt.clone(),
+            model_config: None,
+        };
+        Ok(ledger.update_session(session, &settings)?)
     }
 
     /// Continues the task with this id.
     pub(crate) fn resume_task(&mut self, id: &str) -> Result<(), Failure> {
+        let workspace = self.context.ledger()?.task(id)?.workspace;
+        if let Some(directory) = workspace {
+            self.move_to(Path::new(&directory))?;
+        }
         self.task = Some(Task::resume_task(self.built.agent.clone(), id)?);
         Ok(())
     }
 
-    fn find_last_session(&self) -> Result<String, Failure> {
-        let directory = self.context.directory.canonicalize();
-        let directory = directory.unwrap_or_else(|_| self.context.directory.clone());
-        let options = ListOptions {
-            sources: vec![AGENT.to_owned()],
-            workspace: Some(directory.display().to_string()),
-            limit: Some(50),
-            ..ListOptions::default()
-        };
-        let sessions = self.context.ledger()?.sessions(&options)?;
-        // A subagent's session belongs to another one.
-        let is_own = |kind| kind != Some(takeback_ledger::ParentKind::Subagent);
-        let last = sessions.into_iter().find(|summary| is_own(summary.session.parent_kind));
-        last.map(|summary| summary.session.id).ok_or_else(|| {
-            Failure::new("no session of takeback chat in this directory")
-                .hint("`takeback sessions list` lists all sessions; name one after --resume")
-        })
+    /// Works in another directory from now on.
+    fn move_to(&mut self, directory: &Path) -> Result<(), Failure> {
+        if self.context.directory.canonicalize().is_ok_and(|now| now == directory) {
+            return Ok(());
+        }
+        if !directory.is_dir() {
+            let directory = directory.display();
+            return Err(Failure::new(format!("the directory {directory} no longer exists")).hint(
+                "if it was moved, run `takeback checkpoints move OLD NEW`; otherwise, `takeback chat \
+                 --fork SESSION` continues the conversation here, and with --files also restores \
+                 its files in a new directory",
+            ));
+        }
+        let context = self.context.moved_to(directory);
+        self.built = build_agent(&self.arguments, &context)?;
+        self.context = context;
+        Ok(())
     }
 
     /// Asks another model from now on.
     pub(crate) fn change_model(&mut self, name: &str) -> Result<(), Failure> {
         let arguments = self.arguments.with_model(name);
-        let built = build_agent(&arguments, self.context)?;
+        let built = build_agent(&arguments, &self.context)?;
         (self.arguments, self.built) = (arguments, built);
         if let Some(task) = self.task.take() {
             let id = task.id().to_owned();
@@ -142,16 +142,24 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Begins a task that works on a goal. Returns the id of the goal.
+    /// Gives the conversation a goal. Returns the id of the goal.
     pub(crate) fn begin_goal(
         &mut self,
         objective: &str,
-        budget: takeback_ledger::Budget,
+        budget: Budget,
     ) -> Result<String, Failure> {
-        let (agent, new, id) = (self.built.agent.clone(), self.built.new_session.clone(), new_id());
-        let directory = &self.context.directory;
-        self.task = Some(Task::begin_goal(agent, directory, new, &id, objective, budget)?);
+        let id = new_id();
+        self.begun_task()?.create_goal(&id, objective, budget)?;
         Ok(id)
+    }
+
+    /// Returns the task, which begins if there is none.
+    fn begun_task(&mut self) -> Result<&mut Task, Failure> {
+        if self.task.is_none() {
+            let (agent, new) = (self.built.agent.clone(), self.built.new_session.clone());
+            self.task = Some(Task::begin(agent, &self.context.directory, new, &new_id())?);
+        }
+        Ok(self.task.as_mut().expect("it was just begun"))
     }
 
     /// Returns true if the last turn was interrupted.
@@ -166,10 +174,7 @@ impl<'a> Conversation<'a> {
 
     /// Runs a turn with this prompt.
     pub(crate) fn prompt(&mut self, text: &str, front: &dyn FrontEnd) -> Result<Pause, Failure> {
-        if self.task.is_none() {
-            let (agent, new) = (self.built.agent.clone(), self.built.new_session.clone());
-            self.task = Some(Task::begin(agent, &self.context.directory, new, &new_id())?);
-        }
+        self.begun_task()?;
         self.run(|task| task.prompt(text, front))
     }
 
@@ -185,17 +190,6 @@ impl<'a> Conversation<'a> {
         drop(task);
         takeback_runtime::cancel_task(self.context.opened_arc()?, &id)?;
         self.resume_task(&id)
-    }
-
-    /// Continues in a copy of the conversation, up to and including a turn.
-    pub(crate) fn fork(&mut self, turn: Option<&str>) -> Result<(), Failure> {
-        let Some(session) = self.session().map(str::to_owned) else {
-            return Err(Failure::new("there is no conversation to fork yet"));
-        };
-        let fork = fork_session(&session, turn, self.context)?;
-        self.resume(Some(&fork))?;
-        println!("Now in {fork}, a fork of {session}.");
-        Ok(())
     }
 
     /// Summarizes older turns. Returns false if there are none.
@@ -230,27 +224,34 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Copies a session, up to and including a turn. Returns the id of the copy.
-fn fork_session(session: &str, turn: Option<&str>, context: &Context) -> Result<String, Failure> {
-    let mut ledger = context.ledger()?;
-    let turns = ledger.turns(session)?;
-    let last = match turn {
-        None => None,
-        Some(text) => {
-            let number: i64 =
-                text.parse().map_err(|_| Failure::new(format!("{text:?} is not a turn")))?;
-            if !turns.iter().any(|turn| turn.turn == number && !turn.undone) {
-                return Err(Failure::new(format!("this conversation has no turn {number}")));
-            }
-            turns.iter().find(|turn| turn.turn > number && !turn.undone).map(|next| next.first_seq)
-        }
-    };
-    let messages = ledger.messages(session, takeback_ledger::MessageFilter::Current)?;
-    let kept = messages.iter().map(|message| message.seq);
-    let Some(at) = kept.filter(|seq| last.is_none_or(|last| *seq < last)).max() else {
-        return Err(Failure::new("there is nothing to copy"));
-    };
-    let id = format!("{AGENT}:{}", new_id());
-    ledger.fork(session, at, &id, context.now())?;
-    Ok(id)
+/// Finds the session of takeback's own agent that the user means.
+pub(crate) fn find_own_session(typed: &str, context: &Context) -> Result<String, Failure> {
+    let session = context.ledger()?.resolve(typed)?;
+    match is_own(&session) {
+        true => Ok(session),
+        false => Err(TaskError::Foreign(session).into()),
+    }
+}
+
+/// True if a session was begun by `takeback chat`, or forked for it.
+fn is_own(session: &str) -> bool {
+    session.split_once(':').is_some_and(|(agent, _)| agent == AGENT)
+}
+
+/// Finds the last session in this directory.
+fn find_last_session(context: &Context) -> Result<String, Failure> {
+    let directory = context.directory.canonicalize();
+    let directory = directory.unwrap_or_else(|_| context.directory.clone());
+    let options =
+        ListOptions { workspace: Some(directory.display().to_string()), ..ListOptions::default() };
+    let sessions = context.ledger()?.sessions(&options)?;
+    // A subagent's session belongs to another one.
+    let last = sessions
+        .into_iter()
+        .map(|summary| summary.session)
+        .find(|session| is_own(&session.id) && session.parent_kind != Some(ParentKind::Subagent));
+    last.map(|session| session.id).ok_or_else(|| {
+        Failure::new("no session of takeback chat in this directory")
+            .hint("`takeback sessions list` lists all sessions; name one after --resume")
+    })
 }

@@ -1,31 +1,38 @@
 //! `takeback chat`: talk to takeback's own agent.
 //!
 //! Prompts are read by [`PromptReader`], turns are shown by [`TerminalFrontEnd`] or
-//! [`JsonFrontEnd`], and `slash` answers the commands that begin with a slash.
+//! [`JsonFrontEnd`], and [`crate::slash`] answers the commands that begin with a slash.
 
 mod agent;
 mod conversation;
 mod input;
+mod interrupted;
 mod json;
-pub(crate) mod slash;
+mod stopper;
+mod talk;
 mod terminal;
+pub(crate) mod unattended;
 
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use takeback_runtime::{FrontEnd, Pause, TurnOutcome};
+use takeback_undo::ForkFiles;
 
-pub(crate) use self::agent::AgentArguments;
-pub(crate) use self::conversation::Conversation;
-use self::input::{PromptInput, PromptReader, read_whole_prompt};
+pub(crate) use self::agent::{AgentArguments, find_model};
+pub(crate) use self::conversation::{Conversation, find_own_session};
+use self::input::read_whole_prompt;
 use self::json::JsonFrontEnd;
-use self::slash::{COMMANDS, SlashAction, answer_line};
+use self::talk::talk;
 use self::terminal::TerminalFrontEnd;
+use super::fork;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Talk to takeback's own agent, which cannot lose its place
+/// Talk to takeback's own agent, which can always continue where it stopped
 ///
 /// Every step is journalled: if the process is killed, `--resume` continues at the exact step. A
 /// checkpoint is taken before every call that may change files, and `/rollback` takes back files
@@ -37,6 +44,8 @@ Examples:
   takeback chat -p \"fix the failing test\"        one turn, for scripts
   takeback chat -p - --json < prompt.txt         the prompt from a file, events as JSON lines
   takeback chat --resume                         continue the last conversation in this directory
+  takeback chat --fork 4f2a@3                    continue differently after its third turn
+  takeback chat --fork 4f2a@3 --files            with the files of that moment, in a new directory
 
 The model comes from the table [chat] of config.toml: see docs/configuration.md.")]
 pub(crate) struct Arguments {
@@ -47,6 +56,14 @@ pub(crate) struct Arguments {
     /// one in this directory
     #[arg(long, value_name = "SESSION", num_args = 0..=1)]
     resume: Option<Option<String>>,
+    /// Continue in a copy of a session: SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now, of
+    /// any agent; or a checkpoint of this workspace
+    #[arg(long, value_name = "MOMENT", conflicts_with = "resume")]
+    fork: Option<String>,
+    /// With --fork: write the files of that moment to a new directory, and work there [default:
+    /// beside the workspace]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, requires = "fork")]
+    files: Option<Option<PathBuf>>,
     #[command(flatten)]
     agent: AgentArguments,
 }
@@ -56,50 +73,75 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
     if let Some(session) = &arguments.resume {
         conversation.resume(session.as_deref())?;
     }
+    if let Some(moment) = &arguments.fork {
+        let files = match arguments.files {
+            None => ForkFiles::Stay(context.directory.clone()),
+            Some(None) => ForkFiles::Beside,
+            Some(Some(directory)) => ForkFiles::Into(context.directory.join(directory)),
+        };
+        begin_fork(&mut conversation, moment, files, context)?;
+    }
     match arguments.prompt {
         Some(prompt) => {
             let prompt = match prompt.as_str() {
                 "-" => read_whole_prompt(std::io::stdin())?,
                 _ => prompt,
             };
-            run_once(&mut conversation, &prompt, context)
+            run_once(&mut conversation, &prompt)
         }
-        None => talk(&mut conversation, context),
+        None => talk(&mut conversation),
     }
 }
 
-/// Calls `act` with the front end for this output.
-pub(crate) fn with_front_end<T>(
+/// Forks from the moment that the user names, and continues there.
+fn begin_fork(
+    conversation: &mut Conversation,
+    moment: &str,
+    files: ForkFiles,
     context: &Context,
+) -> Result<(), Failure> {
+    let (fork, captured) = output::capture_output(|| fork::make_and_print(moment, files, context));
+    let fork = fork?;
+    if context.globals.json {
+        let event = serde_json::json!({ "event": "forked", "fork": fork });
+        println!("{}", output::disarm_json(&event.to_string()));
+    } else if std::io::stdout().is_terminal() {
+        println!("{}", captured.text());
+    } else {
+        // Standard output has only the answer.
+        eprintln!("{}", captured.text());
+    }
+    let directory = fork.directory.as_ref().map(|directory| directory.0.as_path());
+    conversation.enter(fork.session.as_deref(), directory)
+}
+
+/// Calls `act` with the front end for JSON, or with the one for people.
+pub(crate) fn with_front_end<T>(
+    is_json: bool,
     act: impl FnOnce(&dyn FrontEnd) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    match context.globals.json {
+    match is_json {
         true => act(&JsonFrontEnd::new()),
         false => act(&TerminalFrontEnd::new()),
     }
 }
 
 /// Runs one turn, and leaves.
-fn run_once(
-    conversation: &mut Conversation<'_>,
-    prompt: &str,
-    context: &Context,
-) -> Result<ExitCode, Failure> {
+fn run_once(conversation: &mut Conversation, prompt: &str) -> Result<ExitCode, Failure> {
     if conversation.is_interrupted() {
         return Err(Failure::new("the last turn of this session was interrupted")
             .hint("`takeback tasks` lists it; continue it with `takeback tasks resume ID`, or end it with `takeback tasks cancel ID`"));
     }
-    let pause = with_front_end(context, |front| conversation.prompt(prompt, front))?;
+    let is_json = conversation.context().globals.json;
+    let pause = with_front_end(is_json, |front| conversation.prompt(prompt, front))?;
     conversation.leave("finished");
     Ok(exit_code(&pause))
 }
 
 /// Continues an interrupted turn, and leaves.
-pub(crate) fn proceed_once(
-    conversation: &mut Conversation<'_>,
-    context: &Context,
-) -> Result<ExitCode, Failure> {
-    let pause = with_front_end(context, |front| conversation.proceed(front))?;
+pub(crate) fn proceed_once(conversation: &mut Conversation) -> Result<ExitCode, Failure> {
+    let is_json = conversation.context().globals.json;
+    let pause = with_front_end(is_json, |front| conversation.proceed(front))?;
     conversation.leave("finished");
     Ok(exit_code(&pause))
 }
@@ -109,88 +151,4 @@ fn exit_code(pause: &Pause) -> ExitCode {
         Pause::TurnEnded(TurnOutcome::Complete) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
-}
-
-/// Talks with the user until the user leaves.
-fn talk(conversation: &mut Conversation<'_>, context: &Context) -> Result<ExitCode, Failure> {
-    let mut reader = PromptReader::new(&context.home, &context.directory, COMMANDS)?;
-    continue_interrupted(conversation, context)?;
-    loop {
-        let prompt = match reader.read_prompt()? {
-            PromptInput::Text(prompt) => prompt,
-            PromptInput::Interrupted => continue,
-            PromptInput::End => break,
-        };
-        let answer = answer_line(&prompt, conversation.session(), &context.directory, context);
-        let Some(answer) = answer else {
-            // One failed turn does not end the conversation.
-            let turn = with_front_end(context, |front| conversation.prompt(&prompt, front));
-            if let Err(failure) = turn {
-                failure.report(context.globals.json);
-            }
-            continue;
-        };
-        if !answer.text.is_empty() {
-            println!("{}", answer.text);
-        }
-        match answer.action {
-            Some(SlashAction::Quit) => break,
-            Some(action) => {
-                if let Err(failure) = act(&action, conversation, context) {
-                    failure.report(context.globals.json);
-                }
-            }
-            None => {}
-        }
-        output::flush();
-    }
-    conversation.leave("left by the user");
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Offers to continue the last turn if it was interrupted.
-fn continue_interrupted(
-    conversation: &mut Conversation<'_>,
-    context: &Context,
-) -> Result<(), Failure> {
-    if !conversation.is_interrupted() {
-        return Ok(());
-    }
-    let is_wanted = conversation.is_resumed_automatically()
-        || !context.asks()
-        || output::is_agreed("The last turn was interrupted. Continue it?");
-    if is_wanted {
-        with_front_end(context, |front| conversation.proceed(front))?;
-    } else {
-        conversation.give_up_turn()?;
-    }
-    Ok(())
-}
-
-/// Carries out a slash command that concerns this conversation.
-fn act(
-    action: &SlashAction,
-    conversation: &mut Conversation<'_>,
-    context: &Context,
-) -> Result<(), Failure> {
-    match action {
-        SlashAction::Quit => {}
-        SlashAction::Resume { session } => {
-            conversation.resume(Some(session))?;
-            continue_interrupted(conversation, context)?;
-        }
-        SlashAction::Model { name: None } => println!("Asking {}.", conversation.model()),
-        SlashAction::Model { name: Some(name) } => {
-            conversation.change_model(name)?;
-            println!("Now asking {}.", conversation.model());
-        }
-        SlashAction::Compress => {
-            let is_done = with_front_end(context, |front| conversation.compress(front))?;
-            if !is_done {
-                println!("There are no older turns to summarize.");
-            }
-        }
-        SlashAction::Fork { turn } => conversation.fork(turn.as_deref())?,
-    }
-    Ok(())
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use self::agents::AgentView;
 use self::checks::{HookSpeed, LedgerView, StoreView};
+use super::open_tasks::{OpenTask, list_open_tasks};
 use crate::config::{self, Config};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -51,6 +52,8 @@ struct DoctorView {
     hook: Option<HookSpeed>,
     store: Option<StoreView>,
     ledger: Option<LedgerView>,
+    /// The conversations and goals of takeback's own agent that were interrupted or wait.
+    tasks: Vec<OpenTask>,
     problems: Vec<Problem>,
 }
 
@@ -124,6 +127,8 @@ fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorVi
         hook,
         store,
         ledger,
+        // A ledger that cannot be read is among the problems.
+        tasks: list_open_tasks(context).unwrap_or_default(),
         problems,
     })
 }

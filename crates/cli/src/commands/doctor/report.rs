@@ -3,6 +3,7 @@
 use super::agents::AgentView;
 use super::{DoctorView, Problem};
 use crate::commands::checkpoints::prune::describe_jump;
+use crate::commands::open_tasks::OpenTask;
 use crate::context::Context;
 use crate::output::{self, Cell, Column, Style, Table, paint};
 
@@ -34,6 +35,7 @@ pub(super) fn print_report(view: &DoctorView, context: &Context) {
         ),
         None => println!("Ledger: none yet."),
     }
+    output::print_section("Left open", view.tasks.iter().map(OpenTask::describe), context);
     if view.problems.is_empty() {
         println!("{}", paint(Style::Good, "No problems found."));
     }

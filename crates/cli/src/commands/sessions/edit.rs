@@ -63,8 +63,7 @@ pub(super) fn run_title(
 ) -> Result<ExitCode, Failure> {
     let TitleArguments { session, title, next } = arguments;
     let view = set_title(&mut *logs::current_ledger(context)?, session, title, *next)?;
-    if context.globals.json {
-        output::print_json(&view);
+    if output::answers_json(&view, context) {
         return Ok(ExitCode::SUCCESS);
     }
     let id = output::disarm(&view.session);

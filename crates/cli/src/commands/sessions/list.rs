@@ -93,8 +93,7 @@ pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCo
     let ledger = logs::current_ledger(context)?;
     let found = find_sessions(arguments, &ledger, context)?;
     let list = SessionList::new(arguments, &found);
-    if context.globals.json {
-        output::print_json(&list);
+    if output::answers_json(&list, context) {
         return Ok(ExitCode::SUCCESS);
     }
     print_list(&list, &ShortIds::new(&ledger)?, is_filtered(arguments));

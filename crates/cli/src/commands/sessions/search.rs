@@ -57,7 +57,7 @@ pub(crate) struct SearchView {
     results: Vec<HitView>,
     /// The number of matching messages that were counted.
     total: usize,
-    /// True if counting stopped at `total`, so that there may be more matches.
+    /// True if counting stopped at `total` although there may be more matches.
     more: bool,
     /// True if the search took too long and was stopped.
     stopped: bool,
@@ -105,9 +105,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let progress = Progress::new("searching");
     let view = search_messages(arguments, &mut ledger, &|| false)?;
     drop(progress);
-    if context.globals.json {
-        output::print_json(&view);
-    } else {
+    if !output::answers_json(&view, context) {
         print_hits(&view, &ShortIds::new(&ledger)?);
     }
     Ok(ExitCode::SUCCESS)

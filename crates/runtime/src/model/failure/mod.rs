@@ -74,8 +74,14 @@ pub(crate) fn classify_error(
     };
     if let Some(target) = headers.get("location").filter(|_| (300..400).contains(&status)) {
         message = format!("the server is at {target} now: change base_url");
-    } else if status == 404 && kind == FailureKind::Rejected {
-        message.push_str(" (check base_url)");
+    } else {
+        message.push_str(match (kind, status) {
+            (FailureKind::Unauthorized, _) if key.is_none() => " (set api_key_env)",
+            (FailureKind::Unauthorized, _) => " (check the key)",
+            (FailureKind::UnknownModel, _) => " (check the name of the model)",
+            (FailureKind::Rejected, 404) => " (check base_url)",
+            _ => "",
+        });
     }
     let retry_after = find_retry_after(headers, &message);
     AttemptFailure { kind, status: Some(status), message, retry_after }

@@ -225,7 +225,7 @@ fn a_long_key_is_masked_and_a_placeholder_is_not() {
         let report = ErrorReport::from_message(&format!("wrong key {key} for local"));
         classify_error(401, &Headers::default(), &report, Some(key)).message
     };
-    assert_eq!(mask("sk-0123456789"), "wrong key [key] for local");
-    assert_eq!(mask("local"), "wrong key local for local");
-    assert_eq!(mask(""), "wrong key for local");
+    assert_eq!(mask("sk-0123456789"), "wrong key [key] for local (check the key)");
+    assert_eq!(mask("local"), "wrong key local for local (check the key)");
+    assert_eq!(mask(""), "wrong key for local (check the key)");
 }

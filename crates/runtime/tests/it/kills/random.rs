@@ -22,7 +22,10 @@ const IN_A_ROW: u64 = 8;
 
 /// The process that is to be killed, by the model's server or by the clock.
 #[derive(Clone, Default)]
-struct Victim(Arc<Mutex<Option<(Child, Option<u64>)>>>);
+struct Victim(Arc<Mutex<Option<Fate>>>);
+
+/// A process, and the number of events that the server sends before it kills the process.
+type Fate = (Child, Option<u64>);
 
 impl Victim {
     /// Counts an event that the server sends. Kills the process at the event of its fate.

@@ -124,6 +124,7 @@ fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
         on_recovery: |_| {},
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
+        reports_ends: |_| true,
     });
     Agent {
         opened: Arc::new(opened),

@@ -11,10 +11,11 @@ use rustyline::{
     EventHandler, KeyCode, KeyEvent, Modifiers, Movement, RepeatCount,
 };
 
-use super::helper::{InputHelper, SlashNames};
+use super::helper::InputHelper;
 use super::history::{HistoryFile, MAX_ENTRIES};
 use super::{PromptInput, cannot_read};
 use crate::failure::Failure;
+use crate::slash::SlashNames;
 
 const PROMPT: &str = "> ";
 
@@ -52,6 +53,13 @@ impl LineEditor {
             editor.add_history_entry(entry).map_err(failed)?;
         }
         Ok(LineEditor { editor, history })
+    }
+
+    /// Completes the paths in another directory from now on.
+    pub(super) fn set_directory(&mut self, directory: &Path) {
+        if let Some(helper) = self.editor.helper_mut() {
+            helper.set_directory(directory);
+        }
     }
 
     /// Reads a line, which may have line breaks.

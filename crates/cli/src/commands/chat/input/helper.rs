@@ -12,13 +12,10 @@ use rustyline::{Context, Helper};
 use takeback_base::text::is_armed;
 
 use crate::output::{Style, paint};
+use crate::slash::SlashNames;
 
 /// The maximum number of paths that are offered.
 const MAX_PATHS: usize = 200;
-
-/// The slash commands that can be completed: their names without the slash, and a description in a
-/// few words.
-pub(crate) type SlashNames = &'static [(&'static str, &'static str)];
 
 pub(super) struct InputHelper {
     /// The directory that paths are relative to.
@@ -29,6 +26,11 @@ pub(super) struct InputHelper {
 impl InputHelper {
     pub(super) fn new(directory: &Path, commands: SlashNames) -> InputHelper {
         InputHelper { directory: directory.to_owned(), commands }
+    }
+
+    /// Completes the paths in another directory from now on.
+    pub(super) fn set_directory(&mut self, directory: &Path) {
+        directory.clone_into(&mut self.directory);
     }
 
     /// Returns the start of the word to replace, and the possible replacements.

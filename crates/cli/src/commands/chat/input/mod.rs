@@ -10,8 +10,8 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 
 use self::editor::LineEditor;
-pub(crate) use self::helper::SlashNames;
 use crate::failure::Failure;
+use crate::slash::SlashNames;
 
 /// The maximum size of a prompt in bytes.
 const MAX_PROMPT: usize = 4 << 20;
@@ -48,6 +48,13 @@ impl PromptReader {
             return Ok(PromptReader::Terminal(Box::new(editor)));
         }
         Ok(PromptReader::Lines(Box::new(io::BufReader::new(io::stdin()))))
+    }
+
+    /// Completes the paths in another directory from now on.
+    pub(crate) fn set_directory(&mut self, directory: &Path) {
+        if let PromptReader::Terminal(editor) = self {
+            editor.set_directory(directory);
+        }
     }
 
     /// Reads the next prompt. Blank lines are skipped.

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
+use crate::output;
+
 /// The settings of the terminal before the keyboard became quiet.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -25,6 +27,23 @@ impl QuietKeyboard {
         }
         QuietKeyboard(())
     }
+}
+
+/// Asks a question, and waits for one key, which does not appear on the screen. Ctrl-C is still a
+/// signal. Returns `None` if there is no terminal.
+pub(crate) fn ask_for_key(question: &str) -> Option<u8> {
+    let usual = tcgetattr(io::stdin()).ok()?;
+    let mut single = usual.clone();
+    single.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+    *USUAL.lock().unwrap_or_else(PoisonError::into_inner) = Some(usual);
+    // Keys that were pressed before the question appeared are not an answer to it.
+    let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &single);
+    output::ask(question);
+    let mut key = [0];
+    // Not through the buffer of standard input, which could take more keys than one.
+    let count = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut key));
+    restore_keyboard();
+    count.is_ok_and(|count| count == 1).then_some(key[0])
 }
 
 impl Drop for QuietKeyboard {

@@ -6,6 +6,7 @@ mod conversation;
 mod reports;
 mod rollback;
 mod sessions;
+mod slash;
 
 use super::Server;
 use super::params::Params;
@@ -16,7 +17,7 @@ use crate::context::Context;
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All methods. A test checks that docs/protocol.md describes each of them.
-const METHODS: [(&str, Method); 38] = [
+const METHODS: [(&str, Method); 39] = [
     ("initialize", about::initialize),
     ("status", about::status),
     ("config.get", about::config),
@@ -65,6 +66,7 @@ const METHODS: [(&str, Method); 38] = [
     ("sessions.undo", sessions::undo),
     ("sessions.redo", sessions::redo),
     ("sessions.stats", sessions::stats),
+    ("slash", slash::slash),
 ];
 
 pub(super) fn find_method(name: &str) -> Option<Method> {

@@ -1,0 +1,138 @@
+//! What was interrupted in this directory, and how it continues when a chat begins.
+
+use takeback_ledger::{MessageFilter, TaskFilter};
+use takeback_runtime::{TaskView, list_interrupted_goals};
+
+use super::terminal::keyboard::ask_for_key;
+use super::{Conversation, with_front_end};
+use crate::background;
+use crate::commands::open_tasks::find_open_tasks;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+/// The number of characters of a prompt that are shown.
+const PROMPT_LENGTH: usize = 60;
+
+/// Continues what was interrupted in this directory. Goals continue in the background. A
+/// conversation continues without a question if the settings say so, and otherwise if the user
+/// agrees.
+pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
+    if conversation.session().is_some() {
+        return continue_turn(conversation);
+    }
+    let context = conversation.context();
+    let goals = continue_goals(context)?;
+    let workspace = context.directory.canonicalize().ok();
+    let workspace = workspace.map(|directory| directory.display().to_string());
+    let mut tasks = find_open_tasks(TaskFilter { workspace, ..TaskFilter::default() }, context)?;
+    tasks.retain(|task| !goals.contains(&task.id));
+    if conversation.is_resumed_automatically() {
+        // The newest comes last, and is the conversation that the user continues.
+        for task in tasks.iter().rev().filter(|task| task.state == "interrupted") {
+            say(conversation.context(), &describe(task, conversation.context()));
+            take_up_task(task, conversation);
+        }
+        return Ok(());
+    }
+    let Some(newest) = tasks.first() else { return Ok(()) };
+    let told = describe(newest, context);
+    let later = format!("`takeback tasks resume {}` continues it.", newest.id);
+    if !context.asks() {
+        say(context, &format!("{told} {later}"));
+        return Ok(());
+    }
+    println!("{told}");
+    match agrees() {
+        true => take_up_task(newest, conversation),
+        false => println!("{later}"),
+    }
+    Ok(())
+}
+
+/// Continues an interrupted task. If that fails, the user begins with another conversation.
+fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
+    conversation.leave("continued another session");
+    let done = conversation.resume_task(&task.id).and_then(|()| proceed(conversation));
+    if let Err(failure) = done {
+        failure.report(conversation.context().globals.json);
+    }
+}
+
+/// Offers to continue the last turn of the conversation if it was interrupted. If the user does
+/// not want that, the turn ends.
+pub(super) fn continue_turn(conversation: &mut Conversation) -> Result<(), Failure> {
+    if !conversation.is_interrupted() {
+        return Ok(());
+    }
+    let is_asked = conversation.context().asks() && !conversation.is_resumed_automatically();
+    if is_asked {
+        println!("The last turn of this conversation is not over.");
+    }
+    match !is_asked || agrees() {
+        true => proceed(conversation),
+        false => conversation.give_up_turn(),
+    }
+}
+
+fn proceed(conversation: &mut Conversation) -> Result<(), Failure> {
+    let is_json = conversation.context().globals.json;
+    with_front_end(is_json, |front| conversation.proceed(front)).map(drop)
+}
+
+/// Asks whether to continue. One key is the answer.
+fn agrees() -> bool {
+    output::flush();
+    let key = ask_for_key("Continue it? [Y/n] ");
+    let is_agreed = matches!(key, Some(b'y' | b'Y' | b'\r' | b'\n'));
+    output::ask(if is_agreed { "yes\n" } else { "no\n" });
+    is_agreed
+}
+
+/// Lets the goals of this directory whose process ended continue in the background. Returns the
+/// ids of their tasks.
+fn continue_goals(context: &Context) -> Result<Vec<String>, Failure> {
+    let mut tasks = Vec::new();
+    let here = context.directory.canonicalize().ok().map(|path| path.display().to_string());
+    for goal in list_interrupted_goals(context.opened()?)? {
+        if context.ledger()?.task(&goal.task)?.workspace != here {
+            continue;
+        }
+        background::spawn_goal(context, &goal.id, true)
+            .map_err(|error| Failure::new("cannot start a process for a goal").because(&error))?;
+        let (id, objective) = (&goal.id, output::join_lines(&goal.objective));
+        let objective = output::shorten(&objective, PROMPT_LENGTH);
+        say(
+            context,
+            &format!("Goal {id} (“{objective}”) continues in the background: /goal show {id}"),
+        );
+        tasks.push(goal.task);
+    }
+    Ok(tasks)
+}
+
+/// Describes a conversation that was interrupted.
+fn describe(task: &TaskView, context: &Context) -> String {
+    let prompt = find_prompt(task, context).map(|prompt| format!(" (“{prompt}”)"));
+    let prompt = prompt.unwrap_or_default();
+    let session = output::disarm(&task.session);
+    match task.state.as_str() {
+        "waiting" => format!("{session}{prompt} waits for your answer."),
+        _ => format!("{session}{prompt} was interrupted in the middle of a turn."),
+    }
+}
+
+/// Returns the beginning of the last prompt of a task.
+fn find_prompt(task: &TaskView, context: &Context) -> Option<String> {
+    let messages = context.ledger().ok()?.messages(&task.session, MessageFilter::Current).ok()?;
+    let prompt = messages.iter().rev().find(|message| message.role == "user")?;
+    let text = prompt.content.as_ref()?.as_str()?;
+    Some(output::shorten(&output::join_lines(text), PROMPT_LENGTH))
+}
+
+/// Tells the user something beside the conversation.
+fn say(context: &Context, text: &str) {
+    if !context.globals.json {
+        eprintln!("{text}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The tasks and goals that were left open: they wait for the user, or their process ended.
+
+use serde::Serialize;
+use takeback_ledger::TaskFilter;
+use takeback_runtime::{TaskView, list_interrupted_goals, list_tasks};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+
+/// A task or goal that was left open, and the command that continues it.
+#[derive(Serialize)]
+pub(crate) struct OpenTask {
+    /// `chat` or `goal`.
+    kind: &'static str,
+    id: String,
+    session: String,
+    /// `interrupted`, or `waiting` for the user's answer.
+    state: String,
+    command: String,
+}
+
+impl OpenTask {
+    /// Describes the task in one line.
+    pub(crate) fn describe(&self) -> String {
+        let OpenTask { kind, id, session, state, command } = self;
+        let what = match *kind {
+            "goal" => format!("goal {id}"),
+            _ => output::disarm(session),
+        };
+        let state = match state.as_str() {
+            "waiting" => "waits for your answer",
+            _ => "was interrupted",
+        };
+        format!("{what} {state}; continue it with `{command}`")
+    }
+}
+
+/// Lists what was left open in all workspaces: goals, then conversations, each with the newest first.
+pub(crate) fn list_open_tasks(context: &Context) -> Result<Vec<OpenTask>, Failure> {
+    let goals = list_interrupted_goals(context.opened()?)?;
+    let mut open = Vec::new();
+    for goal in &goals {
+        open.push(OpenTask {
+            kind: "goal",
+            id: goal.id.clone(),
+            session: context.ledger()?.task(&goal.task)?.session,
+            state: "interrupted".to_owned(),
+            command: format!("takeback goal resume {}", goal.id),
+        });
+    }
+    let tasks = find_open_tasks(TaskFilter::default(), context)?;
+    let is_goal = |task: &TaskView| goals.iter().any(|goal| goal.task == task.id);
+    open.extend(tasks.into_iter().filter(|task| !is_goal(task)).map(|task| OpenTask {
+        kind: "chat",
+        command: format!("takeback tasks resume {}", task.id),
+        id: task.id,
+        session: task.session,
+        state: task.state,
+    }));
+    Ok(open)
+}
+
+/// Finds the tasks whose last turn is open and that no process works on, the newest first. The
+/// tasks of subagents belong to other tasks.
+pub(crate) fn find_open_tasks(
+    filter: TaskFilter,
+    context: &Context,
+) -> Result<Vec<TaskView>, Failure> {
+    let Some(ledger) = context.opened()?.ledger()? else { return Ok(Vec::new()) };
+    let states = ["running", "stopping", "waiting"].map(str::to_owned).to_vec();
+    let mut tasks = list_tasks(&ledger, &TaskFilter { states, ..filter })?;
+    let is_open = |task: &TaskView| matches!(task.state.as_str(), "interrupted" | "waiting");
+    let running = ledger.running_tasks()?;
+    tasks.retain(|task| is_open(task) && task.parent.is_none() && !running.contains(&task.id));
+    Ok(tasks)
+}

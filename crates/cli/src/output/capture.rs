@@ -1,0 +1,63 @@
+//! Collects the output of a command, so that a front end other than this terminal can show it.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Sink, output};
+
+/// The output of a command.
+#[derive(Debug, Default)]
+pub(crate) struct CapturedOutput {
+    /// The lines for people, in the order in which they were printed.
+    pub(super) lines: Vec<String>,
+    /// The result as data.
+    pub(crate) data: Option<Value>,
+}
+
+impl CapturedOutput {
+    /// Returns the lines as one text, without a line break at its end.
+    pub(crate) fn text(&self) -> String {
+        self.lines.join("\n").trim_end().to_owned()
+    }
+}
+
+/// Runs a command, and returns its output instead of printing it.
+pub(crate) fn capture_output<T>(command: impl FnOnce() -> T) -> (T, CapturedOutput) {
+    let mut capture = Capture::begin();
+    let result = command();
+    (result, capture.end())
+}
+
+/// Keeps the result of a command as data, if its output is captured.
+pub(crate) fn keep_data(value: &impl Serialize) {
+    if let Sink::Captured(captured) = &mut output().sink {
+        captured.data = serde_json::to_value(value).ok();
+    }
+}
+
+/// The time in which output is captured. It ends even if the command panics.
+struct Capture {
+    /// The sink before.
+    outer: Option<Sink>,
+}
+
+impl Capture {
+    fn begin() -> Capture {
+        let captured = Sink::Captured(CapturedOutput::default());
+        Capture { outer: Some(std::mem::replace(&mut output().sink, captured)) }
+    }
+
+    fn end(&mut self) -> CapturedOutput {
+        let Some(outer) = self.outer.take() else { return CapturedOutput::default() };
+        match std::mem::replace(&mut output().sink, outer) {
+            Sink::Captured(captured) => captured,
+            _ => CapturedOutput::default(),
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,309 @@
+//! `takeback chat` in a terminal: a whole session, as a user types it.
+
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use takeback_script::{Reply, Request, Role, Server, StreamGate, StreamStep};
+
+use crate::pseudo_terminal::PseudoTerminal;
+use crate::scripted_model::{chat, list_tasks, use_model, with_model, writer};
+use crate::session::Session;
+
+/// Starts a chat in a terminal that is high enough for the whole session.
+fn start(session: &Session) -> Option<PseudoTerminal> {
+    let terminal = PseudoTerminal::start(&chat(session, &["chat"]), 100, 150)?;
+    terminal.wait_for("> ");
+    Some(terminal)
+}
+
+/// Counts the requests whose last prompt is this one.
+fn count_prompts(server: &Server, prompt: &str) -> usize {
+    let requests = server.requests();
+    requests.iter().filter(|request| request.last_text() == prompt).count()
+}
+
+fn prompts_of(request: &Request) -> Vec<&str> {
+    let users = request.messages.iter().filter(|message| message.role == Role::User);
+    users.map(|message| message.text.as_str()).filter(|text| !text.is_empty()).collect()
+}
+
+/// A gate that lets a stream pass one event at a time.
+struct Turnstile {
+    opened: Arc<Mutex<Receiver<StreamStep>>>,
+    open: Sender<StreamStep>,
+    /// Tells when the first event waits.
+    reached: Receiver<()>,
+    reach: Sender<()>,
+}
+
+impl Turnstile {
+    fn new() -> Turnstile {
+        let (open, opened) = channel();
+        let (reach, reached) = channel();
+        Turnstile { opened: Arc::new(Mutex::new(opened)), open, reached, reach }
+    }
+
+    /// Creates a gate that stops before the event with this number.
+    fn gate(
+        opened: &Arc<Mutex<Receiver<StreamStep>>>,
+        reach: &Sender<()>,
+        at: usize,
+    ) -> StreamGate {
+        let (opened, reach) = (opened.clone(), reach.clone());
+        StreamGate::new(move |event| {
+            if event != at {
+                return StreamStep::Send;
+            }
+            // The test may be over.
+            let _ = reach.send(());
+            opened.lock().unwrap().recv().unwrap_or(StreamStep::Cut)
+        })
+    }
+}
+
+#[test]
+fn prompts_are_edited_remembered_and_answered_as_they_stream() {
+    let turnstile = Turnstile::new();
+    let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
+    let server = Server::start(move |request: &Request| match request.last_text() {
+        "stream" => {
+            let reply = Reply::text("The first half, and the second half.");
+            Reply { gate: Some(Turnstile::gate(&opened, &reach, 2)), ..reply }
+        }
+        _ => writer(request),
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("helxo\u{1b}[D\u{7f}l\r");
+    terminal.wait_for("Hello.");
+    assert_eq!(count_prompts(&server, "hello"), 1);
+    terminal.press("\u{1b}[A\r");
+    terminal.wait_until("the second answer", |screen| screen.matches("Hello.").count() == 2);
+    assert_eq!(count_prompts(&server, "hello"), 2);
+    terminal.press("stream\r");
+    turnstile.reached.recv().unwrap();
+    let screen = terminal.wait_for("The first half");
+    assert!(!screen.contains("second half"), "{screen}");
+    turnstile.open.send(StreamStep::Send).unwrap();
+    terminal.wait_for("The first half, and the second half.");
+    terminal.wait_until("the next prompt", |screen| screen.trim_end().ends_with("out\n>"));
+    terminal.press("\u{4}");
+    let (status, screen, _) = terminal.wait_for_end();
+    assert!(status.success(), "{screen}");
+}
+
+#[test]
+fn an_approval_is_asked_for_once_and_remembered() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("publish\r");
+    terminal.wait_for("[a]lways for \"git push\"");
+    terminal.press("a\r");
+    terminal.wait_for("I wrote the note.");
+    terminal.press("publish\r");
+    let screen = terminal
+        .wait_until("the second answer", |screen| screen.matches("I wrote the note.").count() == 2);
+    assert_eq!(screen.matches("[a]lways").count(), 1, "{screen}");
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+}
+
+#[test]
+fn ctrl_c_stops_the_turn_and_keeps_everything_and_a_second_one_leaves() {
+    let turnstile = Turnstile::new();
+    let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
+    let server = Server::start(move |request: &Request| match request.last_text() {
+        "stall" => {
+            let reply = Reply::text("The beginning, and the end.");
+            Reply { gate: Some(Turnstile::gate(&opened, &reach, 2)), ..reply }
+        }
+        _ => writer(request),
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("write\r");
+    terminal.wait_for("I wrote the note.");
+    terminal.press("stall\r");
+    turnstile.reached.recv().unwrap();
+    terminal.wait_for("The beginning");
+    terminal.press("\u{3}");
+    terminal.wait_for("Stopped.");
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    // The part of the answer that arrived is kept, and the model reads it.
+    let last = server.requests().pop().unwrap();
+    assert_eq!(prompts_of(&last), ["write", "stall", "hello"]);
+    assert_eq!(last.count_text("The beginning"), 1);
+    assert_eq!(session.read("note.txt"), "hello\n");
+    assert_eq!(list_tasks(&session)[0]["state"], "idle");
+    terminal.press("\u{3}");
+    terminal.wait_for("Ctrl-C again leaves");
+    terminal.press("\u{3}");
+    let (status, screen, _) = terminal.wait_for_end();
+    assert!(status.success(), "{screen}");
+}
+
+#[test]
+fn a_rollback_takes_back_files_and_messages() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("write\r");
+    terminal.wait_for("I wrote the note.");
+    terminal.press("/rollback 1\r");
+    let screen = terminal.wait_for("This conversation has 0 messages now.");
+    for part in [
+        "Deleted:",
+        "Conversation: 4 messages taken back.",
+        "The prompt was:",
+        "Restored to checkpoint",
+        "(before write_file",
+        "The state before that is saved as checkpoint",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    assert!(!session.exists("note.txt"));
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    let last = server.requests().pop().unwrap();
+    assert_eq!(prompts_of(&last), ["hello"]);
+    // The model is told what was rolled back.
+    assert_eq!(last.body["messages"].to_string().matches("note.txt").count(), 1, "{}", last.body);
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+}
+
+#[test]
+fn undoing_a_rollback_brings_files_and_messages_back() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("write\r");
+    terminal.wait_for("I wrote the note.");
+    terminal.press("/rollback 1\r");
+    terminal.wait_for("This conversation has 0 messages now.");
+    terminal.press("/rollback undo\r");
+    terminal.wait_for("This conversation has 4 messages now.");
+    assert_eq!(session.read("note.txt"), "hello\n");
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    assert_eq!(prompts_of(&server.requests().pop().unwrap()), ["write", "hello"]);
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+}
+
+#[test]
+fn a_killed_chat_continues_at_the_exact_step_with_one_key() {
+    let turnstile = Turnstile::new();
+    let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
+    let is_first = Mutex::new(true);
+    let server = Server::start(move |request: &Request| {
+        let reply = writer(request);
+        let is_gated =
+            request.last_result().is_some() && std::mem::take(&mut *is_first.lock().unwrap());
+        match is_gated {
+            true => Reply { gate: Some(Turnstile::gate(&opened, &reach, 0)), ..reply },
+            false => reply,
+        }
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("write\r");
+    turnstile.reached.recv().unwrap();
+    terminal.kill();
+    turnstile.open.send(StreamStep::Cut).unwrap();
+    let task = list_tasks(&session).remove(0);
+    assert_eq!(task["state"], "interrupted");
+    // The step that wrote the file is finished, and is not repeated.
+    std::fs::remove_file(session.project().join("note.txt")).unwrap();
+    let mut terminal = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 60).unwrap();
+    let screen = terminal.wait_for("Continue it? [Y/n]");
+    assert!(screen.contains("(“write”) was interrupted in the middle of a turn."), "{screen}");
+    terminal.press("y");
+    terminal.wait_for("I wrote the note.");
+    assert!(!session.exists("note.txt"));
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    assert_eq!(prompts_of(&server.requests().pop().unwrap()), ["write", "hello"]);
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+    assert_eq!(list_tasks(&session)[0]["state"], "idle");
+}
+
+#[test]
+fn an_interrupted_chat_waits_if_the_user_begins_another_one() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    // A call that needs approval waits, because there is no user.
+    chat(&session, &["chat", "-p", "publish"]).output().unwrap();
+    let mut terminal = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 60).unwrap();
+    let screen = terminal.wait_for("Continue it? [Y/n]");
+    assert!(screen.contains("(“publish”) waits for your answer."), "{screen}");
+    terminal.press("n");
+    terminal.wait_for("`takeback tasks resume");
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+    let states: Vec<_> = list_tasks(&session).iter().map(|task| task["state"].clone()).collect();
+    assert_eq!(states, [json!("idle"), json!("waiting")]);
+}
+
+#[test]
+fn an_unreachable_provider_is_tried_again_until_ctrl_c() {
+    let session = Session::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Server::start(writer).unwrap();
+    use_model(&session, &server, "");
+    let file = session.base().join(".takeback/config.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let unreachable = config.replace(&server.url(), &format!("http://{closed}"));
+    std::fs::write(&file, unreachable).unwrap();
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("hello\r");
+    let screen = terminal.wait_for("(Ctrl-C stops)");
+    assert!(screen.contains("trying again in"), "{screen}");
+    terminal.press("\u{3}");
+    terminal.wait_for("Stopped.");
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+    // The conversation continues once the provider can be reached.
+    std::fs::write(&file, config).unwrap();
+    let output = chat(&session, &["chat", "--resume", "-p", "again"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "Hello.\n");
+    assert_eq!(prompts_of(&server.requests().pop().unwrap()), ["hello", "again"]);
+}
+
+#[test]
+fn ctrl_c_pauses_a_goal() {
+    let turnstile = Turnstile::new();
+    let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
+    let server = Server::start(move |request: &Request| match request.last_text() {
+        "make it work" => {
+            let reply = Reply::text("Working on it.");
+            Reply { gate: Some(Turnstile::gate(&opened, &reach, 1)), ..reply }
+        }
+        _ => writer(request),
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let Some(mut terminal) = start(&session) else { return };
+    terminal.press("/goal start make it work --turns 5\r");
+    turnstile.reached.recv().unwrap();
+    terminal.press("\u{3}");
+    let screen = terminal.wait_for("paused: stopped by the user");
+    assert!(screen.contains("turns"), "{screen}");
+    // The conversation of the goal continues.
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+    let goals = session.json(&["goal", "list"]);
+    assert_eq!(goals["goals"][0]["state"], "paused");
+}
