@@ -6,7 +6,7 @@ use serde_json::Value;
 use takeback_ledger::{ConversationMark, Ledger, LedgerError, MessageFilter, MessageRecord};
 
 use crate::clearing::clear_results;
-use crate::model::SettledMessages;
+use crate::model::ConversationPrefix;
 
 /// The finish reason of an answer that was cut off.
 pub(crate) const INTERRUPTED: &str = "interrupted";
@@ -24,8 +24,8 @@ const SHORTEST_OVERLAP: usize = 12;
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,
-    /// The older messages, as requests contain them.
-    pub(crate) settled: RefCell<SettledMessages>,
+    /// The older messages, as requests contain them. They are written only once.
+    pub(crate) prefix: RefCell<ConversationPrefix>,
     /// The state of the session that the messages were read from.
     mark: Option<ConversationMark>,
 }
@@ -39,7 +39,7 @@ impl Conversation {
             |known: ConversationMark| (known.last_seq, known.moves) == (mark.last_seq, mark.moves);
         if !self.mark.is_some_and(is_current) {
             self.messages = ledger.messages(session, MessageFilter::Current)?;
-            self.settled = RefCell::default();
+            self.prefix = RefCell::default();
             self.mark = Some(mark);
         }
         Ok(())

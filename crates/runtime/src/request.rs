@@ -76,10 +76,10 @@ impl Task {
     ) -> Option<PreparedRequest> {
         let provider = self.agent.provider(step.use_fallback);
         let (cleared, written) = (state.cleared, &self.conversation.messages);
-        let mut settled = self.conversation.settled.borrow_mut();
+        let mut prefix = self.conversation.prefix.borrow_mut();
         let clear = |messages: &mut [MessageRecord]| clear_results(messages, cleared);
-        settled.settle(provider, &self.session, written, cleared, clear);
-        let messages = self.conversation.for_request(settled.count(), new, cleared);
+        prefix.extend(provider, &self.session, written, cleared, clear);
+        let messages = self.conversation.for_request(prefix.count(), new, cleared);
         let tools = self.tool_specs();
         let request = ModelRequest {
             session: &self.session,
@@ -87,13 +87,13 @@ impl Task {
             tools: &tools,
             max_output: step.max_output,
         };
-        let tokens = settled.tokens() + estimate_tokens(&request);
+        let tokens = prefix.tokens() + estimate_tokens(&request);
         let can_shrink =
             || can_clear(written, new, cleared) || can_compress(written.iter().chain(new), true);
         if tokens > room_for_input(provider, step.max_output) && can_shrink() {
             return None;
         }
-        let body = settled.write_request(provider, &request);
+        let body = prefix.write_request(provider, &request);
         Some(PreparedRequest { step, provider: provider.clone(), body })
     }
 
@@ -163,11 +163,14 @@ impl Task {
     }
 
     fn record_attempt(&mut self, provider: &Provider, attempt: Attempt) -> Result<(), TaskError> {
-        let Attempt { reply, end } = attempt;
+        let Attempt { mut reply, end } = attempt;
         let bill = bill_of(provider, reply.usage);
         let usage = self.usage_event(provider, &bill);
+        self.name_calls(&mut reply);
         match end {
-            AttemptEnd::Finished(finish) => self.record_reply(provider, reply, finish, bill, usage),
+            AttemptEnd::Finished(finish) => {
+                self.record_reply(provider, &reply, &finish, bill, usage)
+            }
             AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
             AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
         }
@@ -178,21 +181,24 @@ impl Task {
     fn record_reply(
         &mut self,
         provider: &Provider,
-        mut reply: Reply,
-        finish: Finish,
+        reply: &Reply,
+        finish: &Finish,
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
-        self.name_calls(&mut reply);
-        let is_cut_call = finish == Finish::Length && reply.cut_calls > 0 && reply.calls.is_empty();
-        let is_empty = reply.text.is_empty() && reply.calls.is_empty();
-        let is_kept = !is_cut_call && !is_empty;
-        let end = AttemptEnd::Finished(finish);
-        let message = is_kept.then(|| to_message(&reply, provider, &end));
-        let (calls, cut_calls) = (reply.calls, reply.cut_calls);
+        let Reply { calls, cut_calls, .. } = reply;
+        let is_cut_call = *finish == Finish::Length && *cut_calls > 0 && calls.is_empty();
+        let is_empty = reply.text.is_empty() && calls.is_empty();
+        let end = AttemptEnd::Finished(*finish);
+        let message = (!is_cut_call && !is_empty).then(|| to_message(reply, provider, &end));
         self.append(&self.events_of(message, usage), |messages| {
-            let message = messages.first().map(|message| message.seq);
-            vec![Entry::Replied { message, finish, calls: calls.clone(), cut_calls, bill }]
+            vec![Entry::Replied {
+                message: messages.first().map(|message| message.seq),
+                finish: *finish,
+                calls: calls.clone(),
+                cut_calls: *cut_calls,
+                bill,
+            }]
         })
     }
 
@@ -205,17 +211,18 @@ impl Task {
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
-        self.name_calls(&mut reply);
         // Reasoning without its signature is not accepted by the next request.
         (reply.reasoning, reply.reasoning_details) = (None, None);
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let end = AttemptEnd::Failed(failure.clone());
         let message = (!is_empty).then(|| to_message(&reply, provider, &end));
-        let calls = reply.calls;
         self.append(&self.events_of(message, usage), |messages| {
-            let message = messages.first().map(|message| message.seq);
-            let (calls, failure) = (calls.clone(), failure.clone());
-            vec![Entry::Interrupted { message, calls, failure, bill }]
+            vec![Entry::Interrupted {
+                message: messages.first().map(|message| message.seq),
+                calls: reply.calls.clone(),
+                failure: failure.clone(),
+                bill,
+            }]
         })
     }
 

@@ -24,7 +24,7 @@ pub use self::client::{Client, ClientOptions};
 pub(crate) use self::estimate::estimate_message;
 pub use self::estimate::estimate_tokens;
 pub use self::message::to_message;
-pub(crate) use self::write::SettledMessages;
+pub(crate) use self::write::ConversationPrefix;
 pub use self::write::{RequestBody, build_request, request_digest};
 
 /// The API of a model provider.

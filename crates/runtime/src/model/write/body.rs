@@ -11,11 +11,12 @@ use super::super::estimate::estimate_message;
 use super::super::{ModelRequest, Provider};
 use super::{list_name, mark_messages, write_frame, write_messages};
 
-/// The number of messages from which on the older ones are settled.
-const MAX_UNSETTLED: usize = 64;
+/// The number of messages from which on the older ones become part of the prefix.
+const MAX_REST: usize = 64;
 
-/// The number of prompts that are never settled. Marks for the provider's cache are among them.
-const UNSETTLED_PROMPTS: usize = 4;
+/// The number of prompts that are never part of the prefix. Marks for the provider's cache are among
+/// them.
+const PROMPTS_IN_REST: usize = 4;
 
 /// The length of a call's id that every API accepts.
 const MAX_ID: usize = 40;
@@ -50,13 +51,13 @@ impl From<&Value> for RequestBody {
 /// The beginning of a conversation, written for one model. It consists of whole turns, to which
 /// later messages do not relate, so its form does not depend on what follows.
 #[derive(Default)]
-pub(crate) struct SettledMessages {
+pub(crate) struct ConversationPrefix {
     /// The provider, the model, and the last message whose result is left out.
     key: (String, String, i64),
     count: usize,
     /// The number of the last message, which shows whether the conversation is still the same.
     last_seq: i64,
-    /// The beginning of the body, up to the last settled message.
+    /// The beginning of the body, up to the last message of the prefix.
     json: String,
     hasher: Sha256,
     prompt: Option<Value>,
@@ -64,20 +65,20 @@ pub(crate) struct SettledMessages {
     call_ids: HashSet<String>,
 }
 
-impl SettledMessages {
-    /// Returns the number of messages that are settled.
+impl ConversationPrefix {
+    /// Returns the number of messages in the prefix.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns the estimated number of tokens of the settled messages.
+    /// Returns the estimated number of tokens of the prefix.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Settles older messages of a conversation. `prepare` makes the changes to messages that
+    /// Adds older messages of a conversation to the prefix. `prepare` makes the changes that
     /// requests contain, such as leaving out results up to the message `cleared`.
-    pub(crate) fn settle(
+    pub(crate) fn extend(
         &mut self,
         provider: &Provider,
         session: &SessionRecord,
@@ -90,9 +91,9 @@ impl SettledMessages {
             && (self.count == 0
                 || messages.get(self.count - 1).is_some_and(|last| last.seq == self.last_seq));
         if !is_same {
-            *self = SettledMessages { key, ..SettledMessages::default() };
+            *self = ConversationPrefix { key, ..ConversationPrefix::default() };
         }
-        while messages.len() - self.count > MAX_UNSETTLED
+        while messages.len() - self.count > MAX_REST
             && let Some(end) = find_end(&messages[self.count..])
             && let Some(ids) = self.list_new_ids(&messages[self.count..self.count + end])
         {
@@ -102,7 +103,7 @@ impl SettledMessages {
         }
         if self.count > 0 && self.read_ids(&messages[self.count..]).is_none() {
             let key = std::mem::take(&mut self.key);
-            *self = SettledMessages { key, ..SettledMessages::default() };
+            *self = ConversationPrefix { key, ..ConversationPrefix::default() };
         }
     }
 
@@ -120,8 +121,8 @@ impl SettledMessages {
         Some(ids)
     }
 
-    /// Reads the ids of the calls in whole turns. Returns `None` if they cannot be settled, for
-    /// example because a result is missing.
+    /// Reads the ids of the calls in whole turns. Returns `None` if they must not be part of
+    /// the prefix, for example because a result is missing.
     fn list_new_ids(&self, turns: &[MessageRecord]) -> Option<HashSet<String>> {
         let ids = self.read_ids(turns)?;
         let results = turns.iter().filter(|message| message.role == "tool");
@@ -169,7 +170,7 @@ impl SettledMessages {
         self.json.push_str(&json);
     }
 
-    /// Writes a request. Its messages are those that follow the settled ones.
+    /// Writes a request. Its messages are those that follow the prefix.
     pub(crate) fn write_request(
         &self,
         provider: &Provider,
@@ -203,13 +204,13 @@ impl SettledMessages {
     }
 }
 
-/// Finds the end of the first turns of a conversation, as many as can be settled at once: the next
+/// Finds the end of the first turns of a conversation, as many as can be added at once: the next
 /// message is a prompt, and the last one is a plain answer.
 fn find_end(messages: &[MessageRecord]) -> Option<usize> {
     let prompts = messages.iter().enumerate().filter(|(_, message)| message.role == "user");
     let prompts: Vec<usize> = prompts.map(|(at, _)| at).collect();
-    let settled = &prompts[..prompts.len().saturating_sub(UNSETTLED_PROMPTS - 1)];
-    settled.iter().rev().copied().find(|at| *at > 0 && is_plain_answer(&messages[at - 1]))
+    let old = &prompts[..prompts.len().saturating_sub(PROMPTS_IN_REST - 1)];
+    old.iter().rev().copied().find(|at| *at > 0 && is_plain_answer(&messages[at - 1]))
 }
 
 fn is_plain_answer(message: &MessageRecord) -> bool {
@@ -278,10 +279,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
+        #![proptest_config(ProptestConfig::with_cases(8))]
         /// A conversation is written in the same way in one piece and bit by bit.
         #[test]
-        fn settled_messages_are_written_as_in_one_piece(
+        fn a_prefix_is_written_as_in_one_piece(
             kinds in prop::collection::vec(prop_oneof![9 => 0u8..3, 1 => 3u8..8], 20..70),
             grows_by in 5usize..40,
         ) {
@@ -294,17 +295,17 @@ mod tests {
             (1..).zip(&mut messages).for_each(|(seq, message)| message.seq = seq);
             for kind in [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic] {
                 let provider = provider(kind);
-                let mut settled = SettledMessages::default();
+                let mut prefix = ConversationPrefix::default();
                 for end in (1..=messages.len()).step_by(grows_by) {
                     let all = &messages[..end];
-                    settled.settle(&provider, &session, all, 0, |_| {});
+                    prefix.extend(&provider, &session, all, 0, |_| {});
                     let request = |messages| ModelRequest {
                         session: &session,
                         messages,
                         tools: std::slice::from_ref(&tool),
                         max_output: 64,
                     };
-                    let body = settled.write_request(&provider, &request(&all[settled.count()..]));
+                    let body = prefix.write_request(&provider, &request(&all[prefix.count()..]));
                     let parsed: Value = serde_json::from_str(body.json()).unwrap();
                     prop_assert_eq!(parsed, build_request(&provider, &request(all)));
                     let digest = hex::encode(&Sha256::digest(body.json()));
@@ -319,13 +320,13 @@ mod tests {
         let mut messages: Vec<MessageRecord> =
             (0..200).flat_map(|number| turn(number, 1)).collect();
         (1..).zip(&mut messages).for_each(|(seq, message)| message.seq = seq);
-        let mut settled = SettledMessages::default();
+        let mut prefix = ConversationPrefix::default();
         let session = SessionRecord::default();
-        settled.settle(&provider(ApiKind::Openai), &session, &messages, 0, |_| {});
-        assert!(messages.len() - settled.count() <= MAX_UNSETTLED, "{}", settled.count());
+        prefix.extend(&provider(ApiKind::Openai), &session, &messages, 0, |_| {});
+        assert!(messages.len() - prefix.count() <= MAX_REST, "{}", prefix.count());
         // After a rollback, the conversation is another one.
         messages.truncate(10);
-        settled.settle(&provider(ApiKind::Openai), &session, &messages, 0, |_| {});
-        assert_eq!(settled.count(), 0);
+        prefix.extend(&provider(ApiKind::Openai), &session, &messages, 0, |_| {});
+        assert_eq!(prefix.count(), 0);
     }
 }

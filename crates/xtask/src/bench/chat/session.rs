@@ -34,13 +34,20 @@ pub(super) struct Session {
 /// The times of turns, in milliseconds.
 pub(super) struct TurnTimes {
     turns: Vec<f64>,
+    /// The processor time of each turn, which does not depend on how busy the machine is.
+    work: Vec<f64>,
     first_tokens: Vec<f64>,
 }
 
 impl TurnTimes {
-    pub(super) fn turns(&self, range: impl RangeBounds<usize>) -> Latencies {
-        let turns = self.turns.iter().enumerate();
-        Latencies::new(turns.filter(|(at, _)| range.contains(at)).map(|(_, time)| *time).collect())
+    pub(super) fn turns(&self) -> Latencies {
+        Latencies::new(self.turns.clone())
+    }
+
+    /// Returns the processor time of some of the turns.
+    pub(super) fn work(&self, range: impl RangeBounds<usize>) -> Latencies {
+        let work = self.work.iter().enumerate();
+        Latencies::new(work.filter(|(at, _)| range.contains(at)).map(|(_, time)| *time).collect())
     }
 
     /// Returns the times from the arrival of the first token until it was shown.
@@ -61,13 +68,14 @@ impl Session {
     }
 
     pub(super) fn take_turns(&mut self, count: usize) -> Result<TurnTimes, Failure> {
-        let mut times = TurnTimes { turns: Vec::new(), first_tokens: Vec::new() };
+        let mut times = TurnTimes { turns: Vec::new(), work: Vec::new(), first_tokens: Vec::new() };
         let task = self.task.as_mut().ok_or("the session has ended")?;
         for number in 0..count {
             let front = Watch::default();
-            let began = Instant::now();
+            let (began, worked) = (Instant::now(), processor_time());
             let pause = task.prompt(&format!("Write the notes of turn {number}."), &front);
             times.turns.push(began.elapsed().as_secs_f64() * 1e3);
+            times.work.push(processor_time() - worked);
             match pause.map_err(|error| error_chain(&error))? {
                 Pause::TurnEnded(TurnOutcome::Complete) => {}
                 other => return Err(format!("turn {number} ended with {other:?}")),
@@ -96,6 +104,12 @@ impl Session {
         }
         Ok(Latencies::new(times))
     }
+}
+
+/// Returns the processor time of this process so far, in milliseconds.
+fn processor_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
 fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
