@@ -169,7 +169,7 @@ impl Task {
         self.name_calls(&mut reply);
         match end {
             AttemptEnd::Finished(finish) => {
-                self.record_reply(provider, &reply, &finish, bill, usage)
+                self.record_reply(provider, &reply, finish, bill, usage)
             }
             AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
             AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
@@ -182,19 +182,19 @@ impl Task {
         &mut self,
         provider: &Provider,
         reply: &Reply,
-        finish: &Finish,
+        finish: Finish,
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
         let Reply { calls, cut_calls, .. } = reply;
-        let is_cut_call = *finish == Finish::Length && *cut_calls > 0 && calls.is_empty();
+        let is_cut_call = finish == Finish::Length && *cut_calls > 0 && calls.is_empty();
         let is_empty = reply.text.is_empty() && calls.is_empty();
-        let end = AttemptEnd::Finished(*finish);
+        let end = AttemptEnd::Finished(finish);
         let message = (!is_cut_call && !is_empty).then(|| to_message(reply, provider, &end));
         self.append(&self.events_of(message, usage), |messages| {
             vec![Entry::Replied {
                 message: messages.first().map(|message| message.seq),
-                finish: *finish,
+                finish,
                 calls: calls.clone(),
                 cut_calls: *cut_calls,
                 bill,
