@@ -174,6 +174,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
 }
 
 /// The run in which a goal is worked on.
+#[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// A new run, with this budget or the goal's own. Nothing counts as spent yet.
     New(Option<Budget>),
@@ -208,7 +209,6 @@ pub(crate) fn resume_in(
     budget: Budget,
 ) -> Result<ExitCode, Failure> {
     let goal = find_goal(goal, conversation.context())?;
-    conversation.leave("worked on a goal");
     conversation.resume_task(&goal.task)?;
     work(conversation, &goal.id, Run::New(Some(budget)))
 }

@@ -22,6 +22,8 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
     // True after Ctrl-C. The next one leaves.
     let mut is_interrupted = false;
     loop {
+        // While the user thinks, another process can repair the ledger.
+        conversation.context().close_ledger();
         let prompt = match reader.read_prompt()? {
             PromptInput::Text(prompt) => prompt,
             PromptInput::Interrupted if !is_interrupted => {
