@@ -115,7 +115,7 @@ pub(crate) fn answer_line(line: &SlashLine<'_>, context: &Context) -> Option<Sla
     let answer = match parsed.check() {
         Err(reason) => Err(Failure::new(reason)),
         Ok(()) if line.is_headless && is_changing(&parsed) => {
-            let hint = format!("type /{} yourself", parsed.name);
+            let hint = format!("type /{} in a terminal", parsed.name);
             Err(Failure::new("nothing was changed: no user typed this line").hint(hint))
         }
         Ok(()) => answer_command(&parsed, line, context),
