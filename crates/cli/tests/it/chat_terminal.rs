@@ -204,11 +204,11 @@ fn undoing_a_rollback_brings_files_and_messages_back() {
 fn a_session_that_cannot_be_resumed_leaves_the_conversation_where_it_is() {
     let model = StuckModel::start(writer, |request| request.last_text() == "stall");
     let session = with_model(&model.server);
+    let Some(mut terminal) = start(&session) else { return };
     let mut command = chat(&session, &["chat", "-p", "stall"]);
     let mut live = command.stdout(Stdio::null()).spawn().unwrap();
     model.reached.recv().unwrap();
     let other = last_session(&session);
-    let Some(mut terminal) = start(&session) else { return };
     terminal.press("write\r");
     terminal.wait_for("I wrote the note.");
     terminal.press(&format!("/resume {other}\r"));
