@@ -1,4 +1,4 @@
-//! The text of a model, which arrives in pieces of any size. The first two bytes are the length of
+//! Text from a model, which arrives in pieces of any size. The first two bytes are the length of
 //! the pieces and the width of the terminal.
 
 #![no_main]

@@ -1,4 +1,5 @@
-//! Responses of model providers: a byte for the API, a byte for the size of the pieces, and the body.
+//! Responses from model providers: a byte for the API, a byte for the size of the pieces, and the
+//! body.
 
 #![no_main]
 

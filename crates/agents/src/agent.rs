@@ -31,8 +31,7 @@ pub struct Agent {
     pub(crate) resume: Option<&'static str>,
     /// The way in which a hook stops the agent from running a tool.
     pub refusal: Refusal,
-    /// The events at which a hook can answer the user's prompt itself, so that the model is not
-    /// asked.
+    /// The events at which a hook can answer the user's prompt itself, without the model.
     pub answer_events: &'static [&'static str],
     /// The sign by which the agent shows that it runs without a user, if it gives one.
     pub(crate) headless_sign: Option<HeadlessSign>,
@@ -101,7 +100,7 @@ pub(crate) enum HeadlessSign {
     /// An environment variable that the agent sets for its hooks, and the prefix that its value has
     /// when there is no user.
     Variable { name: &'static str, begins: &'static str },
-    /// A text in the first line of the agent's log. That line records how the session was started.
+    /// Text in the first line of the agent's log. That line records how the session was started.
     Log { contains: &'static str },
 }
 

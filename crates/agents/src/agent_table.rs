@@ -40,7 +40,7 @@ pub const AGENTS: &[Agent] = &[
         events: CLAUDE_EVENTS,
         tools: Some(known_tools::CLAUDE),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // Never on Stop: output there makes Claude Code call its model again.
+        // Stop is left out, because output there makes Claude Code call its model again.
         notice_events: &["UserPromptSubmit", "PostToolUse"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(
@@ -89,8 +89,8 @@ pub const AGENTS: &[Agent] = &[
         ],
         tools: Some(known_tools::GEMINI),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // Not on SessionStart: Gemini would prepend the text to the prompt, and would then no
-        // longer expand a slash command in the prompt.
+        // SessionStart is left out, because Gemini would prepend the text to the prompt, and would
+        // then no longer expand a slash command in the prompt.
         notice_events: &["BeforeAgent", "AfterTool"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(

@@ -87,7 +87,7 @@ impl Agent {
         (Some(output.to_string()), 0)
     }
 
-    /// Returns the output that answers the user's prompt, so that the model is not asked.
+    /// Returns the output that answers the user's prompt without the model.
     pub fn answer_output(&self, text: &str) -> String {
         json!({ "decision": "block", "reason": text }).to_string()
     }

@@ -13,6 +13,7 @@ mod install;
 mod known_tools;
 mod logs;
 mod payload;
+mod rewind;
 mod slash_command;
 mod warning_text;
 mod wiring;
@@ -27,6 +28,7 @@ pub use install::{
 };
 pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
 pub use payload::{ParsedPayload, PayloadError, parse_payload};
+pub use rewind::{REWINDS, Rewind, RewindError, RewindRequest, WrittenCopy, find_rewind};
 pub use slash_command::{SlashCommand, split_words};
 pub use warning_text::{tampering_text, warning_text};
 pub use wiring::Program;

@@ -133,7 +133,7 @@ mod tests {
             assert!(open_stepwise(root, bad.as_bytes()).is_err(), "{bad}");
             let whole = base.join("inside").join(bad);
             let error = open_canonical(&whole).unwrap_err().to_string();
-            assert!(error.contains("has taken the place"), "{bad}: {error}");
+            assert!(error.contains("has taken the place of a directory"), "{bad}: {error}");
             assert!(open_stepwise(CWD, paths::as_bytes(&whole)).is_err(), "{bad}");
         }
         assert!(open_stepwise(CWD, paths::as_bytes(&base)).is_ok());

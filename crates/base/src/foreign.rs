@@ -40,7 +40,7 @@ fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
     }
 }
 
-/// The maximum size of a text file of another program, such as its configuration, that is read as a
+/// The maximum size of another program's text file, such as its configuration, that is read as a
 /// whole.
 pub const MAX_TEXT: u64 = 64 << 20;
 
@@ -55,7 +55,7 @@ pub fn read_regular(path: &Path, max_size: u64) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).map_err(io::Error::other)?);
-    // The file may grow while it is read.
+    // The file may grow while it is being read.
     file.take(max_size + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_size { Err(too_large()) } else { Ok(bytes) }
 }
@@ -67,11 +67,11 @@ pub fn read_beginning(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The maximum number of values in a JSON text that is parsed. A parsed value can take up to a
+/// The maximum number of values in a JSON document that is parsed. A parsed value can take up to a
 /// hundred times as much memory as its text.
 pub const MAX_JSON_VALUES: usize = 2_000_000;
 
-/// Returns an upper bound on the number of values in a JSON text, without parsing it.
+/// Returns an upper bound on the number of values in a JSON document, without parsing it.
 pub fn count_json_values(json: &[u8]) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in json {
@@ -86,9 +86,9 @@ pub fn count_json_values(json: &[u8]) -> usize {
     count
 }
 
-/// True if a JSON text has so many values that parsing it could exhaust memory.
+/// True if a JSON document has so many values that parsing it could exhaust memory.
 pub fn has_too_many_values(json: &[u8]) -> bool {
-    // Each value takes at least one byte, so a short text cannot have too many.
+    // Each value takes at least one byte, so a short document cannot have too many.
     json.len() > MAX_JSON_VALUES && count_json_values(json) > MAX_JSON_VALUES
 }
 

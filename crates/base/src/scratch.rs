@@ -1,7 +1,7 @@
 //! A directory for large temporary files that are removed even if their process is killed.
 //!
 //! Every process that uses the directory holds a shared lock on it. The first process that sweeps
-//! the directory while no process uses it removes everything that is left in it.
+//! the directory while no process is using it removes everything that is left in it.
 
 use std::fs::{self, File};
 use std::io;
@@ -46,8 +46,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the directory and everything in it, unless a process uses it. A missing directory costs
-/// one system call.
+/// Removes the directory and everything in it, unless a process is using it. A missing directory
+/// costs one system call.
 pub fn sweep(directory: &Path) -> io::Result<()> {
     let Some(opened) = if_exists(File::open(directory))? else { return Ok(()) };
     match FileLock::acquire(opened, FlockOperation::NonBlockingLockExclusive) {

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_and_direction_marks_are_armed() {
+    fn line_breaks_and_direction_marks_are_escaped() {
         for character in ['\u{7f}', '\u{85}', '\u{9b}', '\u{61c}', '\u{2028}', '\u{2029}'] {
             assert!(is_armed(character), "{character:?}");
         }

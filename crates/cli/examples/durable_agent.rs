@@ -75,6 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         on_recovery: |_| {},
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
+        reports_ends: |_| true,
         lock_wait: None,
     });
     let settings =

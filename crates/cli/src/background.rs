@@ -38,7 +38,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
-    // An unknown profile does not keep the background work from being done.
+    // An unknown profile would be an error, and must not keep the background work from being done.
     command.env_remove(PROFILE);
     if let Some(profile) = context.profile().filter(|name| has_profile(&context.home, name)) {
         command.arg("--profile").arg(profile);

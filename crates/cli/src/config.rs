@@ -32,7 +32,7 @@ pub(crate) struct LedgerConfig {
     pub(crate) redact: bool,
 }
 
-/// The table whose tables are the profiles.
+/// The table that contains the profiles, each as a table of its own.
 pub(crate) const PROFILES: &str = "profiles";
 
 /// Returns the path of `config.toml`.
@@ -51,8 +51,8 @@ pub(crate) fn read_text(home: &Path) -> Result<String, Failure> {
     }
 }
 
-/// True if a line of a malformed file sets a key to anything but `false`, in whatever form. An error
-/// in the file must not switch off strict mode or the masking of secrets.
+/// True if a line of a malformed file sets a key, in whatever form, to anything but `false`. An
+/// error in the file must not switch off strict mode or the masking of secrets.
 fn may_switch_on(text: &str, key: &str) -> bool {
     let is_in = |line: &str| {
         let plain: String = strip_comment(line).chars().filter(|c| !is_filler(*c)).collect();
@@ -131,7 +131,7 @@ impl From<toml::de::Error> for ParseError {
     }
 }
 
-/// Parses the settings. Those in the profile take precedence.
+/// Parses the settings. The settings in the profile take precedence.
 fn parse(text: &str, profile: Option<&str>) -> Result<Config, ParseError> {
     let (span, mut tables) = split_span(DeTable::parse(text)?);
     let mut known = Vec::new();
@@ -156,8 +156,8 @@ fn split_span<T>(spanned: Spanned<T>) -> (std::ops::Range<usize>, T) {
     (spanned.span(), spanned.into_inner())
 }
 
-/// Adds the values of a table to another one. A value takes the place of the old one, and a table
-/// is added to the old one.
+/// Adds the values of one table to another. A value replaces the old value, and a table inside the
+/// table is merged with the old table.
 fn merge_tables<'t>(tables: &mut DeTable<'t>, changes: DeTable<'t>) {
     for (key, change) in changes {
         let (span, change) = split_span(change);
@@ -174,8 +174,8 @@ fn merge_tables<'t>(tables: &mut DeTable<'t>, changes: DeTable<'t>) {
 }
 
 impl Config {
-    /// Reads the settings and ignores invalid ones and an unknown profile, for hooks and for
-    /// commands that these must not block. Also returns the first problem.
+    /// Reads the settings and ignores invalid ones and an unknown profile. This is for hooks, and
+    /// for commands that must work in spite of such errors. Also returns the first problem.
     pub(crate) fn read_anyway(home: &Path, profile: Option<&str>) -> (Config, Option<Failure>) {
         let problem = match Config::read(home, profile) {
             Ok(config) => return (config, None),

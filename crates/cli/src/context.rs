@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rustix::process::geteuid;
-use takeback_agents::LogFormat;
+use takeback_agents::{Agent, LogFormat};
 use takeback_base::lock_wait::LockWait;
 use takeback_base::scratch;
 use takeback_ledger::Time;
@@ -73,7 +73,7 @@ pub(crate) enum Color {
 }
 
 /// Returns the pager's program and arguments. Returns `None` if long output is to be printed
-/// directly: the user asked for that, a program reads the output, or the terminal cannot show a
+/// directly: the user asked for that, a program reads the output, or the terminal cannot run a
 /// pager.
 pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -137,6 +137,13 @@ fn check_home(home: &Path) -> Result<(), Failure> {
         true => choose.to_owned(),
         false => format!("run `chmod go-w {home}`, or {choose}"),
     }))
+}
+
+/// Returns true if an agent is known to report the end of each call. takeback's own agent and
+/// `takeback run` do, and so do the agents that takeback installs its hooks in.
+fn reports_ends(agent: &str) -> bool {
+    let has_hooks = takeback_agents::find_agent(agent).is_some_and(Agent::has_wiring);
+    has_hooks || [takeback_runtime::AGENT, "run"].contains(&agent)
 }
 
 /// The options, directories and environment that a command works with.
@@ -326,6 +333,7 @@ impl Context {
             on_recovery: output::report_recovery,
             resume_hint: takeback_agents::resume_hint,
             find_hook_files: takeback_agents::find_hook_files,
+            reports_ends,
             lock_wait: self.is_attended.then_some(LOCK_WAIT),
         })
     }

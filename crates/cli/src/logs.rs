@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of these logs that are in databases. Checking such a log requires opening its
+/// The maximum number of logs in databases among them. Checking such a log requires opening its
 /// database.
 const RECENT_IN_DATABASES: usize = 4;
 
@@ -106,7 +106,7 @@ fn catch_up_recent_logs(ledger: &mut Ledger, context: &Context) {
 }
 
 /// True if a log may have entries after its bookmark. For an existing database this is always true,
-/// because only reading it would tell.
+/// because only reading it would show whether there are any.
 fn has_new_entries(log: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&log.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| log.session.is_some() || length != bookmark.offset)

@@ -11,6 +11,7 @@ mod background;
 mod commands;
 mod config;
 mod context;
+mod conversations;
 mod event_input;
 mod failure;
 mod fired;

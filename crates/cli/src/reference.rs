@@ -1,6 +1,6 @@
 //! docs/cli.md, the reference for the command line. It is generated from the definitions of the
-//! commands, so it is complete. The test fails if the file is out of date; `UPDATE=1` regenerates
-//! it.
+//! commands, so it is complete. A test here fails if the file is out of date; `UPDATE=1`
+//! regenerates the file.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Handles agents' reports while the agents wait.
+//! Handles agents' reports while the agents are waiting.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -18,7 +18,7 @@ use crate::context::Context;
 
 /// The failure that is recorded when a capture takes too long. It is withdrawn once the background
 /// process has completed the capture.
-const LATE: &str = "not done within timeout_ms; continued in the background";
+const LATE: &str = "not done within timeout_ms; the work continues in the background";
 
 /// The answer to a report, in JSON.
 #[derive(Default, Serialize)]
@@ -41,7 +41,8 @@ pub(crate) struct ReportView {
 }
 
 impl ReportView {
-    /// Notes what a call would do to takeback's own history, and whether it is refused for that.
+    /// Notes what a call would do to takeback's own history, and whether the call is refused for
+    /// that reason.
     pub(crate) fn note_tampering(&mut self, opened: &Opened, report: &Report) {
         self.tampering = hook::find_tampering(opened, report);
         self.refused =
@@ -65,8 +66,8 @@ impl From<&Unprotected> for UnprotectedView {
     }
 }
 
-/// Opens takeback's home for an agent. Also returns errors in the configuration. If there are any,
-/// the valid settings apply. Returns `None` if checkpoints are switched off.
+/// Opens takeback's home for an agent, and returns it with the errors in the configuration. If
+/// there are any, only the valid settings apply. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -148,7 +149,7 @@ impl PendingReport {
         PendingReport { opened, report, session, directory, limit, deadline, handled }
     }
 
-    /// Waits for as long as the agent does. A capture that takes longer counts as missed until it
+    /// Waits for as long as the agent waits. A capture that takes longer counts as missed until it
     /// is complete.
     pub(crate) fn wait(&self) -> Waited {
         let answer = match self.limit {

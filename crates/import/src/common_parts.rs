@@ -48,7 +48,7 @@ fn match_parts(
     }
 }
 
-/// Finds the earliest place at which to divide `known`, so that the two parts have the most in
+/// Finds the earliest index at which to divide `known` so that the two parts have the most in
 /// common with `first` and `second`.
 fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
     let before = common_lengths(first.iter(), &known.iter(), known.len());

@@ -18,9 +18,9 @@ pub enum Moment<'a> {
 }
 
 impl Ledger {
-    /// Returns the effects that all sessions have had in a workspace since a moment, in order. The
-    /// order of the calls determines which effects came later. Where that order is not known, the
-    /// time of an effect is compared with `time`.
+    /// Returns the effects that all sessions have had in a workspace since the given moment, in
+    /// order. The order of the calls determines which effects came later. Where that order is not
+    /// known, the time of an effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,

@@ -44,7 +44,7 @@ pub enum Event {
     NoticesDelivered { session: String, ids: Vec<i64> },
 }
 
-/// The place to which events were written.
+/// The destination that events were written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// The ledger has the events.

@@ -100,7 +100,7 @@ impl Ledger {
     }
 
     /// Imports a session. If it already exists, fills in its empty fields and adds the missing
-    /// messages. Counts the messages and tool calls anew instead of importing the counts.
+    /// messages. Counts the messages and tool calls again instead of importing the counts.
     pub fn import(
         &mut self,
         transcript: &Transcript,

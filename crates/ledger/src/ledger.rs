@@ -69,7 +69,7 @@ pub enum LedgerError {
     /// Another process holds the lock of the task, or this process holds it already.
     #[error("task {0} is running")]
     TaskRunning(String),
-    /// Another process has taken the task's lease since.
+    /// Another process has since taken the task's lease.
     #[error("another process has taken over task {task}")]
     Fenced { task: String, epoch: i64, current: i64 },
     /// Part of a journal is lost, so the task's state cannot be determined.
@@ -126,17 +126,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens or creates the ledger in this file, and adds the events that wait in the directory
-    /// `spool` beside it. Opening is cheap: only [`Ledger::verify`] checks the whole database.
+    /// Opens or creates the ledger in this file, and adds the events that are waiting in the
+    /// directory `spool` beside it. Opening is cheap: only [`Ledger::verify`] checks the whole
+    /// database.
     pub fn open(path: &Path, options: &LedgerOptions) -> Result<Ledger, OpenError> {
         let mut ledger = Ledger::open_alone(path, options)?;
         ledger.refresh();
         Ok(ledger)
     }
 
-    /// Adds the events that wait in the spool to the ledger, as opening does. A process that keeps
-    /// its ledger open calls this before each task. Events that cannot be added within 100 ms are
-    /// left for the next call.
+    /// Adds the events that are waiting in the spool to the ledger, as opening does. A process that
+    /// keeps its ledger open calls this before each task. Events that cannot be added within 100 ms
+    /// are left for the next call.
     pub fn refresh(&mut self) {
         let wait = self.database.wait();
         self.set_wait(wait.min(PATIENCE));
@@ -158,14 +159,14 @@ impl Ledger {
         self.database.path()
     }
 
-    /// Copies the whole ledger, in its state at one moment, to another file. Replaces the content
-    /// of that file in one transaction, so a copy that is cut off changes nothing.
+    /// Copies the whole ledger, as it is at one moment, to another file. Replaces the content of
+    /// that file in one transaction, so a copy that is cut off changes nothing.
     pub fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         self.database.copy_to(path)
     }
 
-    /// Adds the events that wait in the spool to the ledger. Waits for other processes as long as a
-    /// write does. Returns false if some events are still waiting.
+    /// Adds the events that are waiting in the spool to the ledger. Waits for other processes as
+    /// long as a write does. Returns false if some events are still waiting.
     pub fn catch_up(&mut self) -> Result<bool, LedgerError> {
         self.take_in_spool()
     }

@@ -38,7 +38,7 @@ pub use exchange::{
 };
 pub use ledger::{Ledger, LedgerError, LedgerOptions};
 pub use lineage::{Descendant, MadeFork, NewFork};
-pub use logs::{Bookmark, LogEntry, LogFact, LogIntake, LogPage};
+pub use logs::{Bookmark, LogEntry, LogFact, LogIntake, LogPage, MessageOrigin};
 pub use mask::mask_transcript;
 pub use messages::MessageFilter;
 pub use notices::Notice;

@@ -2,10 +2,12 @@
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use crate::logs::adopt_pages;
 use crate::rewinds::find_conversation;
 use crate::sessions::{SELECT_SESSION, end_session, head, read_session, upsert_session};
 use crate::{
-    ConversationPoint, Ledger, LedgerError, ParentKind, SessionRecord, Time, messages, titles,
+    ConversationPoint, Ledger, LedgerError, LogPage, ParentKind, SessionRecord, Time, messages,
+    titles,
 };
 
 /// A descendant of a session.
@@ -29,6 +31,9 @@ pub struct NewFork<'a> {
     pub workspace: Option<&'a str>,
     /// The branch that the directory is on, if the fork has a directory of its own.
     pub git_branch: Option<&'a str>,
+    /// The agent's log of the fork, if the fork has one already. Its entries are those of the
+    /// parent, so reading the log later adds only what is new.
+    pub log: &'a [LogPage],
 }
 
 /// A fork that was made.
@@ -131,6 +136,7 @@ impl Ledger {
             create_child(transaction, &child_of(&parent, new_id, ParentKind::Fork), now)?;
             let head = head(transaction, new_id)?;
             let kept = stored.into_iter().filter(|stored| stored.message.seq <= at);
+            set_inherited(transaction, head.key, at)?;
             messages::copy_messages(transaction, head, kept, now)
         })?;
         self.index_after_bulk(appended);
@@ -165,7 +171,10 @@ impl Ledger {
             stored.iter_mut().for_each(|stored| stored.message.undone = false);
             create_child(transaction, &child, now)?;
             let head = head(transaction, new.id)?;
+            let child_key = head.key;
+            set_inherited(transaction, child_key, kept.last().copied().unwrap_or(0))?;
             let appended = messages::copy_messages(transaction, head, stored.into_iter(), now)?;
+            adopt_pages(transaction, key, child_key, new.log, now)?;
             Ok((appended, turn))
         })?;
         self.index_after_bulk(appended);
@@ -182,6 +191,12 @@ fn find_turn(
     let mut statement =
         transaction.prepare_cached("SELECT turn FROM messages WHERE session = ?1 AND seq = ?2")?;
     Ok(statement.query_row(params![key, seq], |row| row.get(0)).optional()?.unwrap_or(0))
+}
+
+/// Notes the last message that a fork has in common with its parent.
+fn set_inherited(transaction: &Transaction<'_>, key: i64, last: i64) -> Result<(), LedgerError> {
+    transaction.execute("UPDATE sessions SET inherited = ?2 WHERE key = ?1", [key, last])?;
+    Ok(())
 }
 
 /// Describes a session with the settings of its parent.

@@ -108,7 +108,7 @@ pub struct MessageRecord {
     pub codex_message_items: Option<Value>,
     /// True if the message was taken back and is no longer part of the conversation.
     pub undone: bool,
-    /// True if a later message summarizes this one, so that it is no longer sent to the model.
+    /// True if a later message summarizes this one, which is then no longer sent to the model.
     pub compacted: bool,
     /// For a summary, the number of the last message that it summarizes. The summary comes after
     /// that message.
@@ -242,7 +242,8 @@ pub struct CallRecord {
     pub turn: i64,
     pub tool: String,
     pub input: Option<Value>,
-    /// `ok`, `error`, `denied`, …; `None` while the call runs or if no hook reported its end.
+    /// `ok`, `error`, `denied`, …; `None` while the call is running, or if no hook reported its
+    /// end.
     pub outcome: Option<String>,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,

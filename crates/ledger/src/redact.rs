@@ -29,7 +29,7 @@ use rules::{KeywordPosition, RULES, Rule, SecretTest};
 /// The beginning of a mask. The rule's id and a `]` follow it.
 const MASK: &str = "[redacted:";
 
-/// The maximum number of passes over a text. Masking one secret can expose another, such as a key
+/// The maximum number of passes over the text. Masking one secret can expose another, such as a key
 /// that was not recognized as long as the other secret followed it directly.
 const MAX_PASSES: usize = 8;
 
@@ -45,11 +45,11 @@ const LOOKAHEAD: usize = 200;
 /// [`KeywordPosition::Before`] can match. There is no limit for [`SecretTest::Format`].
 const LONG_LOOKAHEAD: usize = 1024;
 
-/// The maximum length of a text that is searched for each keyword in turn, without the automaton.
-/// Building the automaton takes longer than everything else that a hook does with a short text.
+/// The maximum length of text that is searched for each keyword in turn, without the automaton.
+/// Building the automaton takes longer than everything else that a hook does with short text.
 const SHORT_TEXT: usize = 2000;
 
-/// The number of short texts after which the automaton is worth building.
+/// The number of short strings after which the automaton is worth building.
 const MANY_TEXTS: usize = 20;
 
 /// A set of rules that finds and masks secrets. It compiles its rules when they are first needed;
@@ -58,7 +58,7 @@ const MANY_TEXTS: usize = 20;
 pub struct Redactor {
     /// The automaton, built when it is first needed.
     keywords: OnceLock<KeywordSearcher>,
-    /// The number of short texts that were searched without the automaton.
+    /// The number of short strings that were searched without the automaton.
     short_texts: AtomicUsize,
     /// The expression of each rule. It is compiled when the rule's keyword first occurs, because
     /// most expressions are never needed.
@@ -206,7 +206,7 @@ impl KeywordSearcher {
     }
 }
 
-/// Finds the keywords of all rules in a short text, in the order of their ends.
+/// Finds the keywords of all rules in short text, in the order of their ends.
 fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
     let lower = text.to_ascii_lowercase();
     let mut found = Vec::new();
@@ -225,14 +225,14 @@ fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
     found
 }
 
-/// A secret that was found in a text.
+/// A secret that was found in the text.
 struct Secret {
     span: Range<usize>,
     /// The index of the rule that found the secret.
     rule: usize,
 }
 
-/// One pass over one text.
+/// One pass over the text.
 struct SecretSearch<'r, 't> {
     redactor: &'r Redactor,
     text: &'t str,
@@ -243,7 +243,7 @@ struct SecretSearch<'r, 't> {
     progress: Vec<RuleProgress>,
 }
 
-/// The progress of a rule in a text.
+/// The progress of a rule through the text.
 #[derive(Clone, Default)]
 struct RuleProgress {
     /// The end of the last secret that the rule found.

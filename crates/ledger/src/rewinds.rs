@@ -36,6 +36,8 @@ pub struct ConversationMove {
     /// The prompt of the first turn that is taken back, if the whole turn is taken back. Only
     /// [`Ledger::count_move`] sets it.
     pub prompt: Option<String>,
+    /// The number of turns whose prompts are taken back. Only [`Ledger::count_move`] sets it.
+    pub turns: usize,
 }
 
 impl ConversationMove {
@@ -159,6 +161,10 @@ impl Ledger {
                     number(&format!("SELECT count(*) FROM messages WHERE {IN_FORCE}"))?;
                 let first = find_first_prompt(connection, head.key, &part)?;
                 count.prompt = first.or(count.prompt);
+                count.turns += number(
+                    "SELECT count(*) FROM turns
+                     WHERE session = ?1 AND first_seq BETWEEN ?2 AND ?3 AND undone = 0",
+                )?;
             }
         }
         Ok(count)
@@ -197,7 +203,7 @@ const IN_FORCE: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone = 0";
 const TAKEN_BACK: &str = "session = ?1 AND seq BETWEEN ?2 AND ?3 AND undone > 1 AND seq <= (
     SELECT last_seq FROM undos u WHERE u.session = ?1 AND u.number = messages.undone)";
 
-/// One move of a conversation's end.
+/// A move of the end of a conversation.
 #[derive(Debug)]
 struct RewindRow {
     number: i64,
@@ -212,7 +218,7 @@ struct RewindRow {
     is_redone: bool,
 }
 
-/// The moves of a conversation's end, in order.
+/// All moves of the end of a conversation, in order.
 struct RewindLog {
     rows: Vec<RewindRow>,
 }

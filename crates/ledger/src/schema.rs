@@ -8,7 +8,7 @@ use crate::search::INDEX_VERSION;
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
 /// The version that this program writes.
-pub(crate) const VERSION: i32 = 4;
+pub(crate) const VERSION: i32 = 5;
 
 /// The oldest version that this program can upgrade. Version 1 was never released.
 pub(crate) const OLDEST_VERSION: i32 = 2;
@@ -39,6 +39,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: "",
     },
     Migration { to: 4, columns: &[], sql: TASK_SCHEMA },
+    Migration {
+        to: 5,
+        columns: &[("sessions", "inherited", "INTEGER NOT NULL DEFAULT 0")],
+        sql: "",
+    },
 ];
 
 /// Creates the tables in an empty database, or upgrades an older one. The caller provides the

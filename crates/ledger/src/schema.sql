@@ -1,6 +1,6 @@
 -- The tables since version 2; schema_tasks.sql has those that version 4 added. Times are milliseconds
--- since 1970. Columns that are read without the texts come first, so that reading them does not touch
--- large texts on overflow pages.
+-- since 1970. Columns that are often read by themselves come first, so that reading them does not
+-- touch long text on overflow pages.
 
 CREATE TABLE sessions (
     key                INTEGER PRIMARY KEY,
@@ -36,13 +36,16 @@ CREATE TABLE sessions (
     cost_source        TEXT,
     pricing_version    TEXT,
     workspace          TEXT,
-    git_branch         TEXT
+    git_branch         TEXT,
+    -- For a fork: the last message that it has in common with its parent, or 0. Such messages have
+    -- the same `seq` in both.
+    inherited          INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX sessions_title ON sessions (title) WHERE title IS NOT NULL;
 CREATE INDEX sessions_parent ON sessions (parent_session_id) WHERE parent_session_id IS NOT NULL;
 CREATE INDEX sessions_recent ON sessions (last_activity);
 
--- The long texts of a session.
+-- The long text fields of a session.
 CREATE TABLE session_texts (
     session       INTEGER PRIMARY KEY,
     system_prompt TEXT,

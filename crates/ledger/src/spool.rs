@@ -3,7 +3,7 @@
 //!
 //! A file appears all at once: it is linked into place once it is durable. It is deleted after its
 //! events are in the ledger. The ledger records the file's id in the same transaction as the
-//! events, so that they are not applied twice if the process dies before it deletes the file.
+//! events, so the events are not applied twice if the process dies before it deletes the file.
 
 use std::fs;
 use std::io::{self, Write};
@@ -93,9 +93,9 @@ impl Spool {
 }
 
 impl Ledger {
-    /// Adds the events that wait in the spool to the ledger. Returns false if some events are still
-    /// waiting, because other processes keep the ledger locked or because another process is adding
-    /// them.
+    /// Adds the events that are waiting in the spool to the ledger. Returns false if some events
+    /// are still waiting, because other processes keep the ledger locked or because another process
+    /// is adding them.
     pub(crate) fn take_in_spool(&mut self) -> Result<bool, LedgerError> {
         let path = self.spool.directory.clone();
         let failed = |source| LedgerError::Spool { path: path.clone(), source };

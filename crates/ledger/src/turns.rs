@@ -303,8 +303,8 @@ pub(crate) fn mark_undone(
     Ok(())
 }
 
-/// Assigns the calls and effects since a time to the turns in which they happened. A log can report
-/// a turn after hooks have reported its calls.
+/// Assigns all calls and effects since the given time to the turns in which they happened. A log
+/// can report a turn after hooks have reported its calls.
 pub(crate) fn assign_to_turns(
     transaction: &Transaction<'_>,
     key: i64,

@@ -86,7 +86,7 @@ fn check_sessions(connection: &Connection, report: &mut VerifyReport) -> Result<
             ),
         )?;
         if lost > 0 {
-            report.problems.push(format!("{lost} rows in {table} have no session"));
+            report.problems.push(format!("rows in {table} without a session: {lost}"));
         }
     }
     Ok(())

@@ -160,7 +160,7 @@ impl Task {
     }
 
     /// Ends the turn for a reason that does not follow from the state.
-    pub(crate) fn append_end(&mut self, outcome: TurnOutcome) -> Result<(), TaskError> {
+    pub(crate) fn append_end(&mut self, outcome: &TurnOutcome) -> Result<(), TaskError> {
         let end = self.describe_end(&self.state, outcome.clone());
         let events = [Event::TurnEnd { session: self.session.id.clone() }];
         let change = TaskChange {

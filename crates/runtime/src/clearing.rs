@@ -20,9 +20,13 @@ pub(crate) fn clear_results(messages: &mut [MessageRecord], through: i64) {
     }
 }
 
-/// Returns true if there are results to leave out besides those up to the message `cleared`.
-pub(crate) fn can_clear(messages: &[MessageRecord], cleared: i64) -> bool {
-    list_clearable(messages, cleared).next().is_some()
+/// Returns true if there are results to leave out besides those up to the message `cleared`, once
+/// the messages `new` are written as well.
+pub(crate) fn can_clear(messages: &[MessageRecord], new: &[MessageRecord], cleared: i64) -> bool {
+    match new.iter().any(|message| message.role == "tool") {
+        true => list_long_results(messages, cleared).next().is_some(),
+        false => list_clearable(messages, cleared).next().is_some(),
+    }
 }
 
 /// Finds the results to leave out, oldest first: enough to save `excess` tokens, and at least half
@@ -42,23 +46,33 @@ pub(crate) fn find_clearing(messages: &[MessageRecord], cleared: i64, excess: u6
     last
 }
 
-/// Lists the results that can be left out. The newest result stays: the model has not seen it yet.
+/// Lists the results that can be left out. The newest result stays: otherwise the
+/// model could never read it.
 fn list_clearable(
     messages: &[MessageRecord],
     cleared: i64,
 ) -> impl Iterator<Item = &MessageRecord> + '_ {
     let newest = messages.iter().rposition(|message| message.role == "tool").unwrap_or(0);
-    let older = &messages[..newest];
-    older.iter().filter(move |message| message.seq > cleared && is_long_result(message))
+    list_long_results(&messages[..newest], cleared)
+}
+
+fn list_long_results(
+    messages: &[MessageRecord],
+    cleared: i64,
+) -> impl Iterator<Item = &MessageRecord> + '_ {
+    messages.iter().filter(move |message| message.seq > cleared && is_long_result(message))
 }
 
 fn is_long_result(message: &MessageRecord) -> bool {
+    if message.role != "tool" {
+        return false;
+    }
     let length = match &message.content {
         Some(Value::String(text)) => text.len(),
         Some(other) => other.to_string().len(),
         None => 0,
     };
-    message.role == "tool" && length >= MIN_CLEARED
+    length >= MIN_CLEARED
 }
 
 #[cfg(test)]
@@ -81,7 +95,8 @@ mod tests {
         assert_eq!(find_clearing(&messages, 0, 2_500), Some(3));
         assert_eq!(find_clearing(&messages, 0, 1_000_000), Some(4));
         assert_eq!(find_clearing(&messages, 4, 1_000_000), None);
-        assert!(can_clear(&messages, 3) && !can_clear(&messages, 4));
+        assert!(can_clear(&messages, &[], 3) && !can_clear(&messages, &[], 4));
+        assert!(can_clear(&messages, &[result(6, 10)], 4), "there is a newer one");
     }
 
     #[test]

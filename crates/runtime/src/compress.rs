@@ -7,8 +7,8 @@ use crate::entry::{Bill, Entry};
 use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent};
 use crate::model::{
-    Attempt, AttemptEnd, AttemptFailure, FailureKind, Finish, ModelRequest, Provider,
-    build_request, request_digest,
+    Attempt, AttemptEnd, AttemptFailure, FailureKind, Finish, ModelRequest, Provider, RequestBody,
+    build_request,
 };
 use crate::request::{bill_of, cancelled};
 use crate::summary::describe_for_summary;
@@ -135,11 +135,11 @@ impl Task {
             tools: &[],
             max_output,
         };
-        let body = build_request(provider, &request);
+        let body = RequestBody::from(&build_request(provider, &request));
         let requested = Entry::Requested {
             provider: provider.name.clone(),
             model: provider.model.clone(),
-            digest: request_digest(&body),
+            digest: body.digest().to_owned(),
             max_output,
         };
         self.append(&[], |_| vec![requested.clone()])?;
@@ -171,15 +171,28 @@ fn read_summary(
 }
 
 /// Returns true if a conversation has an older part to summarize.
-pub(crate) fn can_compress(messages: &[MessageRecord], is_in_turn: bool) -> bool {
+pub(crate) fn can_compress<'a>(
+    messages: impl IntoIterator<Item = &'a MessageRecord>,
+    is_in_turn: bool,
+) -> bool {
     find_cut(messages, is_in_turn).is_some()
 }
 
 /// Finds the part to summarize. At most the last 20 turns are kept, and at most half of them, so
 /// that the conversation becomes smaller. If there is only the open turn, its prompt is kept, and
 /// at most half of the replies in it.
-fn find_cut(messages: &[MessageRecord], is_in_turn: bool) -> Option<Cut> {
-    let prompts = find_role(messages, "user");
+fn find_cut<'a>(
+    messages: impl IntoIterator<Item = &'a MessageRecord>,
+    is_in_turn: bool,
+) -> Option<Cut> {
+    let (mut prompts, mut replies) = (Vec::new(), Vec::new());
+    for (at, message) in messages.into_iter().enumerate() {
+        match message.role.as_str() {
+            "user" => prompts.push(at),
+            "assistant" => replies.push(at),
+            _ => {}
+        }
+    }
     let kept = KEPT_TURNS.min(prompts.len() / 2).max(1);
     // At least one turn must come before the kept ones: a summary alone would not get shorter.
     let first = prompts.len().checked_sub(kept)?;
@@ -187,14 +200,7 @@ fn find_cut(messages: &[MessageRecord], is_in_turn: bool) -> Option<Cut> {
         return Some(Cut { first_kept: prompts[first], prompt: None });
     }
     let prompt = *prompts.first().filter(|_| is_in_turn)?;
-    let replies = find_role(messages, "assistant");
-    let replies: Vec<usize> = replies.into_iter().filter(|reply| *reply > prompt).collect();
+    replies.retain(|reply| *reply > prompt);
     let first = replies.len().checked_sub((replies.len() / 2).max(1))?;
     (first > 0).then(|| Cut { first_kept: replies[first], prompt: Some(prompt) })
-}
-
-/// Finds the messages of a role.
-fn find_role(messages: &[MessageRecord], role: &str) -> Vec<usize> {
-    let messages = messages.iter().enumerate();
-    messages.filter(|(_, message)| message.role == role).map(|(at, _)| at).collect()
 }

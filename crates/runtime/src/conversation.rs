@@ -1,9 +1,12 @@
 //! The messages that the next request carries.
 
+use std::cell::RefCell;
+
 use serde_json::Value;
 use takeback_ledger::{ConversationMark, Ledger, LedgerError, MessageFilter, MessageRecord};
 
 use crate::clearing::clear_results;
+use crate::model::SettledMessages;
 
 /// The finish reason of an answer that was cut off.
 pub(crate) const INTERRUPTED: &str = "interrupted";
@@ -21,6 +24,8 @@ const SHORTEST_OVERLAP: usize = 12;
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,
+    /// The older messages, as requests contain them.
+    pub(crate) settled: RefCell<SettledMessages>,
     /// The state of the session that the messages were read from.
     mark: Option<ConversationMark>,
 }
@@ -34,6 +39,7 @@ impl Conversation {
             |known: ConversationMark| (known.last_seq, known.moves) == (mark.last_seq, mark.moves);
         if !self.mark.is_some_and(is_current) {
             self.messages = ledger.messages(session, MessageFilter::Current)?;
+            self.settled = RefCell::default();
             self.mark = Some(mark);
         }
         Ok(())
@@ -47,11 +53,17 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// Returns the messages of the next request, together with those that are about to be written.
-    /// The results up to the message `cleared` are left out. If the last answer was cut off, the
-    /// messages end with a request to continue it. That request is not part of the conversation.
-    pub(crate) fn for_request(&self, new: &[MessageRecord], cleared: i64) -> Vec<MessageRecord> {
-        let mut messages = self.messages.clone();
+    /// Returns the messages of the next request from the one with the index `first` on, together
+    /// with those that are about to be written. The results up to the message `cleared` are left
+    /// out. If the last answer was cut off, the messages end with a request to continue it. That
+    /// request is not part of the conversation.
+    pub(crate) fn for_request(
+        &self,
+        first: usize,
+        new: &[MessageRecord],
+        cleared: i64,
+    ) -> Vec<MessageRecord> {
+        let mut messages = self.messages[first..].to_vec();
         clear_results(&mut messages, cleared);
         messages.extend_from_slice(new);
         if let Some(text) = messages.last().and_then(cut_text) {
@@ -174,12 +186,12 @@ mod tests {
         };
         let mut conversation = Conversation::default();
         conversation.push(answer.clone());
-        let messages = conversation.for_request(&[], 0);
+        let messages = conversation.for_request(0, &[], 0);
         assert_eq!(messages.len(), 2);
         assert!(messages[1].content.as_ref().unwrap().as_str().unwrap().contains("It is"));
         let whole = MessageRecord { finish_reason: Some("stop".into()), ..answer };
         let mut conversation = Conversation::default();
         conversation.push(whole);
-        assert_eq!(conversation.for_request(&[], 0).len(), 1);
+        assert_eq!(conversation.for_request(0, &[], 0).len(), 1);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct GoalRun {
 /// The model's word on a goal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
 pub struct GoalReport {
-    /// True if the goal is reached. Otherwise the model cannot continue without the user.
+    /// True if the goal is reached; false if the model cannot continue without the user.
     pub is_reached: bool,
     /// The model's summary or reason.
     pub summary: String,
@@ -149,6 +149,7 @@ impl Task {
         self.goal = Some(GoalRun { record, turn_began: Instant::now() });
         let ended = self.work_on_goal(front);
         let run = self.goal.take();
+        self.journal.rest();
         ended.map(|()| run.expect("it was just set").record)
     }
 

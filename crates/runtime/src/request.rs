@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use takeback_ledger::{Event, MessageRecord, Tokens, UsageRecord};
 
-use crate::clearing::{can_clear, find_clearing};
+use crate::clearing::{can_clear, clear_results, find_clearing};
 use crate::compress::can_compress;
 use crate::conversation::OverlapTrimmer;
 use crate::entry::{Bill, Entry};
@@ -14,7 +13,7 @@ use crate::error::TaskError;
 use crate::front_end::{FrontEnd, TurnEvent, TurnOutcome};
 use crate::model::{
     Attempt, AttemptEnd, AttemptFailure, Delta, FailureKind, Finish, ModelRequest, Provider, Reply,
-    build_request, estimate_tokens, request_digest, to_message,
+    RequestBody, estimate_tokens, to_message,
 };
 use crate::recovery::Setback;
 use crate::state::{ModelStep, State};
@@ -27,8 +26,7 @@ const RESERVED: u64 = 20_000;
 pub(crate) struct PreparedRequest {
     step: ModelStep,
     provider: Provider,
-    body: Value,
-    digest: String,
+    body: RequestBody,
 }
 
 impl PreparedRequest {
@@ -37,7 +35,7 @@ impl PreparedRequest {
         Entry::Requested {
             provider: self.provider.name.clone(),
             model: self.provider.model.clone(),
-            digest: self.digest.clone(),
+            digest: self.body.digest().to_owned(),
             max_output: self.step.max_output,
         }
     }
@@ -59,7 +57,7 @@ impl Task {
             }
         }
         let Some(prepared) = self.prepare_request(step, &self.state, &[]) else {
-            return match can_clear(&self.conversation.messages, self.state.cleared) {
+            return match can_clear(&self.conversation.messages, &[], self.state.cleared) {
                 true => self.clear(),
                 false => self.compress(front).map(drop),
             };
@@ -77,7 +75,11 @@ impl Task {
         new: &[MessageRecord],
     ) -> Option<PreparedRequest> {
         let provider = self.agent.provider(step.use_fallback);
-        let messages = self.conversation.for_request(new, state.cleared);
+        let (cleared, written) = (state.cleared, &self.conversation.messages);
+        let mut settled = self.conversation.settled.borrow_mut();
+        let clear = |messages: &mut [MessageRecord]| clear_results(messages, cleared);
+        settled.settle(provider, &self.session, written, cleared, clear);
+        let messages = self.conversation.for_request(settled.count(), new, cleared);
         let tools = self.tool_specs();
         let request = ModelRequest {
             session: &self.session,
@@ -85,21 +87,21 @@ impl Task {
             tools: &tools,
             max_output: step.max_output,
         };
-        let is_too_long = estimate_tokens(&request) > room_for_input(provider, step.max_output);
-        let written = &messages[..self.conversation.messages.len() + new.len()];
-        if is_too_long && (can_clear(written, state.cleared) || can_compress(written, true)) {
+        let tokens = settled.tokens() + estimate_tokens(&request);
+        let can_shrink =
+            || can_clear(written, new, cleared) || can_compress(written.iter().chain(new), true);
+        if tokens > room_for_input(provider, step.max_output) && can_shrink() {
             return None;
         }
-        let body = build_request(provider, &request);
-        let digest = request_digest(&body);
-        Some(PreparedRequest { step, provider: provider.clone(), body, digest })
+        let body = settled.write_request(provider, &request);
+        Some(PreparedRequest { step, provider: provider.clone(), body })
     }
 
     /// Leaves results of old calls out of the next requests.
     pub(crate) fn clear(&mut self) -> Result<(), TaskError> {
         let use_fallback = self.state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
         let provider = self.agent.provider(use_fallback);
-        let messages = self.conversation.for_request(&[], self.state.cleared);
+        let messages = self.conversation.for_request(0, &[], self.state.cleared);
         let (session, tools) = (&self.session, &self.tool_specs());
         let max_output = provider.max_output;
         let request = ModelRequest { session, messages: &messages, tools, max_output };
@@ -166,8 +168,8 @@ impl Task {
         let usage = self.usage_event(provider, &bill);
         match end {
             AttemptEnd::Finished(finish) => self.record_reply(provider, reply, finish, bill, usage),
-            AttemptEnd::Failed(failure) => self.record_part(provider, reply, failure, bill, usage),
-            AttemptEnd::Cancelled => self.record_part(provider, reply, cancelled(), bill, usage),
+            AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
+            AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
         }
     }
 
@@ -185,13 +187,12 @@ impl Task {
         let is_cut_call = finish == Finish::Length && reply.cut_calls > 0 && reply.calls.is_empty();
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let is_kept = !is_cut_call && !is_empty;
-        let end = AttemptEnd::Finished(finish.clone());
+        let end = AttemptEnd::Finished(finish);
         let message = is_kept.then(|| to_message(&reply, provider, &end));
         let (calls, cut_calls) = (reply.calls, reply.cut_calls);
         self.append(&self.events_of(message, usage), |messages| {
             let message = messages.first().map(|message| message.seq);
-            let (finish, calls) = (finish.clone(), calls.clone());
-            vec![Entry::Replied { message, finish, calls, cut_calls, bill }]
+            vec![Entry::Replied { message, finish, calls: calls.clone(), cut_calls, bill }]
         })
     }
 
@@ -200,7 +201,7 @@ impl Task {
         &mut self,
         provider: &Provider,
         mut reply: Reply,
-        failure: AttemptFailure,
+        failure: &AttemptFailure,
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
@@ -253,7 +254,7 @@ impl Task {
         let Some(fallback) = self.agent.fallback.as_ref().map(|fallback| fallback.name.clone())
         else {
             let because = "there is no fallback provider".to_owned();
-            return self.append_end(TurnOutcome::Failed { because, is_limited: false });
+            return self.append_end(&TurnOutcome::Failed { because, is_limited: false });
         };
         let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.as_ref());
         let because = match setback {

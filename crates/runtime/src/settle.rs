@@ -1,8 +1,8 @@
 //! Finding out what became of a call that was running when the process ended.
 //!
-//! The workspace tells: if it is as it was before the call, the call was not made; if the files
-//! are as the call intended, it was. Otherwise the outcome is unknown, and both the model and the
-//! user are told.
+//! The workspace shows it: if it is as it was before the call, the call had no effect; if the files
+//! are as the call intended, the call was completed. Otherwise the outcome is unknown, and both the
+//! model and the user are told.
 
 use std::path::Path;
 

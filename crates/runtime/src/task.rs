@@ -109,7 +109,7 @@ impl Task {
                 return Ok(self.conclude_turn(end, front));
             }
             if self.cancel.is_cancelled() && self.state.turn.is_some() {
-                self.append_end(TurnOutcome::Cancelled)?;
+                self.append_end(&TurnOutcome::Cancelled)?;
                 continue;
             }
             match self.state.next(self.circumstances()) {
@@ -119,7 +119,7 @@ impl Task {
                     None => self.append(&[], |_| vec![Entry::Lost])?,
                 },
                 Step::Ask(step) => match self.find_overrun(&self.state) {
-                    Some(outcome) => self.append_end(outcome)?,
+                    Some(outcome) => self.append_end(&outcome)?,
                     None => self.ask_model(step, front)?,
                 },
                 Step::LimitOutput(max_output) => {
@@ -141,7 +141,7 @@ impl Task {
                 }
                 Step::Refuse(index) => self.refuse_call(index, front)?,
                 Step::Settle(index) => self.settle_call(index, front)?,
-                Step::End(outcome) => self.append_end(outcome)?,
+                Step::End(outcome) => self.append_end(&outcome)?,
             }
         }
     }
@@ -175,7 +175,7 @@ impl Task {
             max_output: self.agent.provider(use_fallback).max_output,
             first_wait: self.agent.client.first_wait(),
             has_fallback: self.agent.fallback.is_some(),
-            can_clear: can_clear(&self.conversation.messages, state.cleared),
+            can_clear: can_clear(&self.conversation.messages, &[], state.cleared),
             can_compress: self.can_compress(),
         }
     }
@@ -201,7 +201,8 @@ impl Task {
         Ok(())
     }
 
-    /// Returns to the session before the last compression if a rollback has moved that session.
+    /// Goes back to the session that preceded the last compression, if a rollback has since moved
+    /// the end of that session's conversation.
     fn return_to_old_session(&mut self) -> Result<(), TaskError> {
         let is_continuation = self.session.parent_kind == Some(ParentKind::Compaction);
         let Some(old) = self.session.parent_session_id.clone().filter(|_| is_continuation) else {
@@ -251,7 +252,9 @@ impl Task {
     /// Reads the notices that wait for this session. Returns their text, and the event that marks
     /// them as delivered.
     fn read_notices(&mut self) -> Result<(Option<String>, Vec<Event>), TaskError> {
-        let (notices, ids) = rollback::read_notices(&self.agent.opened, &self.session.id)?;
+        let (mut notices, ids) = rollback::read_notices(&self.agent.opened, &self.session.id)?;
+        // The conversation of this agent is the ledger's, so it does not contain such a prompt.
+        notices.iter_mut().for_each(|notice| notice.taken_back = None);
         if ids.is_empty() {
             return Ok((None, Vec::new()));
         }
@@ -264,7 +267,10 @@ impl Task {
     fn conclude_turn(&mut self, end: TurnEnd, front: &dyn FrontEnd) -> Pause {
         let TurnEnd { outcome, number, tokens, cost, .. } = end;
         self.report(ReportedEvent::TurnEnd, number);
-        self.journal.rest();
+        // The next turn of a goal follows at once.
+        if self.goal.is_none() {
+            self.journal.rest();
+        }
         front.show(&TurnEvent::TurnEnded { outcome: &outcome, tokens, cost });
         Pause::TurnEnded(outcome)
     }

@@ -73,7 +73,7 @@ impl Sample {
         sample.insert_rows("mixed", rows / 4, &format!("i * 3 - 40, 'mixed ' || i, {values}"));
         sample.insert_rows("dropped", rows / 16, "'dropped ' || i, hex(zeroblob(i % 300))");
         sample.insert_rows("keyed", rows / 8, "'keyed ' || i, i");
-        // The freelist gets interior pages, overflow pages, and leaves that hold rows.
+        // The freelist gets interior pages, overflow pages, and leaf pages that hold rows.
         sample.run_sql(
             "DROP TABLE dropped;
              DELETE FROM small WHERE rowid % 5 = 0;
@@ -222,7 +222,7 @@ impl Salvaged {
         Salvaged { rows: found, report: rows.report() }
     }
 
-    /// Salvages a database file with this content.
+    /// Salvages a database file that consists of these bytes.
     fn from_bytes(bytes: &[u8]) -> Salvaged {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("damaged.db");

@@ -32,9 +32,9 @@ impl StreamEvent {
     }
 }
 
-/// Splits a text into two pieces, so that the reader of a stream has to join them.
+/// Splits text into two pieces, so that the reader of a stream has to join them.
 pub(crate) fn split_in_half(text: &str) -> impl Iterator<Item = &str> {
     let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at));
-    let (first, second) = text.split_at(middle.expect("a text ends at a boundary"));
+    let (first, second) = text.split_at(middle.expect("text ends at a boundary"));
     [first, second].into_iter().filter(|piece| !piece.is_empty())
 }

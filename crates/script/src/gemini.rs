@@ -44,7 +44,7 @@ fn parse_message(content: &Value) -> Message {
     }
 }
 
-/// Returns all texts in a tool's response. They are the part that the model reads.
+/// Returns all strings in a tool's response. They are the part that the model reads.
 fn response_text(response: &Value) -> String {
     match response {
         Value::String(text) => text.clone(),

@@ -128,7 +128,7 @@ pub(crate) fn send_response(stream: &mut impl Write, status: &str, body: &str) -
     )
 }
 
-/// Sends a response with headers of its own.
+/// Sends a response with custom headers.
 pub(crate) fn send_with_headers(
     stream: &mut impl Write,
     status: u16,

@@ -101,7 +101,7 @@ pub enum StreamStep {
 }
 
 impl Reply {
-    /// Creates a reply that consists of a text.
+    /// Creates a reply that consists of text alone.
     pub fn text(text: impl Into<String>) -> Reply {
         Reply { text: text.into(), ..Reply::default() }
     }

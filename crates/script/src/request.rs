@@ -83,7 +83,7 @@ impl Request {
         self.messages.iter().rev().find(has_text).map_or("", |message| &message.text)
     }
 
-    /// Counts the occurrences of a text in everything that the model reads.
+    /// Counts the occurrences of `text` in everything that the model reads.
     pub fn count_text(&self, text: &str) -> usize {
         let count_in_results = |message: &Message| -> usize {
             message.results.iter().map(|result| result.text.matches(text).count()).sum()
@@ -96,7 +96,7 @@ impl Request {
 }
 
 impl Message {
-    /// Creates a message that consists of a text.
+    /// Creates a message that consists of text alone.
     pub(crate) fn of_text(role: Role, text: String) -> Message {
         Message { role, text, ..Message::default() }
     }

@@ -127,8 +127,8 @@ fn accept_connections(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Serves the only request of a connection. The response tells the client that the connection
-/// closes.
+/// Serves the only request of a connection. The response tells the client that the connection will
+/// be closed.
 fn serve_request(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(incoming) = http::read_request(stream)? else { return Ok(()) };

@@ -133,7 +133,7 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually a quick listing shows that there are few packs, so that none has to be opened.
+        // Usually a quick listing shows that there are few packs, and then none has to be opened.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// Finds the packs to merge. Each pack that stays is larger than all smaller ones together, so
-    /// that few packs remain.
+    /// few packs remain.
     fn find_small_packs(&self) -> Result<Vec<String>, StoreError> {
         let directory = self.pack_directory();
         let mut packs = Vec::new();
@@ -195,7 +195,7 @@ impl Store {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
                 // If an index has no pack, the objects that it lists are missing. If one of them is
-                // needed, the walk fails.
+                // needed, the traversal fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }

@@ -364,7 +364,7 @@ impl<'w> Lock<'w> {
         let now = to_milliseconds(now);
         fault::point("note").map_err(self.write_error())?;
         self.write_info(now)?;
-        // Without the cache, the next capture is only slower.
+        // Without the cache, the next capture is slower, but not wrong.
         let _ = self.save_cache();
         Ok(())
     }

@@ -48,7 +48,7 @@ impl fmt::Debug for Oid {
     }
 }
 
-/// The error for a text that is not 40 hexadecimal digits.
+/// The error for a string that is not 40 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
 #[error("an object id is 40 hexadecimal digits")]
 pub struct InvalidOid;

@@ -1,11 +1,11 @@
-//! Reachability: the objects that refs need, and for each of them, the object that it probably
+//! Reachability: the objects that refs need, and, for each of them, the object that it probably
 //! resembles.
 //!
-//! A history is walked from its newest tree to its oldest. Each tree is compared with the next
-//! newer one, and only the entries that differ are walked. An object that is met for the first time
-//! is added. The object at the same path in the newer tree is the best base for its delta, because
-//! most edits are small. A base is always met before the objects that are stored as deltas from it,
-//! so there are no cycles, and the newest state, which is read most often, is stored whole.
+//! A history is traversed from its newest tree to its oldest. Each tree is compared with the next
+//! newer one, and only the entries that differ are followed. An object is added when it is first
+//! reached. The object at the same path in the newer tree is the best base for its delta, because
+//! most edits are small. A base is always reached before the objects that are stored as deltas from
+//! it, so there are no cycles, and the newest state, which is read most often, is stored whole.
 //! Attachments are compared in the same way, each with the previous one.
 
 use std::collections::hash_map::Entry;
@@ -20,11 +20,11 @@ use crate::store::ObjectError;
 
 /// The objects that refs need from certain packs.
 pub(crate) struct NeededObjects {
-    /// The objects in the order in which they were met: a base comes before its deltas.
+    /// The objects in the order in which they were reached: a base comes before its deltas.
     pub(crate) objects: Vec<NeededObject>,
     numbers: HashMap<Oid, u32>,
     absent: AbsentObject,
-    /// The lost objects whose loss was accepted. The walk skips them.
+    /// The lost objects whose loss was accepted. The traversal skips them.
     accepted: HashSet<Oid>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct NeededObject {
     pub(crate) resembles: Option<u32>,
 }
 
-/// The number that stands for an object whose pack stays, so that the object is not rewritten.
+/// The number that stands for an object whose pack stays. Such an object is not rewritten.
 const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {
@@ -60,12 +60,12 @@ impl NeededObjects {
         NeededObjects { accepted, ..self }
     }
 
-    /// Returns the number of an object, if the walk has met it.
+    /// Returns the number of an object, if the traversal has reached it.
     pub(crate) fn number(&self, oid: &Oid) -> Option<u32> {
         self.numbers.get(oid).copied().filter(|number| *number != STAYS)
     }
 
-    /// Adds the remaining objects of the packs: those that were not met.
+    /// Adds the remaining objects of the packs: those that were not reached.
     pub(crate) fn add_rest(&mut self, sources: &SourcePacks) {
         for (oid, place) in sources.objects() {
             self.add_object(oid, place, sources.stays(place), None, None);
@@ -109,7 +109,7 @@ impl NeededObjects {
         }
     }
 
-    /// Adds an object. Returns true if it is met for the first time.
+    /// Adds an object. Returns true if it has not been reached before.
     fn add_object(
         &mut self,
         oid: Oid,
@@ -140,17 +140,18 @@ pub(crate) struct NewerRef {
     attachment: Option<CommitTree>,
 }
 
-/// The walk from one ref.
+/// The traversal that starts from one ref.
 struct HistoryWalk<'a> {
     needed: &'a mut NeededObjects,
     sources: &'a SourcePacks,
     recent: &'a mut RecentObjects,
-    /// The attachment that was met last.
+    /// The attachment that was reached last.
     attachment: Option<CommitTree>,
 }
 
 impl HistoryWalk<'_> {
-    /// Walks from a ref. Returns the commit to compare the next older ref with.
+    /// Traverses everything that a ref needs. Returns the commit to compare the next older ref
+    /// with.
     fn walk_ref(
         &mut self,
         newer: Option<CommitTree>,
@@ -167,7 +168,7 @@ impl HistoryWalk<'_> {
         }
     }
 
-    /// Walks a commit and its parents. The parent of a pin's commit is its attachment; a commit
+    /// Traverses a commit and its parents. The parent of a pin's commit is its attachment; a commit
     /// that git created may have other parents.
     fn walk_commits(
         &mut self,
@@ -199,7 +200,7 @@ impl HistoryWalk<'_> {
         Ok(compared)
     }
 
-    /// Walks the parts of a tree that differ from the newer tree.
+    /// Traverses the parts of a tree that differ from the newer tree.
     fn walk_trees(&mut self, newer: Option<Oid>, older: Oid) -> Result<(), ObjectError> {
         let mut waiting = Vec::new();
         if self.meet_object(older, ObjectKind::Tree, newer)? {
@@ -229,14 +230,15 @@ impl HistoryWalk<'_> {
         Ok(())
     }
 
-    /// Adds an object that the walk has met. Returns true if it is met for the first time.
+    /// Adds an object that the traversal has reached. Returns true if it has not been reached
+    /// before.
     fn meet_object(
         &mut self,
         oid: Oid,
         kind: ObjectKind,
         resembles: Option<Oid>,
     ) -> Result<bool, ObjectError> {
-        // An object that is unchanged in the newer tree has already been met.
+        // An object that is unchanged in the newer tree has already been reached.
         if resembles == Some(oid) || self.needed.numbers.contains_key(&oid) {
             return Ok(false);
         }

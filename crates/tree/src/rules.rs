@@ -40,7 +40,7 @@ const OUTPUT: [&str; 2] = ["dist", "build"];
 /// Files that are not worth capturing.
 const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 
-/// True if a directory with this name can be regenerated, so that it is not captured even if a call
+/// True if a directory with this name can be regenerated. It is then not captured even if a call
 /// names it. If the call only sweeps it, the usual names of build output also count.
 pub fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
@@ -133,7 +133,7 @@ struct Pattern {
     literal: usize,
     is_negative: bool,
     only_directories: bool,
-    /// True if the pattern has no slash, so that it matches names in all directories.
+    /// True if the pattern has no slash. It then matches names in all directories.
     is_name: bool,
 }
 
@@ -175,7 +175,7 @@ impl Patterns {
         Patterns::parse_some(text, usize::MAX).expect("no text has so many lines")
     }
 
-    /// Parses a text with at most `limit` patterns. Returns `None` if it has more.
+    /// Parses at most `limit` patterns. Returns `None` if the text has more.
     fn parse_some(text: &[u8], limit: usize) -> Option<Patterns> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');

@@ -25,7 +25,7 @@ const NOTE: &str = "packs";
 /// The name of the file in the store that records how far the last scrub got.
 const BOOKMARK: &str = "scrubbed";
 
-/// The place at which the next scrub continues.
+/// The position at which the next scrub continues.
 #[derive(Default, Serialize, Deserialize)]
 struct Bookmark {
     pack: String,

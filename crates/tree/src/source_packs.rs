@@ -17,7 +17,7 @@ use crate::store::ObjectError;
 pub(crate) struct SourcePacks {
     packs: Vec<SourcePack>,
     places: HashMap<Oid, ObjectPlace>,
-    /// The other places of objects that are in several packs.
+    /// The other locations of objects that are in several packs.
     copies: HashMap<Oid, Vec<ObjectPlace>>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct SourcePack {
     /// The objects, sorted by offset.
     pub(crate) objects: Vec<IndexedObject>,
     index_is_intact: bool,
-    /// True if the pack is not rewritten, so that its objects need not be copied.
+    /// True if the pack is not rewritten. Its objects then need not be copied.
     stays: bool,
 }
 
-/// The place of an object: the number of its pack, and its number in that pack.
+/// The location of an object: the number of its pack, and its number in that pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObjectPlace {
     pack: u32,
@@ -85,7 +85,7 @@ impl SourcePack {
 
 impl SourcePacks {
     /// Opens and adds a pack whose index is intact. If the pack `stays`, it becomes the preferred
-    /// place of its objects.
+    /// location of its objects.
     pub(crate) fn open(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
         let source = SourcePack::open(directory, name)?;
         source.check_index()?;
@@ -124,7 +124,7 @@ impl SourcePacks {
         self.places.get(oid).copied()
     }
 
-    /// Finds all places of an object, the preferred one first.
+    /// Finds all locations of an object, the preferred one first.
     pub(crate) fn find_all(&self, oid: &Oid) -> impl Iterator<Item = ObjectPlace> {
         self.find(oid).into_iter().chain(self.copies.get(oid).into_iter().flatten().copied())
     }

@@ -185,8 +185,8 @@ impl<'s> Workspace<'s> {
         self.store.workspace_directory(&self.id)
     }
 
-    /// True if this workspace has been captured before or was found to be too large, so that the
-    /// next capture is fast.
+    /// True if the next capture will be fast: this workspace has been captured before, or was found
+    /// to be too large.
     pub fn was_scanned(&self) -> bool {
         ["state", "limit"].iter().any(|name| self.directory().join(name).exists())
     }

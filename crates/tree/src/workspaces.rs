@@ -17,8 +17,8 @@ use crate::restore;
 use crate::store::{Store, StoreError};
 use crate::workspace::Workspace;
 
-/// The right to change a workspace's pins, even if its directory does not exist. Meanwhile, no
-/// other process can capture or restore the workspace.
+/// The right to change a workspace's pins, even if its directory does not exist. While it is held,
+/// no other process can capture or restore the workspace.
 #[derive(Debug)]
 pub struct WorkspaceGuard {
     directory: PathBuf,
@@ -50,10 +50,14 @@ pub enum MoveError {
 }
 
 impl Store {
+    /// True if a restore of a workspace is under way or was cut off.
+    pub fn has_unfinished_restore(&self, id: &WorkspaceId) -> bool {
+        restore::is_unfinished(&self.workspace_directory(id))
+    }
+
     /// True if a restore of a workspace was cut off, and no other process is about to finish it.
     pub fn has_interrupted_restore(&self, id: &WorkspaceId) -> bool {
-        restore::is_unfinished(&self.workspace_directory(id))
-            && matches!(self.try_lock_workspace(id), Ok(Some(_)))
+        self.has_unfinished_restore(id) && matches!(self.try_lock_workspace(id), Ok(Some(_)))
     }
 
     /// Lists all workspaces that have pins or a directory in the store.

@@ -42,7 +42,8 @@ pub use retention::{
 };
 pub use rollback::{
     ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
-    Planned, Request, Resolution, RollbackError, RollbackView, Scope, TurnUndo, UncertainPath,
+    Planned, Request, Resolution, Resume, RollbackError, RollbackView, Scope, TurnUndo,
+    UncertainPath,
 };
 pub use root::{ProjectRoot, root_of};
 pub use settings::{Granularity, HistoryProtection, Private, Protection, Settings, Skip};

@@ -33,6 +33,7 @@ pub struct Opened {
     on_recovery: fn(&Recovery),
     pub(crate) resume_hint: fn(&str) -> Option<String>,
     pub(crate) find_hook_files: fn(&Path) -> Vec<HookFile>,
+    pub(crate) reports_ends: fn(&str) -> bool,
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
@@ -61,6 +62,8 @@ pub struct OpenOptions {
     /// The function that takes takeback's home and lists the files in which agents keep takeback's
     /// hooks.
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
+    /// The function that returns true for an agent that is known to report the end of each call.
+    pub reports_ends: fn(&str) -> bool,
     /// The longest time to wait for other processes. It is set for commands that a user is waiting
     /// for. If it is `None`, a command waits until the workspace is free.
     pub lock_wait: Option<LockWait>,
@@ -104,7 +107,8 @@ impl Opened {
     /// Creates the value, but opens nothing yet.
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, protection, redact, clock, .. } = options;
-        let OpenOptions { on_recovery, resume_hint, find_hook_files, lock_wait, .. } = options;
+        let OpenOptions { on_recovery, resume_hint, find_hook_files, .. } = options;
+        let OpenOptions { reports_ends, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
             // The usual rules do not fit: a branch may be called `build`, and a pack may have any
@@ -128,6 +132,7 @@ impl Opened {
             on_recovery,
             resume_hint,
             find_hook_files,
+            reports_ends,
             lock_wait,
             store,
             ledger,
@@ -146,6 +151,7 @@ impl Opened {
             on_recovery: self.on_recovery,
             resume_hint: self.resume_hint,
             find_hook_files: self.find_hook_files,
+            reports_ends: self.reports_ends,
             lock_wait: self.lock_wait,
         })
     }
@@ -208,7 +214,8 @@ impl Opened {
         let directory = self.checkpoints_directory();
         let is_first = !self.store_identity().exists();
         if is_first {
-            // A failure here must not cost a checkpoint: the older layout does no harm where it is.
+            // A failure here must not prevent a checkpoint: the older layout does no harm if it
+            // stays where it is.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
@@ -333,8 +340,8 @@ impl Opened {
         if !rollback::has_unfinished_parts(workspace.store(), workspace.id()) {
             return Ok(lock);
         }
-        // The parts are in other workspaces. A process that held two locks could wait forever for
-        // another process that takes the same locks in reverse order.
+        // The rollback's remaining parts are in other workspaces. A process that held two locks
+        // could wait forever for another process that takes the same locks in reverse order.
         drop(lock);
         rollback::finish_parts(self, workspace);
         self.lock_recovered(workspace)
@@ -377,7 +384,7 @@ impl Opened {
         if capture.incomplete_index {
             let message = "a part of the git index (.git/sharedindex.*) cannot be read. Files that \
                            git tracks although they are ignored may be missing from checkpoints. \
-                           `git update-index --no-split-index` writes the index anew";
+                           `git update-index --no-split-index` rewrites the index";
             self.note_failure(workspace, message);
         }
         if capture.damaged.is_empty() {

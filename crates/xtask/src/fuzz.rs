@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -28,6 +28,10 @@ const USUAL_SECONDS: u64 = 60;
 
 /// The number of targets that run at the same time.
 const WORKERS: usize = 2;
+
+/// The number of targets that run at the same time as part of `cargo xtask test`. There are more of
+/// them than processors, because most of that minute should pass while other tests are waiting.
+const USUAL_WORKERS: usize = 7;
 
 /// The number of lines of a failed target's output that are shown.
 const SHOWN_LINES: usize = 20;
@@ -70,15 +74,47 @@ impl FuzzOptions {
 /// Runs `cargo xtask fuzz [--seconds N] [target…]`.
 pub(crate) fn run_fuzz(arguments: &[&str]) -> Result<(), Failure> {
     let options = FuzzOptions::parse(arguments, &list_targets()?)?;
-    fuzz_targets(options)?.into_outcome()
+    let build = Build::prepare()?;
+    run_step(&mut build.command())?;
+    fuzz_targets(&build.programs(), options, WORKERS).into_outcome()
 }
 
-/// Runs every target for a minute, as part of `cargo xtask test`.
-pub(crate) fn test_usual_targets() -> Result<FuzzedTargets, Failure> {
-    eprintln!("\nFuzz targets …");
-    let options =
-        FuzzOptions { seconds: USUAL_SECONDS, targets: list_targets()?, is_repeatable: true };
-    fuzz_targets(options)
+/// The targets that `cargo xtask test` runs. Their build starts together with the checks, and uses
+/// the processor time that the checks leave unused.
+pub(crate) struct UsualTargets {
+    build: Build,
+    process: Child,
+}
+
+impl UsualTargets {
+    /// Starts building the targets. Only errors are shown.
+    pub(crate) fn start_build() -> Result<UsualTargets, Failure> {
+        let build = Build::prepare()?;
+        let mut command = build.command();
+        let process = command.arg("--quiet").stdin(Stdio::null()).spawn();
+        let process = process.map_err(|error| format!("cannot build the fuzz targets: {error}"))?;
+        Ok(UsualTargets { build, process })
+    }
+
+    /// Waits until the targets are built, and runs each of them for a minute.
+    pub(crate) fn run(mut self) -> Result<FuzzedTargets, Failure> {
+        let status = self.process.wait().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err("\nthe fuzz targets cannot be built: run `cargo xtask fuzz`".into());
+        }
+        eprintln!("\nFuzz targets …");
+        let options =
+            FuzzOptions { seconds: USUAL_SECONDS, targets: list_targets()?, is_repeatable: true };
+        Ok(fuzz_targets(&self.build.programs(), options, USUAL_WORKERS))
+    }
+}
+
+impl Drop for UsualTargets {
+    /// Ends the build if a check failed meanwhile.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 /// The number of targets that were run, and their findings.
@@ -113,9 +149,8 @@ fn list_targets() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Builds the targets and runs each of them for a limited time.
-fn fuzz_targets(options: FuzzOptions) -> Result<FuzzedTargets, Failure> {
-    let programs = build_targets()?;
+/// Runs each target for a limited time.
+fn fuzz_targets(programs: &Path, options: FuzzOptions, workers: usize) -> FuzzedTargets {
     let width = options.targets.iter().map(String::len).max().unwrap_or(0);
     let waiting = Mutex::new(VecDeque::from(options.targets));
     let fuzzed = Mutex::new(FuzzedTargets::default());
@@ -133,9 +168,9 @@ fn fuzz_targets(options: FuzzOptions) -> Result<FuzzedTargets, Failure> {
             fuzzed.findings.extend(finding);
         }
     };
-    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(run_waiting))));
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(run_waiting))));
     let _ = fs::remove_dir_all(scratch_directory());
-    Ok(fuzzed.into_inner().unwrap_or_else(PoisonError::into_inner))
+    fuzzed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -154,19 +189,33 @@ fn scratch_directory() -> PathBuf {
     base.join(format!("takeback-fuzz-{}", std::process::id()))
 }
 
-/// Builds all targets. Returns the directory that contains their programs.
-fn build_targets() -> Result<PathBuf, Failure> {
-    let host = find_host()?;
-    let build = fuzz_directory().join("build");
-    // Naming the host keeps these flags from applying to build scripts and macros.
-    let mut command = nice(cargo().get_program());
-    command.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
-    command.args(["--target", &host, "--target-dir"]).arg(&build).env("RUSTFLAGS", FLAGS);
-    run_step(&mut command)?;
-    Ok(build.join(host).join("release"))
+/// The build of all targets.
+struct Build {
+    host: String,
+    directory: PathBuf,
 }
 
-/// Prepares a command that uses only the processor time that other processes leave.
+impl Build {
+    fn prepare() -> Result<Build, Failure> {
+        Ok(Build { host: find_host()?, directory: fuzz_directory().join("build") })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = nice(cargo().get_program());
+        command.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
+        // Naming the host keeps these flags from applying to build scripts and macros.
+        command.args(["--target", &self.host]).env("RUSTFLAGS", FLAGS);
+        command.arg("--target-dir").arg(&self.directory);
+        command
+    }
+
+    /// Returns the directory that contains the built programs.
+    fn programs(&self) -> PathBuf {
+        self.directory.join(&self.host).join("release")
+    }
+}
+
+/// Prepares a command that uses only the processor time that other processes leave unused.
 fn nice(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.arg("-n19").arg(program).current_dir(repository());
@@ -207,7 +256,7 @@ impl TargetRun {
         command.args(["-rss_limit_mb=1024", "-print_final_stats=1"]);
         // While other tests run, even an input that is usually quick may take seconds.
         command.args(if is_repeatable {
-            ["-seed=1", "-timeout=30"]
+            ["-seed=1", "-timeout=60"]
         } else {
             ["-seed=0", "-timeout=10"]
         });
@@ -243,7 +292,7 @@ struct RunResult {
 }
 
 impl RunResult {
-    /// Summarises the run in one line.
+    /// Summarizes the run in one line.
     fn summary(&self) -> String {
         let number = |name| self.find_after(name).unwrap_or("?");
         let coverage = |line: Option<&str>| {
@@ -262,7 +311,7 @@ impl RunResult {
         )
     }
 
-    /// Finds the word after a text in the log.
+    /// Finds the word after `text` in the log.
     fn find_after(&self, text: &str) -> Option<&str> {
         self.log.split_once(text)?.1.split_whitespace().next()
     }
@@ -321,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_summarised_in_one_line() {
+    fn a_run_is_summarized_in_one_line() {
         let log = "INFO: Seed: 1\n#3\tINITED cov: 10 ft: 11 corp: 2/3b\n\
                    #9\tNEW    cov: 25 ft: 30 corp: 3/5b\n\
                    thread panicked at a.rs:1\nTest unit written to /a/crash-1\n\

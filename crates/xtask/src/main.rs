@@ -7,6 +7,7 @@ mod agents;
 mod bench;
 mod deny;
 mod fuzz;
+mod local_model;
 mod nextest;
 mod plugins;
 mod prose;
@@ -24,16 +25,17 @@ usage: cargo xtask <task>
   test          Run all checks and tests, and install the programs they need
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
+  test-model    Test takeback's own agent with a real model server, llama.cpp from PyPI
   soak          Run the test suite repeatedly, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
   deny          Check the licences, sources and known vulnerabilities of the dependencies
-  fuzz          Feed arbitrary bytes to everything that reads text of others
+  fuzz          Feed arbitrary bytes to all code that reads text written by others
                   [--seconds N] how long for each target, 60 by default   [target…] only these
   prose         Count habits that make comments and names hard to read
-                  [--list] also list the places   [PATH…] only below these paths
+                  [--list] also list each occurrence   [PATH…] only below these paths
   plugins       Build packages for agents that have plugins, in target/plugins
   bench         Measure time and space, compared with git and with the best the machine can do
                   [--quick] fewer rounds   [--json FILE] also as JSON
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test_everything(),
+        ["test-model"] => local_model::test_model(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),

@@ -1,5 +1,5 @@
 //! Reading the result of each test from the reports of nextest and of cargo's own test runner, and
-//! summarising the results in the closing lines.
+//! summarizing the results in the closing lines.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::adversary;
 use crate::agents;
 use crate::deny;
-use crate::fuzz;
+use crate::fuzz::UsualTargets;
 use crate::nextest;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, run_step_with_output};
@@ -23,12 +23,13 @@ pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();
     let fetching = agents::fetch_usual_agents();
+    let targets = UsualTargets::start_build()?;
     check_code(&mut tally)?;
     // This also builds takeback, which the tests with agents need.
     let build = ["test", "--workspace", "--all-features", "--no-run"];
     run_step(cargo().args(build).args(ALL_BUT_DOC))?;
     fetching.join().map_err(|_| "fetching agents panicked")?;
-    let failures = run_all_tests(&mut tally);
+    let failures = run_all_tests(&mut tally, targets);
     if failures.is_empty() {
         eprintln!("\n{tally}");
         return Ok(());
@@ -55,10 +56,11 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     }
 }
 
-/// Runs all tests, even if some fail. Fuzzing uses the time that the other tests leave.
-fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
+/// Runs all tests, even if some fail. Fuzzing uses the processor time that the other tests leave
+/// unused.
+fn run_all_tests(tally: &mut Tally, targets: UsualTargets) -> Vec<Failure> {
     let (mut failures, fuzzed) = thread::scope(|scope| {
-        let targets = scope.spawn(fuzz::test_usual_targets);
+        let targets = scope.spawn(|| targets.run());
         let failures = run_usual_tests(tally);
         (failures, targets.join().unwrap_or_else(|_| Err("fuzzing panicked".into())))
     });
@@ -66,7 +68,7 @@ fn run_all_tests(tally: &mut Tally) -> Vec<Failure> {
     failures
 }
 
-/// Runs the tests of the workspace, the agents and the random days. nextest comes last, so that its
+/// Runs the tests of the workspace, the agents and the simulated days. nextest comes last, so that its
 /// summary stays visible.
 fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
@@ -74,7 +76,7 @@ fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents mostly wait, so the random days run at the same time.
+    // The agents mostly wait, so the simulated days run at the same time.
     let lived = thread::scope(|scope| {
         let days = scope.spawn(adversary::test_usual_days);
         failures.extend(agents::test_usual_agents(tally).err());
@@ -135,4 +137,35 @@ fn is_installed(program: &str) -> bool {
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Lists each package with its features, as a build with these arguments has them.
+    fn list_packages(arguments: &[&str]) -> BTreeSet<String> {
+        let mut command = cargo();
+        command.args(["tree", "--locked", "--offline", "--all-features", "--prefix", "none"]);
+        let output = command.args(["--format", "{p} {f}"]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).unwrap();
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    }
+
+    #[test]
+    fn no_dependency_is_built_twice() {
+        let tests = list_packages(&["--workspace", "--edges", "normal,build,dev"]);
+        for other in [&["--package", "xtask"][..], &["--workspace"]] {
+            let built = list_packages(&[other, &["--edges", "normal,build"]].concat());
+            let differing: Vec<&String> = built.difference(&tests).collect();
+            assert!(
+                differing.is_empty(),
+                "{other:?} builds these with features that they do not have in the tests, so \
+                 same-as-tests in crates/xtask/Cargo.toml lacks something: {differing:#?}"
+            );
+        }
+    }
 }

@@ -79,7 +79,7 @@ fn an_older_entry_is_updated_in_place() {
 }
 
 #[test]
-fn a_group_keeps_the_command_of_the_user() {
+fn a_group_keeps_the_users_command() {
     let ours = json!({ "command": "takeback hook claude" });
     let shared = json!({ "hooks": { "Stop": [{ "hooks": [{ "command": "bell" }, ours] }] } });
     let edited = add_new_entries(&shared.to_string());
@@ -103,7 +103,7 @@ fn a_byte_order_mark_and_line_endings_are_kept() {
 }
 
 #[test]
-fn a_text_that_cannot_be_parsed_is_an_error() {
+fn text_that_cannot_be_parsed_is_an_error() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in [
         "[]",

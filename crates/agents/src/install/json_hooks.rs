@@ -73,7 +73,7 @@ pub(super) fn parse_value(text: &str) -> Result<Value, EditError> {
     Ok(parse_tree(split_bom(text).1)?.to_serde_value().unwrap_or_default())
 }
 
-/// True if two texts differ at most in whitespace and comments.
+/// True if two versions of a file differ at most in whitespace and comments.
 pub(super) fn has_same_value(text: &str, other: &str) -> bool {
     parse_value(text).is_ok_and(|value| parse_value(other).is_ok_and(|other| other == value))
 }

@@ -1,4 +1,4 @@
-//! Tells whether a new version of a settings file still runs takeback's hooks.
+//! Determines whether a new version of a settings file still runs takeback's hooks.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) fn keeps_hooks(path: &Path, present: &str, new: &str) -> bool {
     list_entries(&present).is_subset(&list_entries(&new)) && !is_switched_off
 }
 
-/// Lists the texts that name takeback, each with the keys that lead to it. Comments do not count.
+/// Lists the strings that name takeback, each with the keys that lead to it. Comments do not count.
 fn list_entries(value: &Value) -> BTreeSet<(Vec<&str>, &str)> {
     let mut entries = BTreeSet::new();
     let mut waiting = vec![(Vec::new(), value)];

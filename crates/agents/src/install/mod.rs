@@ -62,7 +62,7 @@ pub struct Installer<'a> {
     pub takeback_home: &'a Path,
     /// The user's home directory.
     pub user_home: &'a Path,
-    /// Reads an environment variable.
+    /// The function that reads an environment variable.
     pub env_var: &'a dyn Fn(&str) -> Option<OsString>,
     /// The program and options that run takeback.
     pub program: Program,
@@ -139,7 +139,7 @@ pub enum InstallError {
     Changed(PathBuf),
 }
 
-/// The reason why a text could not be edited.
+/// The reason why the text of a file could not be edited.
 #[derive(Debug)]
 struct EditError(String);
 

@@ -256,7 +256,7 @@ fn users_content(
     Ok(Some(without.unwrap_or_else(|| text.to_owned()).into_bytes()))
 }
 
-/// Removes takeback's entries from a text. Returns `None` if there are none.
+/// Removes takeback's entries from the text of a file. Returns `None` if there are none.
 fn without_entries(
     path: &Path,
     text: &str,
@@ -317,7 +317,8 @@ fn add_entries(
     edited.map_err(InstallError::unreadable(path))
 }
 
-/// True if a text contains no settings: at most an empty object or the version of the format.
+/// True if a file's text contains no settings: at most an empty object or the version of the
+/// format.
 fn is_blank(text: &str) -> bool {
     let words = text.split_whitespace().collect::<String>();
     matches!(words.as_str(), "" | "{}" | r#"{"version":1}"#)

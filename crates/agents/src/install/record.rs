@@ -158,7 +158,7 @@ impl InstallRecord {
 
     /// Deletes the directories that takeback created and that are now empty.
     pub(super) fn remove_empty_directories(&mut self) -> io::Result<()> {
-        // In reverse order, so that inner directories are deleted first.
+        // The order is reversed, so that inner directories are deleted first.
         let created = std::mem::take(&mut self.data.directories);
         let remains = |path: &PathBuf| fs::remove_dir(path).is_err() && path.exists();
         let mut remaining: BTreeSet<PathBuf> =

@@ -72,7 +72,7 @@ pub(super) fn parse_value(text: &str) -> Result<Value, EditError> {
     Ok(table_to_json(parse_document(text)?.as_table()))
 }
 
-/// True if two texts differ at most in whitespace and comments.
+/// True if two versions of a file differ at most in whitespace and comments.
 pub(super) fn has_same_value(text: &str, other: &str) -> bool {
     parse_value(text).is_ok_and(|value| parse_value(other).is_ok_and(|other| other == value))
 }

@@ -66,8 +66,8 @@ fn read_user(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Extracts what the user typed from a text in a Claude Code log. Returns `None` if the user typed
-/// nothing.
+/// Extracts the user's own words from the text of an entry in a Claude Code log. Returns `None` if
+/// the user typed nothing.
 fn typed_text(text: String) -> Option<String> {
     let inside = |tag: &str| {
         let (_, rest) = text.split_once(&format!("<{tag}>"))?;

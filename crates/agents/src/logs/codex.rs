@@ -22,7 +22,7 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
                 let summary = text_field(payload, "message");
                 context
                     .out
-                    .push_summary(entry, summary.as_deref().unwrap_or("(summarised by the model)"));
+                    .push_summary(entry, summary.as_deref().unwrap_or("(summarized by the model)"));
             }
         }
         _ => {}

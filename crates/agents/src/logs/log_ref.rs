@@ -8,6 +8,9 @@ use super::{LogError, LogFormat, LogShape, opencode};
 /// The maximum depth of the directories that are searched for logs.
 const MAX_DEPTH: usize = 8;
 
+/// The length of an id, or of its beginning, that does not occur in another name by chance.
+const MIN_UNIQUE_LENGTH: usize = 8;
+
 /// The identity of a log: a file, or one session in a database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -125,7 +128,12 @@ impl LogFormat {
             }
             None => {
                 self.walk_directory(directory, MAX_DEPTH, &mut files);
-                files.retain(|path| is_named_after(path, session));
+                // Gemini CLI names a log after the beginning of the id.
+                let named = match (self.agent, session.get(..MIN_UNIQUE_LENGTH)) {
+                    ("gemini", Some(beginning)) => beginning,
+                    _ => session,
+                };
+                files.retain(|path| is_named_after(path, named));
             }
         }
         files.sort();
@@ -136,8 +144,6 @@ impl LogFormat {
 
 /// True if a log's file name, or the name of a directory just above it, contains the session id.
 fn is_named_after(path: &Path, session: &str) -> bool {
-    // A shorter id could occur in a name by chance.
-    const MIN_UNIQUE_LENGTH: usize = 8;
     let has_id = |name: &str| {
         let stem = name.split('.').next().unwrap_or(name);
         stem == session || (session.len() >= MIN_UNIQUE_LENGTH && name.contains(session))

@@ -14,7 +14,7 @@ pub(crate) const WIRING: Wiring = Wiring {
             file: "settings.json",
             toml_file: None,
             format: EntryFormat::Milliseconds,
-            // Not PreCompress: Gemini CLI runs it before every request.
+            // PreCompress is left out, because Gemini CLI runs it before every request.
             events: &[
                 "SessionStart",
                 "BeforeAgent",

@@ -1,4 +1,4 @@
-//! The texts that takeback's command files for different agents have in common.
+//! The text that takeback's command files for different agents have in common.
 
 /// Describes a command for the user.
 pub(super) fn command_description(command: &str) -> &'static str {

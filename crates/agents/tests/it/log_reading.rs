@@ -171,7 +171,7 @@ fn a_long_log_is_read_in_pages() {
 }
 
 #[test]
-fn a_document_is_read_from_the_last_known_message_on() {
+fn reading_a_document_continues_after_the_last_known_message() {
     let copy = LogCopy::new("cline", &logs_of("cline")[0]);
     let whole: Value = serde_json::from_slice(&fs::read(&copy.log.path).unwrap()).unwrap();
     let mut part = whole.clone();
@@ -199,11 +199,11 @@ fn a_document_is_read_from_the_last_known_message_on() {
 }
 
 #[test]
-fn opencode_is_read_while_it_writes() {
+fn opencode_is_read_while_it_is_writing() {
     let copy = LogCopy::new("opencode", &logs_of("opencode")[0]);
     let mut whole = SeenEntries::default();
     let end = copy.read_to_end(&mut whole, None);
-    // The agent writes more. An incomplete message is not read yet.
+    // The agent continues to write. An incomplete message is not read yet.
     let agent = rusqlite::Connection::open(&copy.log.path).unwrap();
     let session = copy.log.session.clone().unwrap();
     let insert = "INSERT INTO message VALUES (?1, ?2, 1794811960000, 1794811960000, ?3)";

@@ -11,3 +11,4 @@ mod older_install;
 mod payload_fixtures;
 mod payload_fuzz;
 mod payload_shapes;
+mod rewind;

@@ -23,7 +23,7 @@ fn parse_work(name: &str, event: &str, payload: &Value) -> ToolWork {
 }
 
 #[test]
-fn a_subagent_is_a_session_of_its_own_with_a_parent() {
+fn a_subagent_has_a_separate_session_with_a_parent() {
     for event in ["SubagentStart", "PreToolUse", "SubagentStop"] {
         let payload = json!({ "session_id": "s", "agent_id": "a1", "cwd": "/p" });
         let report = parse_report("claude", event, &payload).unwrap();
@@ -44,7 +44,7 @@ fn a_subagent_is_a_session_of_its_own_with_a_parent() {
 }
 
 #[test]
-fn an_empty_prompt_of_qwen_starts_no_turn() {
+fn an_empty_prompt_from_qwen_starts_no_turn() {
     for prompt in [json!(""), json!(" \n"), json!(null)] {
         let payload = json!({ "session_id": "s", "prompt": prompt, "prompt_id": "s########0" });
         assert_eq!(parse_report("qwen", "UserPromptSubmit", &payload), None);
@@ -129,7 +129,7 @@ fn a_tool_counts_as_reading_only_if_the_table_says_so() {
 }
 
 #[test]
-fn opencode_continuing_by_itself_starts_no_turn() {
+fn no_turn_starts_when_opencode_continues_by_itself() {
     let message =
         |parts: Value| json!({ "input": { "sessionID": "s" }, "output": { "parts": parts } });
     let text = |text: &str, synthetic: bool| json!({ "type": "text", "text": text, "synthetic": synthetic });

@@ -12,10 +12,10 @@ use std::ffi::OsString;
 const DEFAULTS: [(&str, &str); 4] =
     [("takeback", "list"), ("rollback", "list"), ("sessions", "list"), ("checkpoints", "status")];
 
-/// The words in an order that clap understands.
+/// The words of the command line, in an order that clap understands.
 pub(super) enum Named {
     Words(Vec<OsString>),
-    /// The user asks for takeback's own help or version.
+    /// A request for takeback's own help or version.
     Help(Vec<OsString>),
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct CheckpointView {
     name: Option<String>,
     pinned: bool,
     files: u64,
-    /// False if nothing had changed since this checkpoint, so that no new one was taken.
+    /// False if nothing had changed since this checkpoint, and therefore no new one was taken.
     new: bool,
     uncovered: Vec<Uncovered>,
 }
@@ -83,7 +83,8 @@ pub(crate) fn take_checkpoint(
     super::refuse_if_off(opened, context)?;
     let workspace = takeback_undo::history::open_workspace(opened, &context.directory)?;
     let taken = takeback_undo::history::take_checkpoint(opened, &workspace, wish)?;
-    // Taking a checkpoint clears the workspace's older failures, so these belong to the new one.
+    // Taking a checkpoint clears the workspace's older failures, so any that are left belong to the
+    // new checkpoint.
     let failures = opened.failures().into_iter();
     for failure in failures.filter(|failure| failure.workspace.0 == workspace.subject()) {
         output::warn(&failure.message);

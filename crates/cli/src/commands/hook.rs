@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Refuse a call that cannot be protected, as with `strict = true`; `generic` exits with 1
     #[arg(long)]
     strict: bool,
-    /// The turn of a call that the agent no longer waits for, as JSON
+    /// The turn of a call that the agent is no longer waiting for, as JSON
     #[arg(long, hide = true)]
     late: Option<String>,
     /// Another process refuses the call if this one ends abnormally
@@ -350,8 +350,8 @@ impl HookRun<'_> {
         }
     }
 
-    /// Starts another process that repeats the work, because the thread that is doing it ends with
-    /// this process. The new process withdraws the failure when it is done. Returns the failure.
+    /// Starts another process that repeats the work, because the thread that is doing the work ends
+    /// with this process. Returns a failure, which the new process withdraws when it is done.
     fn repeat_later(&self, input: &[u8], message: &str) -> String {
         let turn = hook::current_turn(self.opened, self.report).unwrap_or_else(unknown_turn);
         let turn = serde_json::to_string(&turn).expect("plain data becomes JSON");

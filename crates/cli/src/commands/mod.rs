@@ -14,6 +14,7 @@ pub(crate) mod hook;
 mod install;
 mod list;
 pub(crate) mod open_tasks;
+mod resume;
 mod rollback;
 pub(crate) mod rpc;
 mod run;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Redo(rollback::ReverseArguments),
     Checkpoint(checkpoint::Arguments),
     Fork(fork::Arguments),
+    Resume(resume::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
     Install(install::Arguments),
@@ -82,6 +84,7 @@ impl Command {
             Command::Hook(_)
                 | Command::Rpc(_)
                 | Command::Run(_)
+                | Command::Resume(_)
                 | Command::Chat(_)
                 | Command::Tasks(_)
                 | Command::Goal(_)
@@ -100,6 +103,7 @@ impl Command {
             Command::Redo(arguments) => rollback::redo(&arguments, context),
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
             Command::Fork(arguments) => fork::run(&arguments, context),
+            Command::Resume(arguments) => resume::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),

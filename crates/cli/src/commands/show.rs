@@ -53,7 +53,8 @@ struct ShowView {
     files: Option<u64>,
     repository: Option<Head>,
     steps: Vec<StepView>,
-    /// The files that the turn changed. For other rows, the files that changed until the next row.
+    /// The files that the turn changed. For a manual checkpoint, the files that changed between it
+    /// and the next row.
     changes: Vec<TreeChange>,
     effects: Vec<EffectView>,
     uncovered: Vec<Uncovered>,

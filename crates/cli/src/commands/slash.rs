@@ -1,5 +1,5 @@
 //! `/rollback` and `/undo`, typed inside an agent. A second process runs the command, and its
-//! output is the answer.
+//! output is shown as the answer.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::output;
 /// prints errors on standard output, because an agent shows nothing else.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Change nothing: no user typed the command
+    /// Change nothing, because no user typed the command
     #[arg(long)]
     list_only: bool,
     #[command(subcommand)]

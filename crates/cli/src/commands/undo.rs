@@ -14,8 +14,8 @@ use crate::output;
 /// Take back what the agent changed in its last turn, and keep everything else
 ///
 /// Merges each file: takes back the changes of the turn, and keeps changes that you or other agents
-/// made since. If the same lines of a file were changed again since, the file is listed but not
-/// changed, unless --theirs, --ours or --markers is given.
+/// have made since. If the same lines of a file have been changed again since the turn, the file is
+/// listed but not changed, unless --theirs, --ours or --markers is given.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Accepted only to be refused with a hint.
+    // Parsed only so that it can be rejected with a hint.
     #[arg(value_name = "ROW", hide = true)]
     row: Option<String>,
 }

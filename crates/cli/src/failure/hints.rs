@@ -184,7 +184,7 @@ impl From<FindError> for Failure {
             FindError::NoSuchRow { .. } | FindError::Unknown(_) => failure.hint(LIST),
             FindError::NoSuchStep { .. } => failure.hint("`takeback list --steps` lists the steps"),
             FindError::NotACheckpoint(_) => {
-                failure.hint("give a number of the list, a name, or at least 6 digits of an id")
+                failure.hint("give a number from the list, a name, or at least 6 digits of an id")
             }
             FindError::Ambiguous(_) => failure.hint("give more digits of the id"),
             FindError::Elsewhere { id, workspace } => failure.hint(format!(
@@ -280,7 +280,8 @@ impl From<ForkError> for Failure {
                 failure.hint("nothing was changed; name a directory that does not exist yet")
             }
             ForkError::Inside(_) => failure.hint(
-                "name a directory outside: a rollback of the workspace would delete the fork",
+                "name a directory outside the workspace: a rollback of the workspace would delete \
+                 the fork",
             ),
             ForkError::Refused { .. } => failure.hint("name another directory"),
             ForkError::Create { .. } => {
@@ -323,7 +324,7 @@ fn hint_near_checkpoints(
         after.or(before).map(|near| format!("{session}@{}` uses that state, `", short(near)));
     let near = near.unwrap_or_default();
     failure.hint(format!(
-        "`{near}{session}@now` uses the present files, --chat-only forks only the conversation"
+        "`{near}{session}@now` uses the current files, --chat-only forks only the conversation"
     ))
 }
 

@@ -36,7 +36,7 @@ impl From<ResolveError> for Failure {
     }
 }
 
-/// Says which lines make a provider answer: one whose key is in the environment or, if there is
+/// Lists the lines that choose a provider: one whose key is in the environment or, if there is
 /// none, a local server.
 fn choose_provider(found: &[&str]) -> String {
     let Some((first, others)) = found.split_first() else {
@@ -104,7 +104,7 @@ mod tests {
         Ok(provider.name)
     }
 
-    /// Returns the lines of a hint that belong into config.toml.
+    /// Returns the lines of a hint that belong in config.toml.
     fn lines_to_write(failure: &Failure) -> String {
         let hint = failure.hint.as_deref().unwrap();
         let lines = hint.lines().skip_while(|line| !line.starts_with('['));

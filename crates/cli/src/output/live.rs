@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::terminal::Size;
 use super::text::width_of;
 
-/// Makes terminals that support it show all changes at once.
+/// The sequence that makes terminals that support it show all changes at once.
 const BEGIN_UPDATE: &str = "\u{1b}[?2026h";
 const END_UPDATE: &str = "\u{1b}[?2026l";
 
@@ -26,18 +26,18 @@ pub(crate) struct LiveRegion {
 
 impl LiveRegion {
     /// Prints finished lines in place of the live ones, and new live lines below them. Returns the
-    /// text for the terminal. Lines that stay as they are are not printed again.
+    /// text for the terminal. Unchanged lines are not printed again.
     pub(crate) fn update(&mut self, finished: &[String], live: &[String], size: Size) -> String {
         let live = last_rows(live, size);
         let lines: Vec<&String> = finished.iter().chain(live).collect();
         let mut same = self.shown.iter().zip(&lines).take_while(|(old, new)| old == *new).count();
         if same > 0 && same == lines.len() && same < self.shown.len() {
-            // The cursor belongs to the end of the last line, so that line is printed again.
+            // The cursor must end up after the last line, so that line is printed again.
             same -= 1;
         }
         let mut text = String::new();
         match self.shown.get(same) {
-            // Only new lines follow.
+            // The lines on the screen are unchanged, and new ones follow.
             None => push_lines(&mut text, &lines[same..], same > 0),
             Some(old) if same + 1 == self.shown.len() && is_begun(old, lines.get(same)) => {
                 text.push_str(&lines[same][old.len()..]);
@@ -64,7 +64,7 @@ impl LiveRegion {
     }
 }
 
-/// True if a line is the beginning of another one.
+/// True if the old line is the beginning of the new one.
 fn is_begun(old: &str, new: Option<&&String>) -> bool {
     new.is_some_and(|new| new.starts_with(old))
 }
@@ -78,7 +78,8 @@ fn push_lines(text: &mut String, lines: &[&String], is_behind_line: bool) {
     }
 }
 
-/// Returns the last lines, as many as fit on the screen beside one row for the finished lines.
+/// Returns as many of the last lines as fit on the screen together with one row for the finished
+/// lines.
 fn last_rows(lines: &[String], size: Size) -> &[String] {
     let mut rows = 0;
     let fits = |line: &&String| {

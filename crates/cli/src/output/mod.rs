@@ -63,11 +63,12 @@ struct Output {
 }
 
 enum Sink {
-    /// Lines are written as they arrive.
+    /// Each line is written at once.
     Direct,
     /// Lines are held back until it is known whether they fit on the screen.
     Waiting { size: Size, rows: usize, lines: Vec<Line> },
-    /// There are more lines than fit on the screen. Errors are held back until the pager is closed.
+    /// There are more lines than fit on the screen, so a pager shows them. Errors are held back
+    /// until the pager is closed.
     Paged { size: Size, pager: Pager, errors: Vec<String> },
     /// Lines are collected for a front end.
     Captured(CapturedOutput),
@@ -231,7 +232,7 @@ impl Line {
     }
 }
 
-/// A writer that disarms text produced by other code and prints it line by line.
+/// A writer that prints text from other code line by line, with control characters escaped.
 #[derive(Default)]
 pub(crate) struct DisarmedLines {
     /// The last line, while it is incomplete.
@@ -273,8 +274,8 @@ pub(crate) fn print_json(value: &impl Serialize) {
     println!("{}", disarm_json(&json));
 }
 
-/// Escapes the characters in a JSON text that a terminal would interpret. They occur only in
-/// strings, where an escape has the same meaning as the character.
+/// Escapes the characters in JSON that a terminal would interpret. They occur only in strings,
+/// where an escape has the same meaning as the character.
 pub(crate) fn disarm_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -308,7 +309,7 @@ pub(crate) fn print_section(
     }
 }
 
-/// Prints a warning, after which the command continues.
+/// Prints a warning. The command continues after it.
 pub(crate) fn warn(text: &str) {
     eprintln!("{} {}", paint(Style::Warning, "warning:"), disarm(text));
 }
@@ -326,7 +327,7 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
         }
     };
     eprintln!("note: a restore {what}");
-    left.iter().for_each(|path| eprintln!("  left alone, because it changed meanwhile: {path}"));
+    left.iter().for_each(|path| eprintln!("  left alone, because it has changed: {path}"));
 }
 
 /// Tells the user that the command is waiting for another process.

@@ -83,7 +83,7 @@ impl Counts {
     }
 }
 
-/// Replaces a line of the given width, and returns the width of the new one.
+/// Replaces the line, which has the width `shown`, and returns the width of the new line.
 fn show(text: &str, shown: usize) -> usize {
     if text.is_empty() && shown == 0 {
         return 0;

@@ -6,9 +6,9 @@
 //! table.print();
 //! ```
 //!
-//! Cells disarm their text, so that it cannot control the terminal. If the columns do not fit, they
-//! are shortened in the order of their ranks, the lowest rank first. If that is not enough,
-//! the ends of the rows are cut off.
+//! Cells escape control characters, so that text cannot control the terminal. If the columns do not
+//! fit, they are shortened in the order of their ranks, the lowest rank first. If that is not
+//! enough, the ends of the rows are cut off.
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +81,7 @@ impl Column {
         Column { shrinks: Some(Shrinks { rank, to }), ..self }
     }
 
-    /// Makes the column cut the beginning of a long text, not its end. This suits paths.
+    /// Makes the column cut off the beginning of long text, not its end. This suits paths.
     pub(crate) const fn keeps_end(self) -> Column {
         Column { keeps_end: true, ..self }
     }
@@ -105,8 +105,8 @@ impl Cell {
         Cell { style: Some(style), ..Cell::new(text) }
     }
 
-    /// Puts text around the cell's text. Shortening the cell keeps this text as long as there is
-    /// room.
+    /// Puts text around the cell's own text. When the cell is shortened, the text around it is kept
+    /// as long as there is room.
     pub(crate) fn between(self, before: &str, after: &str) -> Cell {
         Cell { before: disarm(before), after: disarm(after), ..self }
     }
@@ -258,7 +258,7 @@ impl Table {
         }
     }
 
-    /// Returns the width of a row up to the end of its last text.
+    /// Returns the width of a row, up to the end of its last cell that has text.
     fn row_width(&self, row: &[Cell], widths: &[usize]) -> usize {
         let (mut end, mut last) = (self.indent, self.indent);
         for (at, cell) in row.iter().enumerate() {

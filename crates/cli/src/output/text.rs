@@ -1,5 +1,5 @@
-//! Text for people: shortened, measured, and disarmed. Disarming escapes the characters that a
-//! terminal would obey instead of showing.
+//! Text for people: shortened, measured, and disarmed. To disarm text is to escape the characters
+//! that a terminal would obey instead of showing.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ pub(crate) fn disarm_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the number of columns that a text occupies on a terminal.
+/// Returns the number of columns that text occupies on a terminal.
 pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens a text to this many columns, with `…` in place of the missing end. Characters that are
+/// Shortens text to this many columns, with `…` in place of the missing end. Characters that are
 /// displayed as one character are kept or dropped together.
 pub(crate) fn shorten(text: &str, columns: usize) -> String {
     // Shortening must be cheap for text of any length, so reading stops where the columns end.
@@ -30,7 +30,7 @@ pub(crate) fn shorten(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{}…", &text[..kept]) }
 }
 
-/// Shortens a text to this many columns, with `…` in place of the missing beginning. The end of a
+/// Shortens text to this many columns, with `…` in place of the missing beginning. The end of a
 /// path says more than its beginning.
 pub(crate) fn shorten_start(text: &str, columns: usize) -> String {
     if columns == 0 || width_of(text) <= columns {
@@ -54,17 +54,17 @@ fn end_of_prefix<'t>(graphemes: impl Iterator<Item = &'t str>, columns: usize) -
     None
 }
 
-/// Joins the words of a text into one line.
+/// Joins the words of some text into one line.
 pub(crate) fn join_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Formats a moment as a local date and time.
+/// Formats a timestamp as a local date and time.
 pub(crate) fn local(moment: jiff::Timestamp) -> String {
     moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Formats a moment as a local time of day, with the date unless it is today.
+/// Formats a timestamp as a local time of day, with the date unless it is today.
 pub(crate) fn short_local(moment: jiff::Timestamp) -> String {
     let zone = jiff::tz::TimeZone::system();
     let (then, now) = (moment.to_zoned(zone.clone()), jiff::Timestamp::now().to_zoned(zone));
@@ -77,7 +77,7 @@ pub(crate) fn local_time(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(|_| disarm(time), short_local)
 }
 
-/// Formats a path with `~` for the home directory, and disarms it.
+/// Formats a path with `~` for the home directory, and escapes its control characters.
 pub(crate) fn tilde(path: &Path, context: &Context) -> String {
     let short = context.user_home().and_then(|home| {
         let home = std::fs::canonicalize(home).ok()?;

@@ -1,4 +1,4 @@
-//! An agent at work. It reports what it does to takeback, as its hooks would.
+//! An agent at work. It reports its actions to takeback, as its hooks would.
 
 use std::fs;
 use std::io::Write;

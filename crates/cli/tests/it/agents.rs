@@ -390,7 +390,7 @@ fn a_subagents_work_is_part_of_its_parents_turn() {
 }
 
 #[test]
-fn an_empty_prompt_of_qwen_begins_no_turn() {
+fn an_empty_prompt_from_qwen_begins_no_turn() {
     let scene = Scene::new("qwen");
     let story = story_of("qwen");
     let empty = |payload: &mut Value| payload["prompt"] = json!("");
@@ -508,7 +508,7 @@ fn odd_payloads_do_not_block_an_agent() {
 }
 
 #[test]
-fn strict_mode_refuses_unprotected_calls_in_the_form_of_each_agent() {
+fn strict_mode_refuses_unprotected_calls_in_each_agents_format() {
     for story in &STORIES {
         let scene = Scene::new(story.agent);
         configure(&scene.session, "[checkpoints]\nstrict = true\n");

@@ -94,7 +94,7 @@ fn row_of(session: &Session, prompt: &str) -> String {
 }
 
 #[test]
-fn three_agents_in_one_workspace_are_told_apart() {
+fn three_agents_in_one_workspace_are_distinguished() {
     let session = Session::new();
     for name in ["a", "b", "c", "src/deep"] {
         session.write(name, "0");

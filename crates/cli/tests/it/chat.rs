@@ -86,7 +86,7 @@ fn a_killed_chat_is_listed_as_interrupted_and_continues() {
 }
 
 #[test]
-fn a_call_that_needs_approval_waits_and_can_be_given_up() {
+fn a_call_that_needs_approval_waits_and_can_be_abandoned() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let output = chat(&session, &["chat", "-p", "publish"]).output().unwrap();
@@ -134,7 +134,7 @@ fn a_goal_ends_when_it_is_reached_or_its_budget_is_spent() {
 }
 
 #[test]
-fn a_conversation_in_a_terminal_answers_asks_and_takes_back() {
+fn a_conversation_in_a_terminal_shows_answers_and_questions_and_can_be_taken_back() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let Some(mut terminal) = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 40) else {
@@ -159,7 +159,7 @@ fn a_conversation_in_a_terminal_answers_asks_and_takes_back() {
 }
 
 #[test]
-fn without_a_provider_the_error_says_what_to_write() {
+fn without_a_provider_the_error_says_what_to_add_to_the_configuration() {
     let session = Session::new();
     let output = session.output(&["chat", "-p", "hi"]);
     let shown = String::from_utf8(output.stderr).unwrap();

@@ -146,7 +146,7 @@ fn command_names_are_refused_for_checkpoints() {
         "
 $ takeback rollback -- list
 ! error: \"list\" is not a checkpoint
-! hint: give a number of the list, a name, or at least 6 digits of an id
+! hint: give a number from the list, a name, or at least 6 digits of an id
 [exit Some(1)]
 $ takeback checkpoint --name list
 ! error: \"list\" cannot be the name of a checkpoint: the word is a command
@@ -200,7 +200,7 @@ Setup and maintenance:
   demo         Try takeback on a scratch project
 
 takeback's own agent:
-  chat         Talk to takeback's own agent, which cannot lose its place
+  chat         Talk to takeback's own agent, which can always continue where it stopped
   tasks        List the tasks of takeback's own agent, and continue or stop one
   goal         Let takeback's own agent work on a goal until it is reached or its budget is spent
 
@@ -369,7 +369,7 @@ fn a_command_without_json_output_refuses_the_option_in_json() {
 }
 
 #[test]
-fn wrong_usage_is_reported_in_json_if_asked_for() {
+fn wrong_usage_is_reported_in_json_on_request() {
     let session = Session::new();
     let output = session.output(&["--json", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));

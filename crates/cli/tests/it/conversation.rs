@@ -141,7 +141,7 @@ fn with_pruned_turns() -> Session {
 }
 
 #[test]
-fn turns_that_were_pruned_go_back_with_their_files() {
+fn turns_that_were_pruned_are_taken_back_with_their_files() {
     let session = with_pruned_turns();
     let done = session.json(&["rollback", "start"]);
     assert_eq!((session.read("a"), conversation(&session)), ("0".into(), vec![]), "{done:#}");
@@ -152,7 +152,7 @@ fn turns_that_were_pruned_go_back_with_their_files() {
 }
 
 #[test]
-fn an_ignored_file_that_a_pruned_turn_created_goes_with_it() {
+fn an_ignored_file_that_a_pruned_turn_created_is_deleted_with_the_turn() {
     let session = with_pruned_turns();
     let planned = session.json(&["rollback", "start", "--dry-run"]);
     assert_eq!(planned["deleted"], json!(["dist", "dist/app.js"]), "{planned:#}");
@@ -163,7 +163,7 @@ fn an_ignored_file_that_a_pruned_turn_created_goes_with_it() {
 }
 
 #[test]
-fn turns_that_were_pruned_go_back_after_their_project_was_moved() {
+fn turns_that_were_pruned_are_taken_back_after_their_project_was_moved() {
     let session = with_pruned_turns();
     let (old, new) = (session.project(), session.base().join("moved"));
     std::fs::rename(&old, &new).unwrap();
@@ -175,7 +175,7 @@ fn turns_that_were_pruned_go_back_after_their_project_was_moved() {
 }
 
 #[test]
-fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_of_its_time() {
+fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_as_it_was_then() {
     let session = with_pruned_turns();
     session.json(&["checkpoint", "--name", "four"]);
     session.json(&["rollback", "start"]);
@@ -183,8 +183,8 @@ fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_of_its_time() {
     for number in ["5", "6", "7"] {
         agent.turn(number, "a", number);
     }
-    // Only the newest safety checkpoint is never pruned. This rollback takes another one, so that
-    // the first rollback's can be pruned.
+    // Only the newest safety checkpoint is never pruned. This rollback takes another one, so the
+    // safety checkpoint of the first rollback can now be pruned.
     session.json(&["rollback", "1"]);
     agent.turn("8", "a", "8");
     agent.turn("9", "a", "9");

@@ -110,7 +110,7 @@ fn hooks_that_are_disabled_or_run_twice_are_reported() {
 }
 
 #[test]
-fn problems_of_store_ledger_and_configuration_are_reported() {
+fn problems_in_the_store_ledger_and_configuration_are_reported() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -242,7 +242,7 @@ fn a_damaged_store_and_a_damaged_ledger_are_reported() {
 }
 
 #[test]
-fn the_hint_of_doctor_clears_a_failure() {
+fn following_the_hint_from_doctor_clears_a_failure() {
     let session = Session::new();
     let agent = Agent::new(&session, "s1");
     let fail = || {
@@ -269,7 +269,7 @@ fn the_hint_of_doctor_clears_a_failure() {
 }
 
 #[test]
-fn a_list_with_a_damaged_ledger_warns() {
+fn the_list_warns_about_a_damaged_ledger() {
     let session = Session::new();
     session.write("a", "1");
     Agent::new(&session, "s1").turn("one", "a", "2");

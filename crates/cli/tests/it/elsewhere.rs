@@ -36,7 +36,7 @@ fn assert_is(session: &Session, a: &str, bashrc: &str, lib: &str) {
 }
 
 #[test]
-fn a_rollback_restores_files_that_the_turn_changed_outside() {
+fn a_rollback_restores_files_that_the_turn_changed_outside_the_workspace() {
     let (session, _) = worked_outside();
     let plan = session.json(&["rollback", "1", "--dry-run"]);
     let mut restored: Vec<_> = plan["elsewhere"].as_array().unwrap().iter().collect();
@@ -55,11 +55,11 @@ fn a_rollback_restores_files_that_the_turn_changed_outside() {
 }
 
 #[test]
-fn a_rollback_reaches_places_in_which_a_later_state_was_pruned() {
+fn a_rollback_restores_workspaces_in_which_a_later_state_was_pruned() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1"]);
     session.json(&["rollback", "undo"]);
-    // Only the newest row and the newest safety checkpoint of each place are left.
+    // Only the newest row and the newest safety checkpoint of each workspace are left.
     session.json(&["checkpoints", "prune", "--max-size-mb", "0"]);
     let output = session.output(&["rollback", "1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -67,14 +67,14 @@ fn a_rollback_reaches_places_in_which_a_later_state_was_pruned() {
 }
 
 #[test]
-fn a_workspace_only_rollback_leaves_other_places_alone() {
+fn a_workspace_only_rollback_leaves_other_workspaces_alone() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1", "--workspace-only"]);
     assert_is(&session, "1", "2", "2");
 }
 
 #[test]
-fn an_undo_restores_files_outside_and_keeps_later_edits() {
+fn an_undo_restores_files_outside_the_workspace_and_keeps_later_edits() {
     let (session, _) = worked_outside();
     fs::write(session.base().join(".bashrc"), "the user's").unwrap();
     let done = session.json(&["undo"]);
@@ -86,7 +86,7 @@ fn an_undo_restores_files_outside_and_keeps_later_edits() {
 }
 
 #[test]
-fn a_rollback_names_later_edits_outside() {
+fn a_rollback_names_later_edits_outside_the_workspace() {
     let (session, _) = worked_outside();
     fs::write(session.base().join(".bashrc"), "the user's").unwrap();
     let plan = session.json(&["rollback", "1", "--dry-run"]);
@@ -99,7 +99,7 @@ fn a_rollback_names_later_edits_outside() {
 }
 
 #[test]
-fn a_rollback_keeps_changes_of_earlier_turns_outside() {
+fn a_rollback_keeps_changes_by_earlier_turns_outside_the_workspace() {
     let (session, mut agent) = worked_outside();
     agent.hears("once more");
     agent.writes("a", "3");
@@ -112,7 +112,7 @@ fn a_rollback_keeps_changes_of_earlier_turns_outside() {
 }
 
 #[test]
-fn a_rollback_into_a_turn_takes_back_only_what_was_changed_outside_since() {
+fn a_rollback_into_a_turn_takes_back_only_later_changes_outside_the_workspace() {
     let session = Session::new();
     let (before, after) = (session.base().join(".bashrc"), session.base().join(".profile"));
     fs::write(&before, "1").unwrap();
@@ -143,7 +143,7 @@ fn a_rollback_into_a_turn_takes_back_only_what_was_changed_outside_since() {
 }
 
 #[test]
-fn a_call_outside_that_was_cut_off_ends_with_its_turn() {
+fn a_call_outside_the_workspace_that_was_cut_off_ends_with_its_turn() {
     let session = Session::new();
     session.write("a", "1");
     let note = session.base().join("note");
@@ -167,7 +167,7 @@ fn a_call_outside_that_was_cut_off_ends_with_its_turn() {
 }
 
 #[test]
-fn a_subagents_call_outside_that_was_cut_off_ends_with_the_next_turn() {
+fn a_subagents_call_outside_the_workspace_that_was_cut_off_ends_with_the_next_turn() {
     let session = Session::new();
     session.write("a", "1");
     let note = session.base().join("note");
@@ -193,7 +193,7 @@ fn a_subagents_call_outside_that_was_cut_off_ends_with_the_next_turn() {
 }
 
 #[test]
-fn a_deleted_directory_outside_is_restored() {
+fn a_deleted_directory_outside_the_workspace_is_restored() {
     let session = Session::new();
     session.write("a", "1");
     fs::create_dir_all(session.base().join("data/inner")).unwrap();
@@ -228,7 +228,7 @@ fn a_file_whose_directory_no_longer_exists_is_named_and_not_recreated() {
 }
 
 #[test]
-fn a_deleted_repository_outside_comes_back_with_its_history() {
+fn a_deleted_repository_outside_the_workspace_comes_back_with_its_history() {
     let session = Session::new();
     session.write("a", "1");
     let other = session.base().join("other");
@@ -255,7 +255,7 @@ fn a_deleted_repository_outside_comes_back_with_its_history() {
 }
 
 #[test]
-fn a_turn_that_changed_only_files_outside_can_be_undone() {
+fn a_turn_that_changed_only_files_outside_the_workspace_can_be_undone() {
     let session = Session::new();
     session.write("a", "1");
     let notes = session.base().join("notes");
@@ -280,7 +280,7 @@ fn a_turn_that_changed_only_files_outside_can_be_undone() {
 }
 
 #[test]
-fn edits_by_the_user_outside_during_a_call_stay() {
+fn edits_that_the_user_makes_outside_the_workspace_during_a_call_stay() {
     for (tool, input) in [
         ("Edit", json!({ "path": "../other/lib" })),
         ("Bash", json!({ "command": "echo 2 > ../other/lib" })),
@@ -309,7 +309,7 @@ fn edits_by_the_user_outside_during_a_call_stay() {
 }
 
 #[test]
-fn a_file_of_the_user_in_a_directory_of_the_agent_stays() {
+fn a_users_file_in_a_directory_that_the_agent_created_stays() {
     let session = Session::new();
     fs::create_dir_all(session.base().join("other/.git")).unwrap();
     let mut agent = Agent::new(&session, "s");
@@ -329,7 +329,7 @@ fn a_file_of_the_user_in_a_directory_of_the_agent_stays() {
 }
 
 #[test]
-fn an_undo_takes_back_a_turn_that_worked_only_outside() {
+fn an_undo_takes_back_a_turn_that_worked_only_outside_the_workspace() {
     let session = Session::new();
     session.write("a", "1");
     let bashrc = session.base().join(".bashrc");
@@ -350,7 +350,7 @@ fn an_undo_takes_back_a_turn_that_worked_only_outside() {
 }
 
 #[test]
-fn rollbacks_back_and_forth_also_move_files_outside() {
+fn rollbacks_back_and_forth_also_change_files_outside_the_workspace() {
     let session = Session::new();
     session.write("a", "0");
     let bashrc = session.base().join(".bashrc");

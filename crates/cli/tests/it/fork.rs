@@ -10,7 +10,7 @@ use crate::agent::{Agent, with_two_turns};
 use crate::rpc_client::Client;
 use crate::session::{Session, said};
 
-/// Replaces the random ids of forks, and the ids of checkpoints behind an `@`.
+/// Replaces the random ids of forks, and the ids of checkpoints after an `@`.
 fn mask_ids(line: &str) -> String {
     let mut masked = String::new();
     let mut rest = line;
@@ -25,7 +25,8 @@ fn mask_ids(line: &str) -> String {
     masked + rest
 }
 
-/// Creates a project in which an agent has worked for two turns, with masked ids of forks.
+/// Creates a project in which an agent has worked for two turns. Its transcript masks the ids of
+/// forks.
 fn after_two_turns() -> Session {
     let mut session = with_two_turns();
     session.replace(mask_ids);
@@ -37,7 +38,7 @@ fn read(session: &Session, path: &str) -> String {
 }
 
 #[test]
-fn a_fork_says_what_it_made_and_how_to_continue() {
+fn a_fork_says_what_it_created_and_how_to_continue() {
     let mut session = after_two_turns();
     session.takeback(&["fork", "1"]);
     session.takeback(&["fork", "s1", "../again"]);
@@ -138,7 +139,7 @@ $ takeback fork 1 ../full
 [exit Some(1)]
 $ takeback fork 1 inner
 ! error: ~/project/inner is inside the workspace that is forked
-! hint: name a directory outside: a rollback of the workspace would delete the fork
+! hint: name a directory outside the workspace: a rollback of the workspace would delete the fork
 [exit Some(1)]
 $ takeback fork 1 ../.takeback/x
 ! error: ~/.takeback/x is takeback's own directory
@@ -159,7 +160,7 @@ $ takeback fork
 }
 
 #[test]
-fn files_that_are_not_known_exactly_are_named_not_guessed() {
+fn if_files_are_not_known_exactly_the_nearest_states_are_named() {
     let mut session = after_two_turns();
     let agent = Agent::new(&session, "s1");
     agent.hears("explain it");
@@ -309,7 +310,7 @@ fn a_fork_over_rpc_has_the_same_result() {
 }
 
 #[test]
-fn a_killed_fork_is_complete_or_leaves_nothing() {
+fn a_killed_fork_is_complete_or_leaves_nothing_behind() {
     let session = Session::new();
     for number in 0..400 {
         session.write(&format!("dir{}/f{number}", number % 7), &format!("{number}\n").repeat(200));

@@ -91,7 +91,7 @@ Checkpoints for ~/project
 }
 
 #[test]
-fn the_first_call_makes_a_row_and_later_ones_a_step_if_something_changed() {
+fn the_first_call_adds_a_row_and_later_calls_add_a_step_if_something_changed() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -112,7 +112,7 @@ fn the_first_call_makes_a_row_and_later_ones_a_step_if_something_changed() {
 }
 
 #[test]
-fn granularity_turn_makes_no_steps() {
+fn granularity_turn_adds_no_steps() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ngranularity = \"turn\"\n");
     session.write("a", "1");
@@ -130,7 +130,7 @@ fn granularity_turn_makes_no_steps() {
 }
 
 #[test]
-fn calls_that_only_read_make_no_row() {
+fn calls_that_only_read_add_no_row() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -160,7 +160,7 @@ fn an_unannounced_turn_is_a_row() {
 }
 
 #[test]
-fn an_unannounced_turn_does_not_get_the_prompt_of_another() {
+fn an_unannounced_turn_does_not_get_another_turns_prompt() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -172,7 +172,7 @@ fn an_unannounced_turn_does_not_get_the_prompt_of_another() {
 }
 
 #[test]
-fn turns_are_told_apart_by_their_ends_alone() {
+fn turns_are_distinguished_by_their_ends_alone() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "droid");
     agent.names_calls = false;
@@ -189,7 +189,7 @@ fn turns_are_told_apart_by_their_ends_alone() {
 }
 
 #[test]
-fn turns_are_told_apart_by_their_names_alone() {
+fn turns_are_distinguished_by_their_names_alone() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for turn in ["p-1", "p-2"] {
@@ -206,7 +206,7 @@ fn turns_are_told_apart_by_their_names_alone() {
 }
 
 #[test]
-fn calls_without_ids_are_paired_by_what_they_do() {
+fn calls_without_ids_are_matched_by_tool_and_input() {
     let session = Session::new();
     session.write("n", "");
     let mut agent = Agent::new(&session, "s1");
@@ -297,7 +297,7 @@ fn one_session_in_two_workspaces_has_a_row_in_each() {
 }
 
 #[test]
-fn a_single_file_outside_is_protected() {
+fn a_single_file_outside_the_workspace_is_protected() {
     let mut session = Session::new();
     let file = session.base().join(".zshrc");
     fs::write(&file, "alias a=b\n").unwrap();
@@ -391,7 +391,7 @@ fn the_work_of_a_subagent_is_undone_with_the_turn_of_its_parent() {
 }
 
 #[test]
-fn the_effect_of_the_call_that_made_the_checkpoint_is_shown() {
+fn the_effect_of_the_call_after_a_checkpoint_is_shown() {
     let session = Session::new();
     for number in 0..200 {
         session.write(&format!("f{number}"), &number.to_string());

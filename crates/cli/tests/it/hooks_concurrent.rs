@@ -47,7 +47,7 @@ fn many_agents_at_once_get_all_their_rows() {
 /// The calls overlap and name the files that they change. No turn ends, so nothing runs in the
 /// background.
 #[test]
-fn overlapping_calls_that_name_their_files_are_told_apart() {
+fn overlapping_calls_that_name_their_files_are_distinguished() {
     let session = Session::new();
     for number in 0..50 {
         session.write(&format!("f{number}"), "1");
@@ -216,8 +216,8 @@ fn work_in_the_home_directory_protects_the_projects_that_are_named() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// The work after the end of a turn runs in the background, and may not be done when the next turn
-/// begins.
+/// The work after the end of a turn runs in the background, and may not be finished when the next
+/// turn begins.
 #[test]
 fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let session = Session::new();
@@ -265,7 +265,7 @@ fn undo_restores_directories_links_and_modes() {
 }
 
 #[test]
-fn undo_leaves_files_that_changed_after_the_turn_created_or_deleted_them() {
+fn undo_leaves_alone_files_that_changed_after_the_turn_created_or_deleted_them() {
     let mut session = Session::new();
     session.write("moved", "1\n");
     session.write("gone", "1\n");
@@ -294,7 +294,7 @@ Done. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn a_session_that_goes_on_after_its_end_has_new_turns() {
+fn a_session_that_continues_after_its_end_has_new_turns() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     agent.turn("one", "a", "1");
@@ -308,7 +308,7 @@ fn a_session_that_goes_on_after_its_end_has_new_turns() {
 
 /// Any report of new work reopens a session that has ended.
 #[test]
-fn a_session_that_goes_on_has_not_ended() {
+fn a_session_that_continues_has_not_ended() {
     let session = Session::new();
     let ended = || -> bool {
         let sql = "SELECT ended_at IS NOT NULL FROM sessions WHERE id = 'mine:s1'";
@@ -331,7 +331,7 @@ fn a_session_that_goes_on_has_not_ended() {
 }
 
 #[test]
-fn a_session_without_prompts_that_goes_on_after_its_end_has_new_turns() {
+fn a_session_without_prompts_that_continues_after_its_end_has_new_turns() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for content in ["1", "2"] {

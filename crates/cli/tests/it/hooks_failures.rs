@@ -59,7 +59,7 @@ fn an_unusable_home_is_reported_and_does_no_harm() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_shown_later() {
+fn a_store_that_cannot_be_written_to_is_reported_later() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -301,7 +301,7 @@ fn a_hook_succeeds_wherever_it_is_started() {
 
 /// Exit code 2 would make agents such as Claude Code refuse the tool call.
 #[test]
-fn a_hook_command_of_another_version_blocks_no_tool() {
+fn a_hook_command_from_another_version_blocks_no_tool() {
     let session = Session::new();
     for arguments in [&["hook", "an-agent-to-come"][..], &["hook", "generic", "--to-come"]] {
         let output = hook(&session.base(), arguments, b"{}");

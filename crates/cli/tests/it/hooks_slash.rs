@@ -101,7 +101,7 @@ fn a_prompt_cannot_name_paths_outside_the_workspace() {
 }
 
 #[test]
-fn without_a_user_a_prompt_only_lists() {
+fn without_a_user_a_prompt_only_lists_checkpoints() {
     let session = hostile_project();
     let log = session.base().join("rollout.jsonl");
     let first = json!({ "type": "session_meta", "payload": { "originator": "codex_exec" } });
@@ -127,7 +127,7 @@ fn without_a_user_a_prompt_only_lists() {
 }
 
 #[test]
-fn a_user_at_the_terminal_of_an_agent_rolls_back() {
+fn a_user_at_an_agents_terminal_can_roll_back() {
     let session = hostile_project();
     let log = session.base().join("rollout.jsonl");
     let first = json!({ "type": "session_meta", "payload": { "originator": "codex_tui" } });

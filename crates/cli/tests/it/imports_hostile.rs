@@ -57,7 +57,7 @@ fn a_line_of_3_gb_is_refused_and_the_lines_before_it_are_imported() {
 }
 
 #[test]
-fn lines_that_take_too_much_memory_or_depth_are_refused() {
+fn lines_that_need_too_much_memory_or_are_nested_too_deeply_are_refused() {
     let session = Session::new();
     // This would take up gigabytes once it is parsed.
     let wide = format!("{{\"id\":\"wide\",\"x\":[{}0]}}", "{\"\":0},".repeat(4_000_000));
@@ -76,7 +76,7 @@ fn lines_that_take_too_much_memory_or_depth_are_refused() {
 }
 
 #[test]
-fn the_errors_of_very_many_lines_are_counted() {
+fn errors_in_very_many_lines_are_counted() {
     let session = Session::new();
     let path = write_file(&session, "s.jsonl", &"x\n".repeat(1_000));
     let output = run_limited(&session, &["sessions", "import", path.to_str().unwrap()]);
@@ -181,7 +181,7 @@ fn write_database(session: &Session) -> PathBuf {
 }
 
 #[test]
-fn a_database_with_an_endless_view_is_refused_and_leaves_nothing() {
+fn a_database_with_an_endless_view_is_refused_and_leaves_nothing_behind() {
     let session = Session::new();
     let path = write_database(&session);
     let view = "DROP TABLE messages; CREATE VIEW messages (rowid, session_id, role) AS

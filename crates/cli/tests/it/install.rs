@@ -195,7 +195,7 @@ fn a_malformed_file_is_left_alone() {
 }
 
 #[test]
-fn commands_of_the_user_stay() {
+fn the_users_own_commands_stay() {
     let session = Session::new();
     let command = write_file(&session, ".claude/commands/rollback.md", "my own\n");
     let hook = write_file(&session, ".cline/hooks/PreToolUse.sh", "#!/bin/sh\nexit 0\n");
@@ -380,7 +380,7 @@ fn options_for_agents_need_an_agent() {
 
 /// Hooks in such a directory would apply to every directory below it.
 #[test]
-fn a_directory_that_is_no_project_gets_no_project_hooks() {
+fn a_directory_that_is_not_a_project_gets_no_project_hooks() {
     let session = Session::new();
     for (directory, reason) in [("/", "the root of the file system"), ("..", "the home directory")]
     {

@@ -1,4 +1,4 @@
-//! Agents' logs: imported as a whole, and followed while the agents work.
+//! Agents' logs: imported as a whole, and followed while the agents are working.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -40,7 +40,7 @@ const LOGS: [(&str, &str, &str, usize); 9] = [
 ];
 
 #[test]
-fn the_logs_of_every_agent_are_imported_once_and_searchable() {
+fn the_logs_of_every_agent_are_imported_once_and_can_be_searched() {
     let session = Session::new();
     for (agent, name, at, messages) in LOGS {
         place_log(&session, name, at);
@@ -103,14 +103,14 @@ claude:rich [3] assistant  <date> <time>  claude  The cart
 }
 
 /// A simulated Claude Code that runs its hooks and writes its log.
-struct Claude<'s> {
+pub(crate) struct Claude<'s> {
     session: &'s Session,
-    log: PathBuf,
+    pub(crate) log: PathBuf,
     entries: usize,
 }
 
 impl<'s> Claude<'s> {
-    fn new(session: &'s Session) -> Claude<'s> {
+    pub(crate) fn new(session: &'s Session) -> Claude<'s> {
         let log = session.base().join(".claude/projects/p/live.jsonl");
         fs::create_dir_all(log.parent().unwrap()).unwrap();
         let claude = Claude { session, log, entries: 0 };
@@ -124,19 +124,28 @@ impl<'s> Claude<'s> {
         claude
     }
 
-    fn tell(&self, mut event: Value) {
-        event["session_id"] = json!("live");
-        event["transcript_path"] = json!(self.log);
+    /// Runs a hook, and returns what it prints for the agent.
+    pub(crate) fn tell(&self, event: Value) -> String {
+        self.tell_as("live", event)
+    }
+
+    /// Runs a hook of another session whose log is beside this one's.
+    pub(crate) fn tell_as(&self, id: &str, mut event: Value) -> String {
+        event["session_id"] = json!(id);
+        event["transcript_path"] = json!(self.log.with_file_name(format!("{id}.jsonl")));
         event["cwd"] = json!(self.session.project());
         let output = hook(&self.session.base(), &["hook", "claude"], event.to_string().as_bytes());
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
-    fn log(&mut self, role: &str, content: &Value) {
+    pub(crate) fn log(&mut self, role: &str, content: &Value) {
         self.entries += 1;
         let now = takeback_ledger::Time::from(std::time::SystemTime::now()).rfc3339();
         let line = json!({
             "type": role, "uuid": format!("e{}", self.entries), "sessionId": "live",
+            "parentUuid": (self.entries > 1).then(|| format!("e{}", self.entries - 1)),
+            "isSidechain": false, "version": "2.1.325",
             "cwd": self.session.project(), "timestamp": now,
             "message": { "role": role, "id": format!("m{}", self.entries), "model": "claude-x",
                 "content": content, "usage": { "input_tokens": 3, "output_tokens": 2 } },
@@ -145,13 +154,13 @@ impl<'s> Claude<'s> {
         writeln!(log, "{line}").unwrap();
     }
 
-    fn hears(&mut self, prompt: &str) {
+    pub(crate) fn hears(&mut self, prompt: &str) {
         self.tell(json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt,
             "prompt_id": prompt }));
         self.log("user", &json!(prompt));
     }
 
-    fn writes(&mut self, turn: &str, path: &str, content: &str) {
+    pub(crate) fn writes(&mut self, turn: &str, path: &str, content: &str) {
         let id = format!("t{}", self.entries);
         let path = self.session.project().join(path);
         let input = json!({ "file_path": path, "content": content });
@@ -172,11 +181,11 @@ impl<'s> Claude<'s> {
         );
     }
 
-    fn says(&mut self, text: &str) {
+    pub(crate) fn says(&mut self, text: &str) {
         self.log("assistant", &json!([{ "type": "text", "text": text }]));
     }
 
-    fn stops(&self) {
+    pub(crate) fn stops(&self) {
         self.tell(json!({ "hook_event_name": "Stop" }));
     }
 
@@ -193,7 +202,7 @@ impl<'s> Claude<'s> {
 }
 
 #[test]
-fn a_conversation_is_recorded_while_the_agent_works() {
+fn a_conversation_is_recorded_while_the_agent_is_working() {
     let session = Session::new();
     let mut claude = Claude::new(&session);
     claude.hears("add a file");

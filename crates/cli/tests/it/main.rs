@@ -1,4 +1,4 @@
-//! Sessions with the program: commands and their output.
+//! Tests of the whole program: commands and their output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,6 +41,7 @@ mod protection;
 mod pseudo_terminal;
 mod repository;
 mod retention;
+mod rewound;
 mod rollback;
 mod rollback_undo;
 mod rpc;

@@ -1,7 +1,7 @@
 //! A home directory that takeback 0.1 wrote can be read by the current version.
 //!
 //! The script `tests/fixtures/make-home-0.1.sh` created the archive, and the tests check everything
-//! that the script did. Only JSON is compared: texts can change, but formats must not.
+//! that the script did. Only JSON is compared: wording can change, but formats must not.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -157,7 +157,7 @@ fn a_killed_checkpoint_does_not_block_the_next_one() {
     let mut agent = Agent::new(&session, "s1");
     for tries in 0..8 {
         let mut child = session.start(&["checkpoint"]);
-        // Kill it at different moments, from before it has begun until after it is done.
+        // Kill it at different moments, from before it begins until after it ends.
         for _ in 0..tries * 2000 {
             std::hint::black_box(std::process::id());
             std::thread::yield_now();
@@ -391,7 +391,7 @@ Other workspaces have checkpoints:
 
 /// Hermes: restoring a single file also took back the conversation.
 #[test]
-fn a_single_file_keeps_the_conversation() {
+fn restoring_a_single_file_keeps_the_conversation() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -423,7 +423,7 @@ fn a_turn_is_one_user_message_and_all_its_work() {
 /// Hermes: a regular expression for destructive commands missed 38 of 50 real ones. Myrm's missed
 /// all commands whose names do not reveal what they do.
 #[test]
-fn commands_that_regular_expressions_missed_take_checkpoints() {
+fn commands_that_regular_expressions_missed_get_checkpoints() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     let missed = [
@@ -453,7 +453,7 @@ fn commands_that_regular_expressions_missed_take_checkpoints() {
 
 /// Hermes and Myrm: harmless commands were mistaken for destructive ones.
 #[test]
-fn harmless_commands_take_no_checkpoint() {
+fn harmless_commands_get_no_checkpoint() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for command in ["ls 2>/dev/null", "make --version 2>&1 | head -1", "grep -r rm . 2>&1"] {

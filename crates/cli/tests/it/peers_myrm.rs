@@ -167,7 +167,7 @@ fn effects_are_found_by_program_and_verb() {
     }
 }
 
-/// Myrm: changes were counted anew for each request, by comparison with the live tree.
+/// Myrm: changes were counted again for each request, by comparison with the live tree.
 #[test]
 fn counts_are_those_of_the_turn_whatever_happened_since() {
     let session = Session::new();

@@ -123,7 +123,7 @@ $ takeback --profile work config
 }
 
 #[test]
-fn an_unknown_profile_is_never_in_the_way_of_a_hook() {
+fn an_unknown_profile_never_blocks_a_hook() {
     let session = with_profiles();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -193,7 +193,7 @@ $ takeback config
 }
 
 #[test]
-fn settings_of_providers_never_hold_a_key() {
+fn settings_for_providers_never_hold_a_key() {
     let mut session = Session::new();
     let key = "sk-ant-0123456789abcdef";
     for text in [

@@ -37,8 +37,8 @@ struct ShownState {
 }
 
 impl PseudoTerminal {
-    /// Starts a program in a terminal of this size. Returns `None` if the program `setsid`, which
-    /// makes the terminal the program's own, is not installed.
+    /// Starts a program in a terminal of this size. Returns `None` if `setsid` is not installed,
+    /// which is needed to give the program a terminal of its own.
     pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<PseudoTerminal> {
         let (keyboard, screen) = open_terminal(columns, rows);
         let mut started = Command::new("setsid");
@@ -73,7 +73,7 @@ impl PseudoTerminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the screen contains a text, and returns the screen.
+    /// Waits until the screen contains `text`, and returns the screen.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) -> String {
         self.wait_until(&format!("{text:?}"), |screen| screen.contains(text))

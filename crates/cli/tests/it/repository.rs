@@ -38,7 +38,7 @@ fn repository() -> Session {
 }
 
 #[test]
-fn staged_changes_come_back_only_if_asked_for() {
+fn staged_changes_come_back_only_on_request() {
     let session = repository();
     let staged = git(&session, &["diff", "--cached"]);
     let mut agent = Agent::new(&session, "s1");
@@ -139,7 +139,7 @@ fn git_applies_the_diff_of_a_checkpoint() {
 }
 
 #[test]
-fn a_diff_is_short_without_full() {
+fn a_diff_is_shortened_without_the_option_full() {
     let session = Session::new();
     session.write("a", "");
     session.write("b", "");
@@ -186,7 +186,7 @@ fn a_diff_includes_files_that_only_a_call_named() {
 /// The hook state identifies the checkpoint that has the copy only by its number. Once that
 /// checkpoint is pruned, another one can get the number.
 #[test]
-fn a_pruned_copy_of_the_index_is_made_again() {
+fn a_pruned_copy_of_the_index_is_stored_again() {
     let session = Session::new();
     git(&session, &["init", "-q"]);
     session.write("a", "1");

@@ -282,7 +282,7 @@ fn doctor_and_prune_agree_about_the_size() {
 }
 
 #[test]
-fn orphans_are_removed_at_once_if_asked() {
+fn orphans_are_removed_at_once_on_request() {
     let session = Session::new();
     session.write("a", "1");
     run_json(&session, &["checkpoint"]);

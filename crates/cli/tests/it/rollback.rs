@@ -146,11 +146,11 @@ $ takeback rollback 7
 [exit Some(1)]
 $ takeback rollback -- --upload-pack=x
 ! error: \"--upload-pack=x\" is not a checkpoint
-! hint: give a number of the list, a name, or at least 6 digits of an id
+! hint: give a number from the list, a name, or at least 6 digits of an id
 [exit Some(1)]
 $ takeback rollback abc
 ! error: \"abc\" is not a checkpoint
-! hint: give a number of the list, a name, or at least 6 digits of an id
+! hint: give a number from the list, a name, or at least 6 digits of an id
 [exit Some(1)]
 $ takeback rollback 1234567890abcdef
 ! error: this workspace has no checkpoint 1234567890abcdef
@@ -356,12 +356,12 @@ fn a_plan_names_the_files_that_will_be_setuid() {
 $ takeback rollback 1 --dry-run
 Would restore:
   tool
-Setuid or setgid: other users who run these act as you:
+Setuid or setgid: other users who run these files act as you:
   tool
 $ takeback rollback 1
 Restored:
   tool
-Setuid or setgid: other users who run these act as you:
+Setuid or setgid: other users who run these files act as you:
   tool
 Done. `takeback rollback undo` takes this back.
 ",

@@ -158,7 +158,7 @@ fn a_failed_request_has_a_hint() {
 }
 
 #[test]
-fn batches_are_answered_together_and_notifications_not_at_all() {
+fn batches_are_answered_together_and_notifications_are_not_answered() {
     let session = Session::new();
     session.write("a", "1");
     let mut client = Client::new(&session);
@@ -321,7 +321,7 @@ fn a_signal_ends_the_process_after_the_current_request() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let session = Session::new();
     let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
         .args(["--home", "home", "rpc"])

@@ -62,7 +62,7 @@ fn options_after_the_command_belong_to_it() {
 }
 
 #[test]
-fn a_command_that_only_reads_also_makes_a_row() {
+fn a_command_that_only_reads_also_adds_a_row() {
     let session = Session::new();
     session.output(&["run", "/bin/ls"]);
     let rows = rows(&session);
@@ -127,7 +127,7 @@ fn a_signal_to_takeback_reaches_the_command() {
 }
 
 #[test]
-fn the_command_has_its_input_and_its_directory() {
+fn the_command_gets_its_input_and_its_directory() {
     let session = Session::new();
     session.write("Makefile", "");
     session.write("src/a", "1");

@@ -213,7 +213,7 @@ fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
 }
 
 #[test]
-fn an_agent_over_rpc_and_a_generic_one_are_told_too() {
+fn an_agent_over_rpc_and_a_generic_agent_are_also_told() {
     let session = with_history();
     let agent = Agent::new(&session, "s9");
     let event = json!({
@@ -262,8 +262,8 @@ fn a_mirror_keeps_files_and_conversation_when_the_home_is_deleted() {
     agent.turn("write three", "a", "three");
     wait_for_mirror(&session);
     let before = session.json(&["list"])["checkpoints"].clone();
-    // A process in the background may still be writing to the home, so rename it instead of
-    // deleting its files one by one.
+    // A background process may still be writing to the home, so rename it instead of deleting its
+    // files one by one.
     fs::rename(session.base().join(".takeback"), session.base().join("deleted")).unwrap();
     let mirror = session.base().join("mirror");
     let mirror = mirror.to_str().unwrap();
@@ -313,7 +313,7 @@ fn a_mirror_keeps_what_is_cleared_and_is_not_overwritten_by_a_new_store() {
 }
 
 #[test]
-fn a_mirror_in_a_bad_place_is_refused() {
+fn a_mirror_in_an_unsuitable_directory_is_refused() {
     let session = Session::new();
     session.write("a", "one");
     run_takeback(&session, &["checkpoint"], 0);

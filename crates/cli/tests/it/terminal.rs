@@ -1,5 +1,5 @@
-//! At a real terminal: the user sees what is about to happen and is asked; rows fit the width; long
-//! output goes to a pager.
+//! At a real terminal: the user sees what is about to happen and is asked for confirmation; rows
+//! fit the width; long output goes to a pager.
 
 use std::fs;
 use std::io::Write;
@@ -129,7 +129,7 @@ fn clearing_asks_first() {
 
 /// An agent continues to work while the user is thinking, so the plan is outdated.
 #[test]
-fn changes_that_are_made_while_the_user_thinks_are_not_overwritten() {
+fn changes_that_are_made_while_the_user_is_thinking_are_not_overwritten() {
     let session = worked();
     let program = env!("CARGO_BIN_EXE_takeback");
     let Ok(mut child) = Command::new("script")
@@ -348,7 +348,7 @@ fn without_a_usable_pager_everything_is_printed() {
 }
 
 #[test]
-fn leaving_the_pager_early_is_no_error() {
+fn leaving_the_pager_early_is_not_an_error() {
     let session = with_long_list();
     session.write("a", &"a line\n".repeat(50_000));
     let pager = make_pager(&session, "head -n 1 > /dev/null; echo left");

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::panic::Location;
 use std::path::Path;
 
-/// Replaces the expected transcript in the source code of a test, near the place that expects it.
+/// Replaces the expected transcript in the source code of a test, near the call that compares it.
 /// Returns false if the source does not contain the transcript literally, because it is assembled
 /// from parts.
 pub(crate) fn replace(place: &Location<'_>, expected: &str, seen: &str) -> bool {
@@ -35,7 +35,7 @@ fn replace_nearest(source: &str, line: usize, expected: &str, seen: &str) -> Opt
     Some(format!("{}{new}{}", &source[..nearest], &source[nearest + old.len()..]))
 }
 
-/// Formats a text as the inside of a string literal.
+/// Formats text as the inside of a string literal.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

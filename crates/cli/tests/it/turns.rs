@@ -8,7 +8,7 @@ use crate::agent::{Agent, configure, conversation, eventually, rows, steps};
 use crate::session::Session;
 
 #[test]
-fn a_late_call_belongs_to_its_turn_and_not_to_the_next() {
+fn a_late_call_belongs_to_its_own_turn_and_not_to_the_next() {
     let session = Session::new();
     configure(&session, "[checkpoints]\ntimeout_ms = 300\n");
     session.write("a", "0");
@@ -34,7 +34,7 @@ fn a_late_call_belongs_to_its_turn_and_not_to_the_next() {
 }
 
 #[test]
-fn without_the_ledger_turns_are_still_told_apart() {
+fn without_the_ledger_turns_are_still_distinguished() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -69,8 +69,8 @@ fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Some agents start counting anew in each process, and some continue from the turn that a rollback
-/// returned to.
+/// Some agents start counting again in each process, and some continue from the turn that a
+/// rollback returned to.
 #[test]
 fn a_turn_with_a_repeated_name_is_another_turn() {
     let session = Session::new();

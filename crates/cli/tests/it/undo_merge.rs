@@ -21,7 +21,7 @@ fn changed() -> Session {
 }
 
 #[test]
-fn lines_of_the_user_stay() {
+fn the_users_lines_stay() {
     let session = changed();
     session.write("a", &session.read("a").replace("9\n", "person\n"));
     let output = session.output(&["undo"]);
@@ -30,7 +30,7 @@ fn lines_of_the_user_stay() {
 }
 
 #[test]
-fn lines_of_another_agent_stay() {
+fn another_agents_lines_stay() {
     let session = changed();
     let mut other = Agent::new(&session, "s2");
     other.turn("change line 8", "a", &session.read("a").replace("8\n", "other\n"));
@@ -56,7 +56,7 @@ fn lines_that_the_user_adds_between_calls_stay() {
 }
 
 #[test]
-fn changes_of_the_same_lines_are_a_conflict() {
+fn changes_to_the_same_lines_are_a_conflict() {
     let mut session = changed();
     session.write("b", "untouched");
     let mine = session.read("a").replace("agent\n", "person\n");
@@ -67,7 +67,7 @@ fn changes_of_the_same_lines_are_a_conflict() {
         "
 $ takeback undo
 Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers):
-  a  (changed by the turn and since, in the same lines)
+  a  (changed by the turn and again since, in the same lines)
 Nothing was changed.
 [exit Some(1)]
 ",

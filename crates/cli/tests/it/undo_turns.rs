@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, hook};
 use crate::session::{Session, said};
 
 #[test]
@@ -21,7 +21,7 @@ fn an_undo_says_what_it_cannot_reverse() {
 
 /// The agent may have to wait several minutes for the user's permission.
 #[test]
-fn edits_by_the_user_while_a_command_waits_stay() {
+fn edits_that_the_user_makes_while_a_command_is_waiting_stay() {
     let session = Session::new();
     session.write("a.txt", "1");
     session.write("b.txt", "1");
@@ -35,6 +35,30 @@ fn edits_by_the_user_while_a_command_waits_stay() {
     let undone = String::from_utf8(session.output(&["undo"]).stdout).unwrap();
     assert!(undone.contains("b.txt  (the call names other files)"), "{undone}");
     assert_eq!((session.read("a.txt"), session.read("b.txt")), ("1".into(), "the user's".into()));
+}
+
+/// Claude Code reports the end of a call only if the call was made.
+#[test]
+fn a_file_that_the_user_writes_after_refusing_the_very_first_call_stays() {
+    let session = Session::new();
+    let report = |event: &str, more: Value| {
+        let mut fields = json!({ "session_id": "s", "cwd": session.project() });
+        fields["hook_event_name"] = event.into();
+        fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let output = hook(&session.base(), &["hook", "claude"], fields.to_string().as_bytes());
+        assert!(output.status.success());
+    };
+    report("UserPromptSubmit", json!({ "prompt": "write a poem" }));
+    let input = json!({ "file_path": session.project().join("poem"), "content": "a poem\n" });
+    report("PreToolUse", json!({ "tool_name": "Write", "tool_use_id": "1", "tool_input": input }));
+    session.write("poem", "the user's\n");
+    report("Stop", json!({}));
+    let undone = session.json(&["undo"]);
+    assert_eq!(
+        (session.read("poem").as_str(), &undone["uncertain"]),
+        ("the user's\n", &json!(["poem"])),
+        "{undone}"
+    );
 }
 
 #[test]
@@ -98,7 +122,7 @@ fn directories_that_the_turn_created_are_removed_with_it() {
 }
 
 #[test]
-fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
+fn a_file_that_the_turn_created_and_the_user_removed_does_not_block_an_undo() {
     let session = Session::new();
     session.write("a", "0");
     let mut agent = Agent::new(&session, "s1");
@@ -112,7 +136,7 @@ fn a_file_that_the_turn_created_and_the_user_removed_is_no_obstacle() {
 }
 
 #[test]
-fn a_second_undo_takes_back_the_turn_before() {
+fn a_second_undo_takes_back_the_previous_turn() {
     let session = Session::new();
     let mut agent = Agent::new(&session, "s1");
     for name in ["a", "b", "c"] {
@@ -127,7 +151,7 @@ fn a_second_undo_takes_back_the_turn_before() {
 }
 
 #[test]
-fn a_second_undo_does_not_stop_at_files_that_the_first_one_left() {
+fn a_second_undo_does_not_stop_at_files_that_the_first_one_left_unchanged() {
     let session = Session::new();
     for name in ["a", "b", "c"] {
         session.write(name, "1\n");

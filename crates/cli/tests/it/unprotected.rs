@@ -373,7 +373,7 @@ fn too_many_named_files_are_reported() {
 }
 
 #[test]
-fn a_single_file_outside_that_is_too_large_is_reported() {
+fn a_single_file_outside_the_workspace_that_is_too_large_is_reported() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_named_mb = 1\n");
     session.write("a", "1");
@@ -433,7 +433,7 @@ fn a_command_that_deletes_unknown_files_is_reported() {
 }
 
 #[test]
-fn files_of_one_directory_outside_are_protected_together() {
+fn files_in_one_directory_outside_the_workspace_are_protected_together() {
     let session = Session::new();
     let photos = session.base().join("photos");
     fs::create_dir(&photos).unwrap();
@@ -452,7 +452,7 @@ fn files_of_one_directory_outside_are_protected_together() {
 }
 
 #[test]
-fn large_and_ignored_files_of_a_named_directory_outside_are_restored() {
+fn large_and_ignored_files_in_a_named_directory_outside_the_workspace_are_restored() {
     let session = Session::new();
     let media = session.base().join("media");
     fs::create_dir_all(media.join("raw")).unwrap();

@@ -71,7 +71,7 @@ fn run_until_notice(session: &Session, arguments: &[&str]) -> (ExitStatus, Strin
 }
 
 #[test]
-fn after_a_second_the_user_is_told_which_process_the_command_waits_for() {
+fn after_a_second_the_user_is_told_which_process_the_command_is_waiting_for() {
     let session = with_checkpoint();
     let begin = Instant::now();
     let (status, said) = run_until_notice(&session, &["rollback", "1"]);
@@ -99,7 +99,7 @@ fn after_ten_seconds_the_command_gives_up_and_changes_nothing() {
 }
 
 #[test]
-fn gc_waits_while_another_process_cleans_up_the_store() {
+fn gc_waits_while_another_process_is_cleaning_up_the_store() {
     let session = with_checkpoint();
     let path = session.base().join(".takeback/checkpoints/store/gc.lock");
     assert!(session.output(&["checkpoints", "gc"]).status.success());

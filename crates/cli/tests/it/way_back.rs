@@ -201,7 +201,7 @@ Done. `takeback rollback undo` takes this back.
 }
 
 #[test]
-fn the_conversation_returns_even_if_all_files_are_skipped() {
+fn the_conversation_is_taken_back_even_if_all_files_are_skipped() {
     let mut session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s");
@@ -296,7 +296,7 @@ fn an_invalid_configuration_does_not_block_the_way_back() {
 }
 
 #[test]
-fn an_invalid_line_of_the_configuration_leaves_the_others_in_force() {
+fn an_invalid_line_in_the_configuration_leaves_the_others_in_force() {
     let session = Session::new();
     session.write("keep.tmp", "1");
     session.output(&["checkpoint"]);
@@ -350,7 +350,7 @@ fn a_repeated_rollback_that_changes_nothing_is_not_recorded() {
 }
 
 #[test]
-fn undoing_a_rollback_names_files_that_were_changed_since() {
+fn undoing_a_rollback_names_files_that_have_changed_since() {
     let session = Session::new();
     session.write("a", "1");
     session.write("b", "1");

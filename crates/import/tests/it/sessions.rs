@@ -317,7 +317,7 @@ fn a_broken_index_hides_no_message() {
 }
 
 #[test]
-fn a_missing_table_of_sessions_or_versions_is_not_an_error() {
+fn a_missing_sessions_or_version_table_is_not_an_error() {
     let transcripts = read_database(&format!(
         "{TABLES} DROP TABLE sessions;
          INSERT INTO messages (session_id, role, content) VALUES ('a', 'user', 'here');"

@@ -1,4 +1,4 @@
-//! Sessions databases that another process writes to while they are copied.
+//! Sessions databases that another process is writing to while they are being copied.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -96,8 +96,8 @@ fn write_until_gone(file: &str) {
     let connection = Connection::open(file).unwrap();
     connection.execute_batch("PRAGMA wal_autocheckpoint = 20; PRAGMA synchronous = OFF").unwrap();
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-    // Most pauses are so short that the database changes while it is copied. Some are long enough
-    // for a copy, even on a busy machine.
+    // Most pauses are so short that the database changes while it is being copied. Some are long
+    // enough for a copy, even on a busy machine.
     let pause = Duration::from_millis(if mode == "wal" { 5 } else { 20 });
     for round in 0.. {
         if fs::metadata(file).is_err() {

@@ -43,7 +43,7 @@ fn read_errors(home: &HermesHome) -> Vec<String> {
 }
 
 #[test]
-fn a_view_in_the_place_of_a_table_is_not_read() {
+fn a_view_in_place_of_a_table_is_not_read() {
     for (number, columns) in [
         (0, "version"),
         (1, "rowid, id, source"),
@@ -181,7 +181,8 @@ fn a_table_whose_pages_contain_each_other_is_not_read_forever() {
     drop(connection);
     multiply_rows(&home);
     let errors = read_errors(&home);
-    let expected = "it takes too long to read for its size, so it is damaged or made to never end";
+    let expected = "it takes too long to read for its size, so it is damaged, or was made to be \
+                    endless";
     assert!(errors.len() == 1 && errors[0].ends_with(expected), "{errors:?}");
 }
 

@@ -28,8 +28,8 @@ pub enum OpenError {
     #[error("the ledger {path} is damaged")]
     Damaged { path: PathBuf, source: rusqlite::Error },
     /// The ledger is in WAL mode on a file system that does not support WAL. It cannot be
-    /// converted, because other processes use it.
-    #[error("the ledger {path} is on a network file system, and other processes use it")]
+    /// converted, because other processes are using it.
+    #[error("the ledger {path} is on a network file system, and other processes are using it")]
     Network { path: PathBuf },
     /// A repair was interrupted.
     #[error("a repair of the ledger {path} was interrupted")]

@@ -51,7 +51,7 @@ pub(crate) struct Database {
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
-    /// True if the connection syncs its commits at the moment.
+    /// True if the connection currently syncs its commits.
     is_syncing: bool,
     writes: u32,
 }
@@ -183,8 +183,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Drops the old connection, and uses the file that is currently at the path from now on. A
-    /// successor that a read opened earlier does not know what has been asked for since.
+    /// Drops the old connection, and from now on uses the file that is currently at the path. A
+    /// successor that a read opened earlier may lack settings that have changed since.
     fn switch_to_present(&mut self) -> Result<(), LedgerError> {
         let mut present = match self.successor.take() {
             Some(successor) => *successor,
@@ -328,7 +328,7 @@ impl Database {
         fs::metadata(&log).map_or(0, |log| log.len())
     }
 
-    /// Copies the database, in its state at one moment, to another file.
+    /// Copies the database, as it is at one moment, to another file.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         const ALL_PAGES: i32 = -1;
         let mut copy = Database::open(path, None, self.wait)?;

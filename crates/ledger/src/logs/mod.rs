@@ -1,11 +1,11 @@
-//! Importing agents' own logs of their conversations. Every entry is imported once and at its place
+//! Importing agents' own logs of their conversations. Every entry is imported once, at its position
 //! in the conversation. A message that a hook has already reported is not added again.
 //!
 //! Two mechanisms keep entries from being imported twice. First, the log's bookmark is moved in the
 //! same transaction that imports the entries, and only if no other process has moved it. Second,
-//! the ledger remembers each entry's origin, the agent's own id for it, so that rereading a log
-//! from its beginning adds nothing. If an agent logs a message again with more content, the stored
-//! message grows.
+//! the ledger remembers each entry's origin, which is the agent's own id for it. Rereading a log
+//! from its beginning therefore adds nothing. If an agent logs a message again with more content,
+//! the stored message grows.
 
 mod growth;
 mod placement;
@@ -249,6 +249,64 @@ fn take_in_session(
         }
     }
     placement::place_messages(transaction, id, &messages, now)
+}
+
+/// Remembers that the entries of a fork's log are already in the ledger, each as the message that
+/// the fork has in common with its parent.
+pub(crate) fn adopt_pages(
+    transaction: &Transaction<'_>,
+    parent: i64,
+    key: i64,
+    pages: &[LogPage],
+    now: Time,
+) -> Result<(), LedgerError> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT OR IGNORE INTO origins (session, seq, origin)
+         VALUES (?2, (SELECT o.seq FROM origins o JOIN messages m ON m.session = ?2 AND m.seq = o.seq
+                      WHERE o.session = ?1 AND o.origin = ?3), ?3)",
+    )?;
+    for entry in pages.iter().flat_map(|page| &page.entries) {
+        if matches!(entry.fact, LogFact::Message(_) | LogFact::Summary(_) | LogFact::Usage(_)) {
+            statement.execute(params![parent, key, entry.origin])?;
+        }
+    }
+    pages.iter().try_for_each(|page| save_bookmark(transaction, &page.to, now))
+}
+
+/// A message of a session, with the agent's own id for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct MessageOrigin {
+    pub seq: i64,
+    pub turn: i64,
+    pub role: String,
+    /// `None` if the message has not been found in the agent's log.
+    pub origin: Option<String>,
+    /// True if the message was taken back.
+    pub undone: bool,
+    /// True if a fork has the message from its parent.
+    pub inherited: bool,
+}
+
+impl Ledger {
+    /// Lists the messages of a session in order, with the agent's own ids for them.
+    pub fn message_origins(&self, id: &str) -> Result<Vec<MessageOrigin>, LedgerError> {
+        let connection = self.database.reader()?;
+        let key = head(connection, id)?.key;
+        let mut statement = connection.prepare_cached(
+            "SELECT m.seq, m.role, m.undone <> 0, m.seq <= s.inherited, m.turn,
+                 (SELECT o.origin FROM origins o WHERE o.session = m.session AND o.seq = m.seq
+                  ORDER BY o.id LIMIT 1)
+             FROM messages m JOIN sessions s ON s.key = m.session
+             WHERE m.session = ?1 ORDER BY m.seq",
+        )?;
+        let rows = statement.query_map([key], |row| {
+            let (seq, role, turn, origin) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(5)?);
+            let (undone, inherited) = (row.get(2)?, row.get(3)?);
+            Ok(MessageOrigin { seq, turn, role, origin, undone, inherited })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
 }
 
 /// Remembers that an entry was imported. Returns false if it had been imported before.

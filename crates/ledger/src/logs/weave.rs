@@ -37,9 +37,10 @@ pub(super) enum WovenMessage {
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
 /// The time from a hook's record of a prompt to the log's record, in milliseconds, within which the
-/// two can be the same prompt even if their texts differ, because agents expand prompts. An agent
-/// logs a prompt only after it has started the hook, and the hook notes the time within a second.
-/// So an entry that is more than a second older than the hook's record is a different prompt.
+/// two can be the same prompt even if their wording differs, because agents expand prompts. An
+/// agent logs a prompt only after it has started the hook, and the hook notes the time within a
+/// second. So an entry that is more than a second older than the hook's record is a different
+/// prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.
@@ -100,7 +101,7 @@ fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Ve
                 && is_nearest(here)
         };
         let found = stored[next..].iter().position(is_same).map(|found| next + found);
-        // Otherwise, match two prompts with different texts, but only if the stored text does not
+        // Otherwise, match two prompts with different wording, but only if the stored text does not
         // occur later in the log.
         let found = found.or_else(|| {
             let here = stored.get(next).filter(|here| here.is_prompt && entry.is_prompt)?;
@@ -135,7 +136,7 @@ mod tests {
         list.iter().map(one).collect()
     }
 
-    /// Builds log entries. A text that starts with `>` is a prompt.
+    /// Builds log entries. An entry whose text starts with `>` is a prompt.
     fn log_entries(list: &[(i64, &str)]) -> Vec<IncomingMessage> {
         let one = |(time, text): &(i64, &str)| IncomingMessage {
             time: Time(*time * 1_000),

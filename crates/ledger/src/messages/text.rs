@@ -46,7 +46,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// Reads the texts that a search covers: content, tool name and tool calls.
+/// Reads the fields that a search covers: content, tool name and tool calls.
 pub(crate) fn read_searchable(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
     let content: Option<String> = row.get("content")?;
     let structured: bool = row.get("structured")?;

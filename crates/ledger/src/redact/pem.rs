@@ -41,8 +41,8 @@ pub(super) fn find_block(text: &str, marker: Range<usize>) -> Option<Range<usize
 }
 
 fn find_whole(text: &str, begin: &Range<usize>) -> Option<Range<usize>> {
-    // The body ends at the next dashes, even if they belong to something else. This way, a text
-    // with many markers takes no more time than a text with one.
+    // The body ends at the next dashes, even if they belong to something else. This way, text with
+    // many markers takes no more time than text with one.
     let body_end = begin.end + text[begin.end..].find(DASHES)?;
     let end = text[body_end..].strip_prefix("-----END ")?;
     let closing = end.find(DASHES).filter(|at| *at < 60)?;
@@ -71,7 +71,7 @@ fn escape_length(text: &str, at: usize) -> usize {
     }
 }
 
-/// True if a text is base64 between characters that break or quote lines. False if it contains a
+/// True if the text is base64 between characters that break or quote lines. False if it contains a
 /// JSON object's key.
 fn is_body(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::rules::RULES;
 use super::*;
 
-/// A rule, a secret, and a text that is nearly one.
+/// A rule, a secret that it masks, and text that only resembles such a secret.
 const EXAMPLES: &[(&str, &str, &str)] = &[
     (
         "private-key",
@@ -546,7 +546,7 @@ fn private_keys_are_found_escaped_numbered_and_cut_off() {
 }
 
 #[test]
-fn a_masked_text_stays_as_it_is() {
+fn masked_text_stays_as_it_is() {
     for (rule, template, _) in EXAMPLES {
         let once = mask_text(&make_example(rule, template).0);
         assert!(matches!(redactor().mask_text(&once), Cow::Borrowed(_)), "{rule}: {once}");
@@ -557,7 +557,7 @@ fn a_masked_text_stays_as_it_is() {
 }
 
 #[test]
-fn secrets_in_json_are_masked_and_keys_kept() {
+fn secrets_in_json_are_masked_and_keys_are_kept() {
     let token = format!("ghp_{}", random_text('a', 36, 5));
     let word = random_text('a', 20, 9);
     let mut value = json!({
@@ -629,7 +629,7 @@ fn hostile_text_takes_linear_time() {
         let text = piece.repeat(size / piece.len());
         let start = Instant::now();
         mask_text(&text);
-        // Quadratic time would be minutes. The limit allows for a debug build on a busy machine.
+        // Quadratic time would mean minutes. The limit allows for a debug build on a busy machine.
         assert!(start.elapsed() < Duration::from_secs(8), "{piece}: {:?}", start.elapsed());
     }
 }
@@ -745,7 +745,7 @@ fn have_same_shape(one: &Value, other: &Value) -> bool {
 }
 
 #[test]
-fn a_short_text_is_masked_like_a_long_one() {
+fn short_text_is_masked_like_long_text() {
     for (rule, template, near_miss) in EXAMPLES {
         let fresh = Redactor::new();
         for text in [make_example(rule, template).0, fill_template(near_miss)] {

@@ -198,7 +198,7 @@ pub(super) fn looks_secret(rule: &Rule, secret: &str) -> bool {
         }
 }
 
-/// Computes the entropy of a text in bits per byte.
+/// Computes the entropy of the text in bits per byte.
 fn entropy(text: &str) -> f32 {
     let mut counts = [0u32; 256];
     for byte in text.bytes() {
@@ -209,7 +209,7 @@ fn entropy(text: &str) -> f32 {
     -share.map(|share| share * share.log2()).sum::<f32>()
 }
 
-/// True if a text stands for a secret instead of being one.
+/// True if the text stands for a secret instead of being one.
 fn is_placeholder(text: &str) -> bool {
     // A long secret can contain any short word by chance.
     const LONG: usize = 200;
@@ -226,7 +226,7 @@ fn is_placeholder(text: &str) -> bool {
         || has(PLACEHOLDER_WORDS) && !is_random_without_words(&lower, text)
 }
 
-/// True if a text looks random even without its placeholder words, so that they may be in it by
+/// True if the text looks random even without its placeholder words. They may then be in it by
 /// chance.
 fn is_random_without_words(lower: &str, text: &str) -> bool {
     const ENOUGH: usize = 12;
@@ -285,7 +285,7 @@ fn is_password_in_url(text: &str) -> bool {
     }
 }
 
-/// True for a long text in mixed case that is hardly pronounceable.
+/// True for long text in mixed case that is hardly pronounceable.
 fn is_gibberish(text: &str) -> bool {
     const ENOUGH: usize = 12;
     let has_both_cases = text.bytes().any(|byte| byte.is_ascii_uppercase())
@@ -323,7 +323,7 @@ fn is_in_names(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-./:@?!*#".contains(&byte)
 }
 
-/// True if a text is not code, a number, a path, an address or a checksum.
+/// True if the text is not code, a number, a path, an address or a checksum.
 fn is_value(text: &str) -> bool {
     const OTHER_PREFIXES: &[&str] = &[
         "sha1-", "sha256", "sha384", "sha512", "md5", "h1:", "arn:", "op://", "data:", "urn:",
@@ -381,7 +381,7 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// True if a text joins several words, as `a_b`, `a-b` and `aB` do.
+/// True if the text joins several words, as `a_b`, `a-b` and `aB` do.
 fn is_compound(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
@@ -392,12 +392,12 @@ fn is_compound(text: &str) -> bool {
         })
 }
 
-/// True if most of a text is pronounceable, as in `total_tokens_v2` and `fetchUserProfile1`.
+/// True if most of the text is pronounceable, as in `total_tokens_v2` and `fetchUserProfile1`.
 fn is_made_of_words(text: &str) -> bool {
     spoken_percent(text) >= 70 && !is_jumbled(text)
 }
 
-/// Returns the percentage of a text that is pronounceable, not counting the characters that join
+/// Returns the percentage of the text that is pronounceable, not counting the characters that join
 /// words.
 fn spoken_percent(text: &str) -> usize {
     let spoken: usize = split_words(text).filter(|word| is_word(word)).map(str::len).sum();
@@ -412,7 +412,7 @@ fn is_joint(byte: u8) -> bool {
     matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')
 }
 
-/// Splits a text into runs of letters, and splits each run where an upper-case letter follows a
+/// Splits text into runs of letters, and splits each run where an upper-case letter follows a
 /// lower-case one.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphabetic()).flat_map(|run| {

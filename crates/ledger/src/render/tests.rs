@@ -172,7 +172,7 @@ fn images_are_named_without_their_data() {
     assert!(page.contains("image/png") && page.len() < 500, "{page}");
 }
 
-/// Builds a transcript with the texts in every place where text can be.
+/// Builds a transcript with these strings in every field that holds text.
 fn transcript_with(texts: &[String]) -> Transcript {
     let text = |place: usize| texts.get(place % texts.len().max(1)).cloned().unwrap_or_default();
     let messages = json!([
@@ -224,7 +224,7 @@ fn outside_fences(page: &str) -> Vec<String> {
     lines
 }
 
-/// Replaces all characters in the texts that could have a meaning in the markup.
+/// Replaces all characters in the strings that could have a meaning in the markup.
 fn make_harmless(texts: &[String]) -> Vec<String> {
     let harmless = |c: char| if c == '\n' || c.is_ascii_alphanumeric() { c } else { 'x' };
     texts.iter().map(|text| text.chars().map(harmless).collect()).collect()
@@ -236,7 +236,7 @@ fn nasty_texts() -> impl Strategy<Value = Vec<String>> {
         "(```|````|~~~|## user|<!--|-->|</details>|</pre>|<script>|\n| |&lt;|> ){0,6}",
         any::<String>(),
     ];
-    // Each text starts with a letter, so that none is blank and left out.
+    // Each string starts with a letter, so that none is blank and left out.
     prop::collection::vec(nasty.prop_map(|text| format!("q{text}")), 7)
 }
 

@@ -205,7 +205,7 @@ pub(super) fn make_visible(text: &str) -> String {
     shown
 }
 
-/// Turns a text into one line, with control characters as escapes.
+/// Turns text into one line, with control characters as escapes.
 pub(super) fn make_visible_line(text: &str) -> String {
     make_visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

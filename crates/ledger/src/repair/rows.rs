@@ -57,10 +57,12 @@ pub(super) fn copy_rows(
     let read = rows.report();
     report.unreadable_pages = u64::from(read.unreadable_pages);
     if unknown > 0 {
-        report.notes.push(format!("{unknown} rows of unknown tables are only in the backup"));
+        report
+            .notes
+            .push(format!("rows of unknown tables, which are only in the backup: {unknown}"));
     }
     if read.skipped_cells > 0 {
-        report.notes.push(format!("{} rows could not be read", read.skipped_cells));
+        report.notes.push(format!("rows that could not be read: {}", read.skipped_cells));
     }
     if report.orphans > 0 && !read.freelist_whole {
         report.notes.push("some deleted rows may have reappeared".to_owned());

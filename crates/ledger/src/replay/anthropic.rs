@@ -113,7 +113,8 @@ impl Writer {
     }
 }
 
-/// Removes white space at the end of the assistant's last text, because the API rejects it.
+/// Removes white space at the end of the assistant's last block of text, because the API rejects
+/// it.
 fn trim_last_text(blocks: &mut [Value]) {
     if let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text")) {
         text.truncate(text.trim_end().len());
@@ -125,7 +126,7 @@ fn write_message((role, blocks): (Role, Vec<Value>)) -> Value {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    // A single text is written as a string, as agents write it.
+    // A single block of text is written as a string, as agents write it.
     let content = match blocks.as_slice() {
         [block] if block["type"] == "text" => block["text"].clone(),
         _ => Value::Array(blocks),

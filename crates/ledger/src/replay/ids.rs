@@ -68,7 +68,7 @@ fn replace_special(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
 }
 
-/// Cuts a text to at most `max_length` bytes.
+/// Truncates text to at most `max_length` bytes.
 fn cut_text(text: &str, max_length: usize) -> &str {
     let end = (0..=max_length.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]

@@ -5,10 +5,10 @@
 //! the API. There are three steps: `reading` understands every form, `pairing` matches each call
 //! with its result, and one writer per API writes the request.
 //!
-//! Text that the API has no place for becomes user text, with a note about where it came from, so
-//! that nothing is lost silently. Only the following is left out: `session_meta` messages (agents'
-//! notes to themselves), binary data in a form that the API does not support, and reasoning that
-//! the API would not accept.
+//! Text for which the API has no field becomes user text, with a note about where it came from.
+//! Nothing is lost silently. Only the following is left out: `session_meta` messages (agents' notes
+//! to themselves), binary data in a form that the API does not support, and reasoning that the API
+//! would not accept.
 
 mod anthropic;
 mod calls;

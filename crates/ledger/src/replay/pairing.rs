@@ -6,7 +6,7 @@ use super::calls::{Call, ToolResult};
 use super::reading::{ReplayItem, ReplayMessage};
 
 /// Moves results to their calls. A result that has no call, or whose call already has a different
-/// result, becomes user text at the place where it was stored.
+/// result, becomes user text where it was stored.
 pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
     let mut pairing = Pairing::default();
     for item in items {

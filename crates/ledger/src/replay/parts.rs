@@ -33,14 +33,14 @@ pub(super) enum ImageSource {
 }
 
 impl Part {
-    /// Builds a part from a text. Returns `None` if the text is blank, because APIs reject blank
+    /// Builds a part from text. Returns `None` if the text is blank, because APIs reject blank
     /// text.
     pub(super) fn text(text: impl Into<String>) -> Option<Part> {
         let text = text.into();
         (!text.trim().is_empty()).then_some(Part::Text(text))
     }
 
-    /// Converts the part to text, for a place where only text is allowed.
+    /// Converts the part to text, for use where only text is allowed.
     pub(super) fn into_text(self) -> String {
         match self {
             Part::Text(text) => text,
@@ -56,7 +56,7 @@ impl Part {
     }
 }
 
-/// Separates texts from images and documents.
+/// Separates text from images and documents.
 pub(super) fn separate_media(parts: Vec<Part>) -> (Vec<String>, Vec<Part>) {
     let mut texts = Vec::new();
     let mut media = Vec::new();

@@ -1,4 +1,4 @@
-//! Every API accepts a replay of any stored messages, and the replay contains every text.
+//! Every API accepts a replay of any stored messages, and the replay contains all of their text.
 
 mod generators;
 
@@ -273,8 +273,8 @@ fn is_plain(value: &Value, longest: usize) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Checks that every stored text is in the written request. The generated texts are in quotation
-/// marks that are used for nothing else.
+/// Checks that every stored string is in the written request. The generated strings are in
+/// quotation marks that are used for nothing else.
 fn check_texts(messages: &[MessageRecord], written: &Value) {
     let written = written.to_string();
     for message in messages.iter().filter(|message| message.role != "session_meta") {

@@ -230,7 +230,8 @@ fn read_tool_results(message: &MessageRecord, content: Content) -> Vec<ToolResul
     results
 }
 
-/// Adds a note that names the role of a text. No API knows the role, so the text becomes user text.
+/// Adds a note that names the role of a message. No API knows the role, so the message becomes user
+/// text.
 fn add_role_note(role: &str, mut parts: Vec<Part>) -> Vec<Part> {
     if !parts.is_empty() && !role.trim().is_empty() {
         parts.insert(0, Part::Text(format!("[{role}]")));

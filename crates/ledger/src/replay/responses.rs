@@ -74,7 +74,7 @@ impl Writer {
 
     fn add_assistant(&mut self, message: AssistantMessage) {
         let AssistantMessage { mut parts, calls, carried } = message;
-        // This API has no place for Anthropic's reasoning.
+        // This API has no field for Anthropic's reasoning.
         parts.retain(|part| !matches!(part, Part::Thinking(_)));
         let (texts, media) = parts::separate_media(parts);
         // The API rejects reasoning without the text or the call that it led to.
@@ -112,7 +112,8 @@ impl Writer {
         let mut outputs = Vec::new();
         let mut later = Vec::new();
         for mut call in calls {
-            // A result finds its call by the id alone, so ids are unique in the whole request.
+            // A result is matched to its call by the id alone, so ids must be unique in the whole
+            // request.
             let id = self.ids.assign_id(&call.id);
             let name = ids::tool_name(&call.name);
             self.input.push(json!({

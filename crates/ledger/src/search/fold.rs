@@ -7,15 +7,15 @@
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// Folds a text.
+/// Folds the text.
 pub(crate) fn fold(text: &str) -> String {
     let mut folder = Folder { out: String::with_capacity(text.len()), starts: None };
     folder.fold_text(text);
     folder.out
 }
 
-/// Folds a text. Also returns, for each byte of the folded text and for its end, the corresponding
-/// offset in `text`.
+/// Folds the text. Also returns, for each byte of the folded text and for its end, the
+/// corresponding offset in `text`.
 pub(crate) fn fold_mapped(text: &str) -> (String, Vec<usize>) {
     let mut folder = Folder {
         out: String::with_capacity(text.len()),

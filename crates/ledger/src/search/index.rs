@@ -210,7 +210,7 @@ fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport
     Ok(SliceReport { indexed, has_more })
 }
 
-/// Folds the fields of a message into one text, each on its own line. No term spans two fields,
+/// Folds the fields of a message into one string, each on its own line. No term spans two fields,
 /// because folded text has no line breaks.
 pub(crate) fn fold_fields(fields: &[String; 3]) -> String {
     let mut text = fold(&fields[0]);

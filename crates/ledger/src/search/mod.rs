@@ -99,7 +99,8 @@ pub struct SearchHit {
     pub session_started: Time,
 }
 
-/// True if a message with these texts matches a query. This is the definition of a match.
+/// True if a message whose fields have this text matches a query. This is the definition of a
+/// match.
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word
 /// boundaries. A character in a script without spaces has a boundary on either side, and so does
@@ -319,8 +320,13 @@ impl Search<'_> {
 
 const COLUMNS: &str = "m.id, m.timestamp, m.structured, m.content, m.tool_name, m.tool_calls";
 
+/// The messages that the options select. A message that a fork has in common with its parent is
+/// found only in the parent, unless the parent's has been taken back.
 const FILTER: &str = "
     (:undone OR NOT m.undone) AND m.timestamp >= :since
+    AND (m.seq > s.inherited OR NOT EXISTS (
+        SELECT 1 FROM sessions p CROSS JOIN messages pm ON pm.session = p.key AND pm.seq = m.seq
+        WHERE p.id = s.parent_session_id AND (:undone OR NOT pm.undone)))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
     AND (:sources = '[]' OR s.source IN (SELECT value FROM json_each(:sources)))
     AND s.source NOT IN (SELECT value FROM json_each(:exclude))";

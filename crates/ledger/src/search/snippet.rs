@@ -47,7 +47,7 @@ fn push_line(out: &mut String, text: &str) {
     out.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
 }
 
-/// Finds the occurrences of all terms in a text, in order and without overlaps.
+/// Finds the occurrences of all terms in the text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
     /// A number of matches of one term that even the largest snippet cannot show.
     const MOST: usize = 200;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_around_the_match() {
+    fn long_text_is_cut_around_the_match() {
         let text = format!("{} needle {}", "x ".repeat(500), "y ".repeat(500));
         let snippet = snippet_of("needle", &text);
         assert!(snippet.starts_with('…') && snippet.ends_with('…'), "{snippet}");

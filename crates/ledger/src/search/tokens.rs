@@ -78,7 +78,7 @@ fn is_spaceless(c: char) -> bool {
     )
 }
 
-/// Splits a folded text into pieces, each with its offset. Between the pieces there are only ASCII
+/// Splits folded text into pieces, each with its offset. Between the pieces there are only ASCII
 /// punctuation and spaces.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, Piece<'_>)> {
     let mut characters = text.char_indices().peekable();
@@ -127,7 +127,7 @@ pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     starts.zip(ends).map(|(start, end)| &run[start..end])
 }
 
-/// Builds the index entry for a folded text: its tokens, each once, separated by spaces.
+/// Builds the index entry for folded text: its tokens, each once, separated by spaces.
 pub(crate) fn index_entry(text: &str) -> String {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut entry = String::with_capacity(text.len());

@@ -13,7 +13,7 @@ pub(super) enum TypedPart<'q> {
 const MAX_DEPTH: usize = 16;
 
 /// The maximum number of words and phrases. Each is compared with every message, so the rest of a
-/// long text, which was probably pasted by mistake, is ignored.
+/// long query, which was probably pasted by mistake, is ignored.
 const MAX_TERMS: usize = 256;
 
 /// Splits a query into its parts. All parentheses in the result are paired.
@@ -60,8 +60,8 @@ fn split_parts(typed: &str) -> Vec<TypedPart<'_>> {
     parts
 }
 
-/// Finds the end of the word at the start of a text. The word ends at white space, or at a closing
-/// parenthesis whose partner is not in the word.
+/// Finds the end of the word at the start of the text. The word ends at white space, or at a
+/// closing parenthesis whose partner is not in the word.
 fn find_word_end(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

@@ -17,8 +17,8 @@ pub struct PruneOptions {
     pub sources: Vec<String>,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
-    /// Spares sessions that have not ended and have been active since this time, because they may
-    /// still be running.
+    /// Sessions that have not ended and have been active since this time are spared, because they
+    /// may still be running.
     pub open_since: Option<Time>,
 }
 
@@ -34,7 +34,7 @@ pub enum SessionState {
 impl Ledger {
     /// Deletes a session with its messages, and the sessions of its subagents. Keeps its forks and
     /// continuations, but they no longer have a parent. Returns the ids of the deleted sessions.
-    /// Fails with [`LedgerError::TaskRunning`] if a process works on a task in one of them.
+    /// Fails with [`LedgerError::TaskRunning`] if a process is working on a task in one of them.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
         let running = self.running_tasks()?;
         self.database.erase(|transaction| {
@@ -49,7 +49,7 @@ impl Ledger {
 
     /// Deletes the messages of a session and everything that belongs to them, but not the session.
     /// Returns the number of deleted messages. Fails with [`LedgerError::TaskRunning`] if a process
-    /// works on a task in the session.
+    /// is working on a task in the session.
     pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
         let running = self.running_tasks()?;
         self.database.erase(|transaction| {
@@ -152,7 +152,7 @@ fn find_doomed(connection: &Connection, id: &str) -> Result<Vec<DoomedSession>, 
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// True if a process works on a task in one of the sessions.
+/// True if a process is working on a task in one of the sessions.
 fn has_running(
     connection: &Connection,
     sessions: &[DoomedSession],
@@ -167,7 +167,7 @@ fn has_running(
     Ok(false)
 }
 
-/// Fails if a process works on a task in the session.
+/// Fails if a process is working on a task in the session.
 fn refuse_running(
     connection: &Connection,
     key: i64,
@@ -193,7 +193,7 @@ fn delete_sessions(
             transaction.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
         }
         transaction.execute(
-            "UPDATE sessions SET parent_session_id = NULL, parent_kind = NULL
+            "UPDATE sessions SET parent_session_id = NULL, parent_kind = NULL, inherited = 0
              WHERE parent_session_id = ?1",
             [id],
         )?;

@@ -34,7 +34,7 @@ pub(crate) fn check_tasks(connection: &Connection) -> Result<Vec<String>, Ledger
         let sql = format!("SELECT count(*) FROM {table} WHERE task NOT IN (SELECT key FROM tasks)");
         let lost: i64 = connection.query_row(&sql, [], |row| row.get(0))?;
         if lost > 0 {
-            problems.push(format!("{lost} rows in {table} have no task"));
+            problems.push(format!("rows in {table} without a task: {lost}"));
         }
     }
     let mut statement = connection.prepare(LATE_TASKS)?;
@@ -42,7 +42,10 @@ pub(crate) fn check_tasks(connection: &Connection) -> Result<Vec<String>, Ledger
         problems.push(format!("task {} has later journal entries than it claims", id?));
     }
     for (_, id, lost) in find_broken(connection)? {
-        problems.push(format!("task {id} is open although its journal lacks {lost} entries"));
+        problems.push(format!(
+            "task {id} is open although its journal is incomplete; missing \
+                               entries: {lost}"
+        ));
     }
     Ok(problems)
 }
@@ -73,7 +76,10 @@ pub(crate) fn complete_tasks(transaction: &Transaction<'_>) -> Result<Vec<String
     for (key, id, lost) in find_broken(transaction)? {
         let sql = "UPDATE tasks SET state = ?2 WHERE key = ?1";
         transaction.execute(sql, params![key, DAMAGED])?;
-        notes.push(format!("task {id} cannot continue: its journal lacks {lost} entries"));
+        notes.push(format!(
+            "task {id} cannot continue: its journal is incomplete; missing entries: \
+                            {lost}"
+        ));
     }
     Ok(notes)
 }

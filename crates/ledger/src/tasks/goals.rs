@@ -10,10 +10,10 @@ use crate::{Ledger, LedgerError, Time, mask};
 /// The state of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GoalState {
-    /// The task works on the goal, or will do so when a process takes its lease.
+    /// The task is working on the goal, or will do so when a process takes its lease.
     #[default]
     Active,
-    /// The user or a dead process stopped the work.
+    /// The user stopped the work, or its process died.
     Paused,
     /// The agent cannot continue without the user.
     Blocked,
@@ -69,7 +69,7 @@ pub struct Budget {
     pub turns: Option<i64>,
 }
 
-/// What was spent on a goal.
+/// The spending on a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Spending {
@@ -79,7 +79,7 @@ pub struct Spending {
     pub turns: i64,
 }
 
-/// An objective, and what may be spent and was spent on it.
+/// An objective, with its budget and the spending on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct GoalRecord {
@@ -92,9 +92,9 @@ pub struct GoalRecord {
     /// The reason for the state.
     pub reason: Option<String>,
     pub budget: Budget,
-    /// Spent since the goal began. Ignored when the goal is created.
+    /// The spending since the goal began. Ignored when the goal is created.
     pub spent: Spending,
-    /// Spent since the current run began. Ignored when the goal is created.
+    /// The spending since the current run began. Ignored when the goal is created.
     pub spent_in_run: Spending,
     /// Ignored when the goal is created.
     pub created_at: Time,
@@ -102,7 +102,7 @@ pub struct GoalRecord {
     pub updated_at: Time,
 }
 
-/// A change of a goal.
+/// A change to a goal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GoalUpdate {
     /// The id of the goal.
@@ -111,12 +111,12 @@ pub struct GoalUpdate {
     pub state: Option<(GoalState, Option<String>)>,
     /// The new budget.
     pub budget: Option<Budget>,
-    /// True if the new state counts only if the goal is active. So a process that works on a goal
-    /// does not overwrite the user's decision to pause or cancel it.
+    /// True if the new state counts only if the goal is active, so that a process that works on a
+    /// goal does not overwrite the user's decision to pause or cancel it.
     pub only_if_active: bool,
-    /// True if a run begins: what was spent in the run before no longer counts as spent in the run.
+    /// True if a new run begins, whose spending is counted from zero.
     pub begins_run: bool,
-    /// What was spent since the last update. It is added to the total and to the run.
+    /// The spending since the last update. It is added to the totals of the goal and of the run.
     pub spent: Spending,
 }
 

@@ -19,8 +19,8 @@ pub struct JournalEntry {
     /// The epoch of the lease under which the entry was written.
     pub epoch: i64,
     pub time: Time,
-    /// True if secrets were masked. What the entry says must then not be carried out: a command
-    /// with a mask in it is a different command.
+    /// True if secrets were masked. The instructions in the entry must then not be carried out: a
+    /// command with a mask in it is a different command.
     pub masked: bool,
     pub entry: Value,
 }
@@ -36,7 +36,7 @@ pub struct TaskChange<'a> {
     pub state: Option<&'a str>,
     /// The session in which the task continues, such as a compaction that `events` creates.
     pub session: Option<&'a str>,
-    /// A change of a goal, such as what the entries cost.
+    /// A change to a goal, such as the cost of the entries.
     pub goal: Option<&'a GoalUpdate>,
 }
 

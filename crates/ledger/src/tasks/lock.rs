@@ -23,7 +23,7 @@ pub(super) struct TaskLock {
 /// The directory with the locks of all tasks.
 pub(super) struct TaskLocks {
     directory: PathBuf,
-    /// The time to wait for other processes that take or test locks.
+    /// The time to wait for other processes that are taking or testing locks.
     wait: Duration,
 }
 
@@ -79,8 +79,8 @@ impl TaskLocks {
     }
 
     /// Removes the files of all locks that are not held. Returns the tasks whose locks are held.
-    /// The caller holds the guard, so no process opens a file before it is removed and locks it
-    /// afterwards.
+    /// The caller holds the guard, so no other process can open a file that is about to be removed
+    /// and then lock it.
     fn sweep_files(&self) -> io::Result<BTreeSet<String>> {
         let mut held = BTreeSet::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -94,8 +94,8 @@ impl TaskLocks {
         Ok(held)
     }
 
-    /// Keeps other processes from taking or testing locks meanwhile. Creates the directory if it is
-    /// missing.
+    /// Keeps other processes from taking or testing locks while the guard is held. Creates the
+    /// directory if it is missing.
     fn guard(&self) -> Result<FileLock, LedgerError> {
         let path = self.directory.join("lock");
         let wait = LockWait::silent(self.wait);

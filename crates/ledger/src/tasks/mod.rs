@@ -37,7 +37,7 @@ pub struct TaskRecord {
     /// `idle`, `running`, `waiting`, `done`, or another word that the agent chooses.
     pub state: String,
     pub workspace: Option<String>,
-    /// What else the agent needs to know before it reads the journal. It should be small, because
+    /// Other data that the agent needs before it reads the journal. It should be small, because
     /// each append rewrites the row.
     pub detail: Option<Value>,
     /// The epoch of the last lease; 0 if there was none. Ignored when the task is created.
@@ -103,7 +103,8 @@ impl Ledger {
     }
 
     /// Sets the state of a task. This needs no lease: it is how another process asks the one that
-    /// works on the task to pause or stop. [`AppendOutcome::previous_state`] tells that process.
+    /// works on the task to pause or stop. That process learns of the change from
+    /// [`AppendOutcome::previous_state`].
     pub fn set_task_state(&mut self, id: &str, state: &str, now: Time) -> Result<(), LedgerError> {
         self.database.write(|transaction| {
             let changed = transaction

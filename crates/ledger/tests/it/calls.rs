@@ -52,7 +52,7 @@ fn unknown_call() -> CallId<'static> {
 }
 
 #[test]
-fn a_call_that_was_never_recorded_is_placed_even_if_the_clock_was_set_back_since() {
+fn a_call_that_was_never_recorded_is_attributed_even_if_the_clock_has_been_set_back() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     for (prompt, start) in [("one", 86_400), ("two", 10)] {

@@ -122,7 +122,8 @@ fn a_longer_version_adds_its_new_messages() {
     );
 }
 
-/// Lines of which the second can be read only while another process writes to the ledger.
+/// A reader of lines. Before it returns the last line, another process begins to write to the
+/// ledger.
 struct LinesBeforeALock {
     lines: Vec<&'static str>,
     path: PathBuf,
@@ -215,7 +216,7 @@ fn tool_calls_in_a_string_become_a_list() {
 }
 
 #[test]
-fn titles_that_are_taken_get_a_number() {
+fn if_a_title_is_taken_the_next_one_gets_a_number() {
     let mut fixture = Fixture::new();
     for id in ["a", "b"] {
         import_lines(&mut fixture.ledger, &json!({ "id": id, "title": "Same" }).to_string());
@@ -224,7 +225,7 @@ fn titles_that_are_taken_get_a_number() {
 }
 
 #[test]
-fn a_later_copy_brings_its_rewinds_and_summaries_along() {
+fn importing_a_later_copy_also_imports_its_rewinds_and_summaries() {
     let mut here = Fixture::new();
     here.create_session("undo");
     here.create_session("summary");
@@ -246,7 +247,7 @@ fn a_later_copy_brings_its_rewinds_and_summaries_along() {
 }
 
 #[test]
-fn an_older_copy_takes_no_message_back() {
+fn importing_an_older_copy_takes_no_message_back() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.talk("s", &["u1", "a1"]);

@@ -1,4 +1,4 @@
-//! Agents' own logs: every entry is imported once and at its place, however often it is read.
+//! Agents' own logs: every entry is imported once, in its position, however often it is read.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use takeback_ledger::{
     Bookmark, CallRecord, Event, Ledger, LedgerOptions, LogEntry, LogFact, LogIntake, LogPage,
-    MessageFilter, MessageRecord, SearchOptions, SessionRecord, Tokens, UsageRecord,
+    MessageFilter, MessageRecord, NewFork, SearchOptions, SessionRecord, Tokens, UsageRecord,
 };
 
 use crate::support::{
@@ -16,9 +16,9 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Builds an entry of session `s` from a text. A text that starts with `>` comes from the user, one
-/// that starts with `=` is a summary, one that starts with `$` is a number of tokens, and any other
-/// text comes from the agent.
+/// Builds an entry of session `s` from `text`. If the text starts with `>`, it comes from the user;
+/// with `=`, it is a summary; with `$`, it is a number of tokens. Any other text comes from the
+/// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
     let fact = match text.chars().next() {
@@ -34,7 +34,7 @@ fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     LogEntry { session: "s".into(), origin: origin.to_string(), time: Some(at(seconds)), fact }
 }
 
-/// Builds a page of a log. The log is a list of texts, and offsets count texts.
+/// Builds a page of a log. The log is a list of entries, and offsets count entries.
 fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPage {
     let first = from.as_ref().map_or(0, |from| from.offset as usize);
     let entries =
@@ -78,7 +78,7 @@ fn texts(ledger: &Ledger, filter: MessageFilter) -> Vec<String> {
     ledger.messages("s", filter).unwrap().iter().map(text).collect()
 }
 
-/// Returns the texts of the messages that have not been taken back.
+/// Returns the text of each message that has not been taken back.
 fn remaining_texts(ledger: &Ledger) -> Vec<String> {
     let messages = ledger.messages("s", MessageFilter::All).unwrap();
     messages.iter().filter(|message| !message.undone).map(text).collect()
@@ -101,7 +101,7 @@ const TALK: [(i64, &str); 6] =
     [(10, ">one"), (11, "first"), (12, "$5"), (20, ">two"), (21, "second"), (22, "$7")];
 
 #[test]
-fn a_log_is_taken_in_once_and_begins_turns() {
+fn a_log_is_imported_once_and_its_prompts_begin_turns() {
     let mut fixture = Fixture::new();
     let taken = read_on(&mut fixture.ledger, &TALK, 6);
     assert_eq!((taken.messages, taken.new_sessions.len()), (4, 1));
@@ -140,7 +140,7 @@ fn a_log_that_is_read_again_from_its_beginning_adds_only_what_is_new() {
 }
 
 #[test]
-fn a_process_that_was_overtaken_takes_nothing_in() {
+fn a_process_that_was_overtaken_imports_nothing() {
     let mut fixture = Fixture::new();
     let mut other = fixture.open_another();
     let late = make_page(None, &TALK, 3);
@@ -150,7 +150,7 @@ fn a_process_that_was_overtaken_takes_nothing_in() {
 }
 
 #[test]
-fn a_prompt_that_a_hook_reported_is_taken_in_once() {
+fn a_prompt_that_a_hook_reported_is_imported_once() {
     let mut fixture = Fixture::new();
     report_prompt(&mut fixture.ledger, 10, "one");
     assert_eq!(read_on(&mut fixture.ledger, &TALK, 3).messages, 1);
@@ -223,7 +223,7 @@ fn a_call_that_a_hook_reported_gets_its_outcome() {
 }
 
 #[test]
-fn reading_on_does_not_bring_back_messages_that_were_taken_back() {
+fn reading_further_does_not_restore_messages_that_were_taken_back() {
     let mut fixture = Fixture::new();
     report_prompt(&mut fixture.ledger, 10, "one");
     read_on(&mut fixture.ledger, &TALK, 3);
@@ -277,7 +277,7 @@ fn a_session_that_was_imported_is_recognized() {
 }
 
 #[test]
-fn children_are_sessions_of_their_own() {
+fn subagents_have_separate_sessions() {
     let mut fixture = Fixture::new();
     let mut page = make_page(None, &TALK, 2);
     let record = SessionRecord {
@@ -297,7 +297,7 @@ fn children_are_sessions_of_their_own() {
 }
 
 #[test]
-fn reading_on_does_not_bring_back_the_messages_of_a_deleted_session() {
+fn reading_further_does_not_restore_the_messages_of_a_deleted_session() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 5);
     fixture.ledger.delete_session("s").unwrap();
@@ -306,7 +306,7 @@ fn reading_on_does_not_bring_back_the_messages_of_a_deleted_session() {
 }
 
 #[test]
-fn secrets_of_a_log_are_masked() {
+fn secrets_in_a_log_are_masked() {
     let fixture = Fixture::new();
     let options = masking();
     let mut ledger = Ledger::open(&fixture.path(), &options).unwrap();
@@ -320,7 +320,7 @@ fn secrets_of_a_log_are_masked() {
 }
 
 #[test]
-fn messages_of_a_log_are_found_by_a_search() {
+fn messages_from_a_log_are_found_by_a_search() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &[(10, ">今日は何をしますか"), (11, "購物車を直します")], 2);
     let found = fixture.ledger.search("購物", &SearchOptions::default()).unwrap();
@@ -340,7 +340,7 @@ fn count_found(ledger: &mut Ledger, query: &str) -> usize {
 }
 
 #[test]
-fn a_message_that_is_written_again_with_more_grows() {
+fn a_message_that_is_logged_again_with_more_content_grows() {
     for is_indexed in [false, true] {
         let mut fixture = Fixture::new();
         read_on(&mut fixture.ledger, &[(10, ">one"), (11, "half a sen"), (20, ">two")], 3);
@@ -386,7 +386,7 @@ fn calls_that_come_later_are_counted() {
 }
 
 #[test]
-fn a_message_that_is_written_again_with_less_stays_whole() {
+fn a_message_that_is_logged_again_with_less_content_stays_whole() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let before = fixture.ledger.transcript("s").unwrap();
@@ -419,7 +419,7 @@ fn a_masked_secret_does_not_come_back() {
 }
 
 #[test]
-fn late_facts_are_taken_in_but_do_not_recreate_a_session() {
+fn late_facts_are_imported_but_do_not_recreate_a_session() {
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &TALK, 6);
     let title = |title: &str| {
@@ -530,4 +530,28 @@ proptest! {
         prop_assert_eq!(texts(&fixture.ledger, MessageFilter::All), expected);
         assert_whole(&mut fixture.ledger);
     }
+}
+
+#[test]
+fn the_log_of_a_fork_adds_only_what_is_new() {
+    let log = [(0, ">ask"), (1, "answer"), (1, "$5"), (2, ">ask again"), (3, "again"), (3, "$7")];
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &log, 3);
+    let of_fork = |mut page: LogPage| {
+        page.to.log = "/logs/fork.jsonl".into();
+        page.entries.iter_mut().for_each(|entry| entry.session = "fork".into());
+        page
+    };
+    let copied = [of_fork(make_page(None, &log, 3))];
+    let new = NewFork { id: "fork", log: &copied, ..NewFork::default() };
+    fixture.ledger.fork_at("s", &new, at(50)).unwrap();
+    let origins = fixture.ledger.message_origins("fork").unwrap();
+    assert!(origins.iter().all(|message| message.inherited && message.origin.is_some()));
+    // The agent continues the fork, and the log is read from its beginning once more.
+    let mut page = of_fork(make_page(None, &log, 6));
+    page.from = Some(copied[0].to.clone());
+    assert_eq!(fixture.ledger.take_in_page(&page, at(60)).unwrap().unwrap().messages, 2);
+    assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "ask again", "again"]);
+    assert_eq!(fixture.ledger.session("fork").unwrap().tokens.input, 7);
+    assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 5);
 }

@@ -62,7 +62,7 @@ fn a_deletion_after_a_repair_overwrites_the_text() {
     damage_index_page(&path);
     let test = "a_deletion_after_a_repair_overwrites_the_text";
     assert!(start_repair(test, &path).wait().unwrap().success());
-    // This read opens the new file before the deletion asks for more care.
+    // This read opens the new file before the deletion asks for deleted text to be overwritten.
     assert_eq!(all_texts(&ledger, "s"), ["before the repair"]);
     let has_text = || {
         let bytes = fs::read(&path).unwrap();
@@ -178,7 +178,7 @@ fn a_ledger_that_a_later_version_changed_is_not_written_to() {
 }
 
 #[test]
-fn an_event_waits_as_long_as_the_call_says_and_no_longer() {
+fn a_write_waits_as_long_as_its_caller_allows_and_no_longer() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let other = open_raw(&fixture.path());
@@ -206,7 +206,7 @@ fn an_event_waits_as_long_as_the_call_says_and_no_longer() {
 }
 
 #[test]
-fn an_open_ledger_takes_in_events_that_other_processes_spooled() {
+fn an_open_ledger_imports_events_that_other_processes_spooled() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let other = open_raw(&fixture.path());

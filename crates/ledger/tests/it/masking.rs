@@ -80,7 +80,7 @@ fn every_write_masks_secrets() {
 }
 
 #[test]
-fn every_text_of_a_transcript_is_masked() {
+fn all_text_in_a_transcript_is_masked() {
     let secret = format!("ghp_{}", "x7Kq9LmZ2vB4".repeat(3));
     let text = || Some(format!("use {secret}"));
     let value = || Some(json!({ "a": [secret] }));

@@ -79,8 +79,8 @@ fn templates(corpus: &str) -> impl Iterator<Item = &str> {
     corpus.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// Masks a text, and, if it is JSON, also masks it as a JSON value. Returns the first result in
-/// which a part of a secret remains.
+/// Masks text and, if it is JSON, also masks it as a JSON value. Returns the first result in which
+/// a part of a secret remains.
 fn find_leak(text: &str, secrets: &[String]) -> Option<String> {
     let leaks = |masked: &str| {
         let is_left = |part: &[u8]| masked.as_bytes().windows(part.len()).any(|w| w == part);
@@ -98,7 +98,7 @@ fn find_leak(text: &str, secrets: &[String]) -> Option<String> {
     Some(value.to_string()).filter(|masked| leaks(masked))
 }
 
-/// Returns the masked lines of a text that has no secrets.
+/// Returns the lines that are masked in text without secrets.
 fn find_masks(text: &str) -> Vec<String> {
     let count = |line: &str| line.matches("[redacted:").count();
     let masked = Redactor::shared().mask_text(text).into_owned();

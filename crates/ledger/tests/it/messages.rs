@@ -36,7 +36,7 @@ fn everything_in_a_message_comes_back() {
 }
 
 #[test]
-fn a_message_of_the_user_begins_a_turn() {
+fn a_message_from_the_user_begins_a_turn() {
     let mut fixture = Fixture::with_three_turns();
     let turns = fixture.ledger.turns("s").unwrap();
     assert_eq!(
@@ -49,7 +49,7 @@ fn a_message_of_the_user_begins_a_turn() {
 }
 
 #[test]
-fn a_summary_replaces_the_messages_that_it_sums_up() {
+fn a_summary_replaces_the_messages_that_it_summarizes() {
     let mut fixture = Fixture::with_three_turns();
     let seq = fixture.ledger.compact("s", 4, &message("user", "summary"), at(10)).unwrap();
     assert_eq!(seq, 7);
@@ -79,7 +79,7 @@ fn a_summary_replaces_the_messages_that_it_sums_up() {
 }
 
 #[test]
-fn a_summary_after_a_rewound_summary_sums_up_everything() {
+fn a_summary_after_a_rewound_summary_summarizes_everything() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     fixture.talk("s", &["u1", "a1", "u2", "a2"]);
@@ -92,7 +92,7 @@ fn a_summary_after_a_rewound_summary_sums_up_everything() {
 }
 
 #[test]
-fn a_fork_is_a_copy_that_goes_its_own_way() {
+fn a_fork_is_an_independent_copy() {
     let mut fixture = Fixture::with_three_turns();
     fixture.ledger.set_title("s", Some("Fix Docker Build")).unwrap();
     fixture.ledger.rewind_turns("s", 1, at(9)).unwrap();
@@ -111,13 +111,13 @@ fn a_fork_is_a_copy_that_goes_its_own_way() {
             fixture.ledger.fork("s", 5, "g", at(11)),
             Err(LedgerError::NoSuchMessage { seq: 5, .. }),
         ),
-        "an undone message is no place to fork at"
+        "a session cannot be forked at an undone message"
     );
     assert!(matches!(fixture.ledger.fork("s", 1, "f", at(11)), Err(LedgerError::Exists(_))));
 }
 
 #[test]
-fn a_fork_before_the_summary_has_the_messages_that_it_sums_up() {
+fn a_fork_from_before_the_summary_has_the_messages_that_it_summarizes() {
     let mut fixture = Fixture::with_three_turns();
     fixture.ledger.compact("s", 4, &message("user", "summary"), at(10)).unwrap();
     fixture.ledger.fork("s", 5, "before", at(11)).unwrap();

@@ -1,5 +1,5 @@
 //! A search finds exactly the messages that match by definition. This is checked against a scan of
-//! all messages, with generated texts and queries.
+//! all messages, with generated messages and queries.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use takeback_ledger::{MessageRecord, SearchOptions, matches};
 
 use crate::support::{Fixture, at, message};
 
-/// Parts of texts and queries. They are few and short, so that generated queries match generated
-/// texts.
+/// Parts of messages and queries. They are few and short, so that generated queries match generated
+/// messages.
 const PARTS: &[&str] = &[
     "a",
     "b",
@@ -128,7 +128,7 @@ fn any_message() -> impl Strategy<Value = MessageRecord> {
     })
 }
 
-/// Collects the texts of a message without using the ledger's code.
+/// Collects the searchable text of a message without using the ledger's code.
 fn texts(message: &MessageRecord) -> Vec<String> {
     let mut texts = Vec::new();
     match &message.content {
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn stray_punctuation_loses_no_hit(
+    fn stray_punctuation_costs_no_match(
         words in proptest::collection::vec((stray(), select(WORDS), stray(), stray()), 1..5),
         text in any_text(),
     ) {

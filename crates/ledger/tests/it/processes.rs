@@ -165,7 +165,7 @@ fn a_write_waits_until_another_is_done() {
 }
 
 #[test]
-fn a_reader_does_not_make_optimizing_hold_up_writers() {
+fn optimizing_does_not_wait_for_a_reader() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let reader = open_raw(&fixture.path());

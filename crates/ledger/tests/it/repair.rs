@@ -17,8 +17,8 @@ use crate::support::{Fixture, at, child_arguments, message, open_raw, random_bel
 
 const PAGE: u64 = 4096;
 
-/// Creates three sessions with texts of all lengths. All of them are in the database file, and none
-/// in its log.
+/// Creates three sessions with messages of all lengths. All of them are in the database file, and
+/// none in its log.
 fn make_sessions() -> (Fixture, BTreeMap<String, Transcript>) {
     let mut fixture = Fixture::new();
     for id in ["a", "b", "c"] {
@@ -56,9 +56,10 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
         messages += now.messages.len();
         for message in &now.messages {
             let text = message.content.as_ref().and_then(Value::as_str).unwrap();
-            // A session whose own row is lost has a new id, but its texts begin with its old id.
+            // A session whose own row is lost has a new id, but its messages begin with its old id.
             let original = &before[&text[..1]].messages[message.seq as usize - 1];
-            // If the last page of a long text is wiped, SQLite reads the zeros as part of the text.
+            // If the last page of a long message is wiped, SQLite reads the zeros as part of the
+            // text.
             let is_wiped = text.ends_with('\0');
             assert!(
                 message == original || is_wiped,
@@ -79,7 +80,7 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
     messages
 }
 
-/// Describes a text by its length and its end, to show how it differs from another.
+/// Describes text by its length and its end, to show how it differs from other text.
 fn describe_text(text: &str) -> String {
     let end: String = text.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
     format!("{} bytes, …{end:?}", text.len())
@@ -122,7 +123,7 @@ fn a_message_that_the_index_lacks_is_noticed() {
 }
 
 #[test]
-fn the_loss_of_any_page_is_survived() {
+fn a_ledger_survives_the_loss_of_any_page() {
     let (fixture, before) = make_sessions();
     drop(fixture.ledger);
     let whole = fs::read(fixture.directory.path().join("state.db")).unwrap();
@@ -170,7 +171,7 @@ fn a_repair_after_random_damage_invents_nothing() {
         let path = scratch.path().join("state.db");
         let mut bytes = whole.clone();
         // Only the headers of b-tree pages are damaged, because SQLite does not protect the content
-        // of texts.
+        // of rows.
         let heads: Vec<usize> = (0..whole.len() / PAGE as usize)
             .map(|page| page * PAGE as usize + if page == 0 { 100 } else { 0 })
             .filter(|at| [2, 5, 10, 13].contains(&whole[*at]))

@@ -43,7 +43,7 @@ fn rewinding_more_turns_than_there_are_rewinds_all_of_them() {
 }
 
 #[test]
-fn a_conversation_that_went_on_cannot_be_unrewound() {
+fn a_conversation_that_has_continued_cannot_be_unrewound() {
     let mut fixture = Fixture::with_three_turns();
     fixture.ledger.rewind_turns("s", 1, at(10)).unwrap();
     fixture.say("s", "user", "other");
@@ -70,7 +70,7 @@ fn the_last_turn_is_the_last_in_the_conversation() {
 }
 
 #[test]
-fn messages_taken_back_are_found_only_when_asked_for() {
+fn messages_that_were_taken_back_are_found_only_on_request() {
     let mut fixture = Fixture::with_three_turns();
     fixture.ledger.append("s", &[message("user", "数据 gone")], at(5)).unwrap();
     for optimized in [false, true] {
@@ -122,7 +122,7 @@ fn a_return_to_another_branch_leaves_only_that_branch() {
 }
 
 #[test]
-fn a_rewind_is_reversed_even_if_the_conversation_went_on() {
+fn a_rewind_is_reversed_even_if_the_conversation_has_continued() {
     let mut fixture = Fixture::with_three_turns();
     let all = fixture.current_texts("s");
     fixture.ledger.return_to_point("s", ConversationPoint::BeforeMessage(3), at(10)).unwrap();
@@ -137,7 +137,7 @@ fn a_rewind_is_reversed_even_if_the_conversation_went_on() {
 
 /// Compares the moves with a model that remembers the whole conversation at each moment.
 #[test]
-fn every_earlier_point_of_a_conversation_can_be_returned_to() {
+fn a_conversation_can_return_to_every_earlier_point() {
     for seed in 1..40_u64 {
         let mut state = seed;
         let mut below = |limit: u64| {

@@ -87,7 +87,7 @@ fn a_stopped_search_returns_the_newest_matches() {
 }
 
 #[test]
-fn a_pasted_text_of_any_length_is_a_query() {
+fn pasted_text_of_any_length_is_a_query() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let words = |count: usize| (0..count).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");

@@ -87,7 +87,7 @@ fn titles_are_unique_and_numbered() {
 }
 
 #[test]
-fn a_title_means_the_newest_of_its_series() {
+fn a_title_refers_to_the_newest_session_in_its_series() {
     let mut fixture = Fixture::new();
     for (id, title, start) in [("a", "Fix", 1), ("b", "Fix #2", 2), ("c", "Fix #2b", 3)] {
         fixture.ledger.create_session(&session(id), at(start)).unwrap();
@@ -202,7 +202,7 @@ fn relatives_are_found() {
 }
 
 #[test]
-fn cyclic_relatives_do_no_harm() {
+fn cycles_in_the_lineage_do_no_harm() {
     let mut fixture = Fixture::new();
     for (id, parent) in [("a", "b"), ("b", "a"), ("me", "me"), ("lost", "unknown")] {
         let record = SessionRecord {
@@ -238,7 +238,7 @@ fn deleting_a_session_deletes_its_subagents_and_keeps_its_forks() {
 }
 
 #[test]
-fn a_deleted_session_is_gone_from_the_file() {
+fn the_text_of_a_deleted_session_is_gone_from_the_file() {
     let mut fixture = Fixture::new();
     fixture.create_session("keep");
     fixture.create_session("s");

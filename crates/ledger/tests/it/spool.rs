@@ -19,7 +19,7 @@ fn spool_directory(path: &Path) -> PathBuf {
     path.with_file_name("spool")
 }
 
-/// Counts the files that wait in the spool.
+/// Counts the files that are waiting in the spool.
 fn count_waiting(path: &Path) -> usize {
     let Ok(listing) = fs::read_dir(spool_directory(path)) else { return 0 };
     listing
@@ -86,7 +86,7 @@ fn events_are_written_at_once_if_possible() {
 }
 
 #[test]
-fn the_next_process_takes_in_events_in_order() {
+fn the_next_process_imports_events_in_order() {
     let fixture = Fixture::new();
     spool_numbers(&fixture, 0..25);
     assert_eq!(count_waiting(&fixture.path()), 25);
@@ -119,7 +119,7 @@ fn later_events_do_not_overtake_spooled_ones() {
 }
 
 #[test]
-fn a_file_whose_events_are_in_the_ledger_is_not_taken_in_again() {
+fn a_file_whose_events_are_in_the_ledger_is_not_imported_again() {
     let fixture = Fixture::new();
     spool_numbers(&fixture, 0..1);
     let file = spool_directory(&fixture.path()).join(format!("{:020}.json", 1));
@@ -134,12 +134,12 @@ fn a_file_whose_events_are_in_the_ledger_is_not_taken_in_again() {
 }
 
 #[test]
-fn processes_that_die_while_taking_in_events_lose_and_repeat_none() {
+fn processes_that_die_while_importing_events_lose_and_repeat_none() {
     if let Some((path, _)) = child_arguments() {
         drop(Ledger::open(&path, &LedgerOptions::default()).unwrap());
         return;
     }
-    const TEST: &str = "spool::processes_that_die_while_taking_in_events_lose_and_repeat_none";
+    const TEST: &str = "spool::processes_that_die_while_importing_events_lose_and_repeat_none";
     let fixture = Fixture::new();
     spool_numbers(&fixture, 0..120);
     let mut left = 120;
@@ -158,7 +158,7 @@ fn processes_that_die_while_taking_in_events_lose_and_repeat_none() {
 }
 
 #[test]
-fn a_broken_file_is_set_aside_and_the_others_are_taken_in() {
+fn a_broken_file_is_set_aside_and_the_others_are_imported() {
     let mut fixture = Fixture::new();
     spool_numbers(&fixture, 0..3);
     let second = spool_directory(&fixture.path()).join(format!("{:020}.json", 2));
@@ -199,7 +199,7 @@ fn a_ledger_that_cannot_be_opened_does_not_lose_events() {
 }
 
 #[test]
-fn files_that_cannot_be_taken_in_do_not_replace_each_other() {
+fn files_that_cannot_be_imported_do_not_replace_each_other() {
     let fixture = Fixture::new();
     let options = impatient();
     for text in ["one", "two"] {

@@ -79,7 +79,7 @@ impl Fixture {
         fixture
     }
 
-    /// Returns the texts of the current messages.
+    /// Returns the text of each current message.
     pub(crate) fn current_texts(&self, session: &str) -> Vec<String> {
         current_texts(&self.ledger, session)
     }
@@ -130,12 +130,12 @@ pub(crate) fn record_event(ledger: &mut Ledger, event: Event, now: Time) {
     assert_eq!(ledger.record(&[event], FOREVER, now).unwrap(), Recorded::Written);
 }
 
-/// Returns the texts of the current messages.
+/// Returns the text of each current message.
 pub(crate) fn current_texts(ledger: &Ledger, session: &str) -> Vec<String> {
     texts(&ledger.messages(session, MessageFilter::Current).unwrap())
 }
 
-/// Returns the texts of all messages.
+/// Returns the text of each message.
 pub(crate) fn all_texts(ledger: &Ledger, session: &str) -> Vec<String> {
     texts(&ledger.messages(session, MessageFilter::All).unwrap())
 }

@@ -45,7 +45,7 @@ fn a_task_has_one_lease_at_a_time() {
 }
 
 #[test]
-fn a_seized_lease_fences_the_one_before() {
+fn a_seized_lease_fences_the_previous_one() {
     let mut fixture = Fixture::with_task();
     let stale = fixture.ledger.take_lease("t", at(1)).unwrap();
     append(&mut fixture.ledger, &stale, &[json!("before")]);
@@ -76,7 +76,7 @@ fn a_seized_lease_fences_the_one_before() {
 }
 
 #[test]
-fn a_lease_of_a_deleted_task_is_worth_nothing() {
+fn a_lease_of_a_deleted_task_is_useless() {
     let mut fixture = Fixture::with_task();
     let lease = fixture.ledger.take_lease("t", at(1)).unwrap();
     // Another program deletes the locks, so the session no longer looks busy.

@@ -135,7 +135,7 @@ fn assert_consistent(ledger: &Ledger, id: &str) -> i64 {
 }
 
 #[test]
-fn a_kill_leaves_no_half_step() {
+fn a_killed_process_leaves_no_incomplete_step() {
     if let Some((path, argument)) = child_arguments() {
         return work_and_acknowledge(&path, &argument);
     }
@@ -146,7 +146,7 @@ fn a_kill_leaves_no_half_step() {
         // Odd rounds sync each commit.
         let count = if round % 2 == 0 { "999" } else { "100000" };
         let argument = format!("k {count}");
-        let test = "task_processes::a_kill_leaves_no_half_step";
+        let test = "task_processes::a_killed_process_leaves_no_incomplete_step";
         let mut child = start_worker(test, &fixture.path(), &argument);
         last = read_acknowledged(&mut child, 1 + random_below(150)).max(last);
         child.kill().unwrap();

@@ -115,13 +115,14 @@ fn assert_honest(path: &Path, before: &BTreeMap<String, LoadedTask>, notes: &[St
         }
         let now = ledger.load_task(&task.id).unwrap();
         for entry in &now.entries {
-            // If the task's row is lost, so are the last entries if their page is lost, too.
+            // A task whose row was lost has a new id, but its entries name the old one.
             let id = entry.entry["task"].as_str().unwrap();
             assert_eq!(entry.entry["n"], json!(entry.seq));
             assert!(before.contains_key(id));
             let text = entry.entry["text"].as_str().unwrap();
             assert_eq!(text, "text ".repeat([1, 30, 900][entry.seq as usize % 3]));
         }
+        // Without the task's row, the loss of its last entries cannot be noticed.
         if let Some(before) = before.get(&task.id) {
             assert_eq!(now.task.last_seq, before.task.last_seq);
             assert!(now.entries.ends_with(&before.entries));
@@ -162,14 +163,14 @@ fn lost_entries_are_reported_and_the_task_is_closed() {
     let found = ledger.verify(&|_, _| {}).unwrap();
     let problems = [
         "task c has later journal entries than it claims",
-        "task a is open although its journal lacks 1 entries",
+        "task a is open although its journal is incomplete; missing entries: 1",
     ];
     assert_eq!(found.problems, problems);
     assert!(!found.is_damaged);
     drop(ledger);
     let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();
     let [first, second] = problems.map(|problem| format!("repaired: {problem}"));
-    let note = "task a cannot continue: its journal lacks 1 entries".to_owned();
+    let note = "task a cannot continue: its journal is incomplete; missing entries: 1".to_owned();
     assert_eq!((report.backup, report.notes), (None, vec![first, second, note]));
     let ledger = Ledger::open(&path, &LedgerOptions::default()).unwrap();
     assert_eq!(ledger.task("a").unwrap().state, "damaged");
@@ -190,9 +191,9 @@ fn rows_without_a_task_are_found_and_given_one() {
     assert_eq!(
         ledger.verify(&|_, _| {}).unwrap().problems,
         [
-            "150 rows in journal have no task",
-            "2 rows in snapshots have no task",
-            "2 rows in goals have no task"
+            "rows in journal without a task: 150",
+            "rows in snapshots without a task: 2",
+            "rows in goals without a task: 2"
         ]
     );
     drop(ledger);
@@ -226,7 +227,7 @@ fn schema_of(path: &Path) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn a_ledger_of_version_3_gets_the_tables_of_tasks() {
+fn a_ledger_of_version_3_gets_the_tables_for_tasks() {
     let mut fixture = Fixture::with_three_turns();
     let fresh = schema_of(&fixture.path());
     let transcript = fixture.ledger.transcript("s").unwrap();

@@ -1,4 +1,4 @@
-//! A reply while it arrives.
+//! A reply that is still arriving.
 
 use serde_json::Value;
 use takeback_ledger::Tokens;
@@ -9,7 +9,7 @@ use super::{Delta, Finish, Reply, RequestedCall};
 /// A function that receives the pieces of a reply.
 pub(crate) type OnDelta<'a> = dyn FnMut(Delta<'_>) + 'a;
 
-/// A reply while it arrives.
+/// A reply that is still arriving.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyDraft {
     text: String,
@@ -143,7 +143,7 @@ impl ReplyDraft {
     }
 }
 
-/// Appends a piece to a text, after a blank line if the piece begins another block.
+/// Appends a piece to a string, after a blank line if the piece begins another block.
 fn append_piece(text: &mut String, piece: &str, is_new: bool, mut show: impl FnMut(&str)) {
     if is_new && !text.is_empty() && !text.ends_with("\n\n") {
         let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };

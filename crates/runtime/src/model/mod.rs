@@ -24,7 +24,8 @@ pub use self::client::{Client, ClientOptions};
 pub(crate) use self::estimate::estimate_message;
 pub use self::estimate::estimate_tokens;
 pub use self::message::to_message;
-pub use self::write::{build_request, request_digest};
+pub(crate) use self::write::SettledMessages;
+pub use self::write::{RequestBody, build_request, request_digest};
 
 /// The API of a model provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,7 +171,7 @@ pub enum AttemptEnd {
 }
 
 /// The reason that a model gives for the end of its reply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// The model has said everything, or calls tools.

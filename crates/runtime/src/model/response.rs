@@ -191,7 +191,7 @@ impl ResponseReader {
 
     fn finish_stream(&self, end: ReadEnd) -> AttemptEnd {
         match (self.draft.end(), end) {
-            (Some(ReplyEnd::Finished(finish)), _) => AttemptEnd::Finished(finish.clone()),
+            (Some(ReplyEnd::Finished(finish)), _) => AttemptEnd::Finished(*finish),
             (Some(ReplyEnd::Failed(report)), _) => self.classify_report(report),
             (None, ReadEnd::Cancelled) => AttemptEnd::Cancelled,
             (None, ReadEnd::Broken(failure)) => AttemptEnd::Failed(AttemptFailure {

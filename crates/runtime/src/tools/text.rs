@@ -58,7 +58,7 @@ pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// Cuts a text after at most `max` bytes, between two characters.
+/// Truncates text to at most `max` bytes, at a character boundary.
 pub(super) fn cut_text(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]

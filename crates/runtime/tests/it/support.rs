@@ -92,6 +92,7 @@ pub(crate) fn open(base: &Path) -> Opened {
         on_recovery: |_| {},
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
+        reports_ends: |_| true,
     })
 }
 

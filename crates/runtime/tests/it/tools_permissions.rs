@@ -73,7 +73,8 @@ fn a_read_only_directory_is_an_error_and_stays_as_it_is() {
         }
         assert_eq!(bench.list(), ["fixed/file"]);
         assert_eq!(bench.get("fixed/file"), "one");
-        // A file that the user may not write is replaced, because its directory allows it.
+        // A file that the user cannot write to is replaced instead; write access to its directory
+        // is enough for that.
         chmod(&bench.at("fixed"), 0o700);
         chmod(&bench.at("fixed/file"), 0o400);
         bench.ok("write_file", &json!({ "path": "fixed/file", "content": "two" }));

@@ -145,7 +145,7 @@ fn whole_entry(content: &[u8]) -> Entry {
 }
 
 #[test]
-fn a_delta_that_makes_a_huge_file_is_left_out() {
+fn a_delta_that_expands_to_a_huge_file_is_left_out() {
     let hostile = Hostile::new();
     let base = whole_entry(&[7; 1 << 16]);
     let file = Oid([9; 20]);
@@ -159,7 +159,7 @@ fn a_delta_that_makes_a_huge_file_is_left_out() {
 }
 
 #[test]
-fn a_delta_that_makes_more_than_it_declares_is_refused() {
+fn a_delta_that_expands_to_more_than_it_declares_is_refused() {
     let hostile = Hostile::new();
     let base = whole_entry(&[7; 1 << 16]);
     let file = Oid([9; 20]);
@@ -170,7 +170,7 @@ fn a_delta_that_makes_more_than_it_declares_is_refused() {
 }
 
 #[test]
-fn a_chain_of_deltas_that_makes_too_much_is_refused() {
+fn a_chain_of_deltas_that_expands_too_much_is_refused() {
     let hostile = Hostile::new();
     let base = whole_entry(b"x");
     let mut distance = base.1.len() as u64;
@@ -319,7 +319,7 @@ fn an_index_that_claims_billions_of_objects_is_searched_in_parts() {
 }
 
 #[test]
-fn pipes_in_the_place_of_packs_are_not_opened() {
+fn pipes_in_place_of_packs_are_not_opened() {
     for name in ["multi-pack-index", "pack-1.idx", "pack-1.pack"] {
         let hostile = Hostile::new();
         hostile.write_pack(&[whole_entry(b"x")]);

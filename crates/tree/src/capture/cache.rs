@@ -1,5 +1,5 @@
-//! The stat cache: the state that the last capture saw, so that an unchanged file costs one
-//! `lstat`.
+//! The stat cache: the state that the last capture saw. Thanks to it, an unchanged file costs only
+//! one `lstat`.
 //!
 //! It is a file of fixed-size records with a checksum. Small changes are appended to a log beside
 //! it. The cache is disposable: without it, the next capture reads everything.

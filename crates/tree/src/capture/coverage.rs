@@ -148,12 +148,12 @@ impl Coverage {
         self.in_the_way.contains(path) || self.named.contains(path)
     }
 
-    /// Returns the paths that git tracks in the workspace. They are read on first use.
-    /// True if this capture had to decide about paths without knowing all that git tracks.
+    /// True if this capture had to decide about paths without knowing everything that git tracks.
     pub(crate) fn lacks_tracked_paths(&self) -> bool {
         self.tracked.get().is_some_and(|tracked| tracked.is_incomplete)
     }
 
+    /// Returns the paths that git tracks in the workspace. They are read on first use.
     pub(crate) fn tracked(&self) -> &TrackedPaths {
         self.tracked
             .get_or_init(|| self.index.as_deref().map(TrackedPaths::read).unwrap_or_default())
@@ -261,7 +261,7 @@ impl Coverage {
         }
     }
 
-    /// True if the workspace is a single file, so that no other file is captured.
+    /// True if the workspace is a single file. No other file is then captured.
     pub(crate) fn is_single_file(&self) -> bool {
         self.only.is_some()
     }

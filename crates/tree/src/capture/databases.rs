@@ -85,7 +85,8 @@ impl Scanner<'_> {
     }
 
     /// Notes a database for [`Scanner::settle_databases`] if this file is one or belongs to one.
-    /// Used for a file that changed each time it was read, so that its content is unknown.
+    /// This is for a file that changed each time it was read, and whose content is therefore
+    /// unknown.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);
@@ -140,8 +141,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// True if no file of a database has changed since it was read, so that the files are
-    /// consistent.
+    /// True if no file of a database has changed since it was read. The files are then consistent.
     fn is_quiet(&self, fd: BorrowedFd<'_>, listing: &DirectoryListing, name: &[u8]) -> bool {
         let is_same = |suffix: &[u8]| {
             let name = [name, suffix].concat();

@@ -91,7 +91,7 @@ pub(crate) fn note(
     };
     let noted = LimitNote { time: to_nanoseconds(options.now), max_size, glance };
     let text = serde_json::to_vec(&noted).expect("plain data serializes to JSON");
-    // Without the note, the next capture is only slower.
+    // Without the note, the next capture is slower, but not wrong.
     let (temporary, path) = (context.store.temporary(), directory.join(NAME));
     let _ = durable::replace_file_through(&temporary, &path, &text, Durability::Cached);
 }

@@ -68,8 +68,8 @@ pub struct Capture {
     pub files: u64,
     /// The topmost paths that are not in the tree, sorted.
     pub uncovered: Vec<Uncovered>,
-    /// The databases that were being written to each time they were read, so that their files in
-    /// the tree may be inconsistent with each other. Sorted.
+    /// The databases that were being written to each time they were read. Their files in the tree
+    /// may be inconsistent with each other. Sorted.
     pub unsettled: Vec<RelPath>,
     /// The files that are setuid or setgid for another user or group. The tree omits these bits,
     /// because a restored file would belong to the current user. Sorted.

@@ -54,8 +54,8 @@ impl<'a> ObjectSink<'a> {
         }
     }
 
-    /// True if an object could not be written or the pack is too large, so that there is no point
-    /// in continuing.
+    /// True if there is no point in continuing: an object could not be written, or the pack is too
+    /// large.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed) || self.is_too_large.load(Ordering::Relaxed)
     }

@@ -73,7 +73,7 @@ pub(crate) fn distrust_missing_objects(
     is_any_missing
 }
 
-/// True if no name appeared or disappeared, so that the results can replace known entries in place.
+/// True if no name appeared or disappeared. The results can then replace known entries in place.
 pub(crate) fn has_same_names(known: &KnownState, results: &ScanResults) -> bool {
     let is_same = |(number, scanned): (&u32, &ScannedDirectory)| match scanned {
         ScannedDirectory::Listed(listing) => {

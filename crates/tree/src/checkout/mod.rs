@@ -1,8 +1,9 @@
-//! Checking out a tree: writes its files into a new directory, beside all workspaces.
+//! Checking out a tree: writes its files into a new directory, which is not a workspace yet.
 //!
-//! A restore changes a workspace that is in use, so it needs a journal. A new directory is in use
-//! by no program: it is filled under a temporary name (`new_directory`), and files that a workspace
-//! still has with the same content share their blocks with it where the file system can (`twin`).
+//! A restore changes a workspace that is in use, so it needs a journal. No program is using the new
+//! directory yet, so it is simply filled under a temporary name (`new_directory`). If a workspace
+//! still has a file with the same content, the new file shares its blocks where the file system
+//! supports that (`twin`).
 
 mod new_directory;
 mod twin;
@@ -68,7 +69,7 @@ struct PlannedDirectory {
 impl Store {
     /// Writes the files of a tree into a new, empty directory: contents, modes, symlinks and empty
     /// directories. `twin` is the canonical path of a workspace that may still have some of the
-    /// files: where the file system can, these are cloned.
+    /// files. They are cloned where the file system supports that.
     pub fn check_out(
         &self,
         tree: &Oid,
@@ -76,7 +77,7 @@ impl Store {
         twin: Option<&Path>,
     ) -> Result<Checkout, CheckoutError> {
         prepare_threads();
-        // No other process deletes packs meanwhile.
+        // While this lock is held, no other process deletes packs.
         let _lock = self.lock_shared()?;
         let directories = plan_directories(self, tree)?;
         let twin = twin.and_then(|path| Twin::open(self, path));
@@ -91,7 +92,8 @@ impl Store {
             })
             .collect();
         batches.par_iter().try_for_each(|(path, entries)| writer.write_entries(path, entries))?;
-        // A directory that its owner may not write to gets its mode once its content is complete.
+        // A directory that its owner is not allowed to write to gets its mode once its content is
+        // complete.
         for directory in directories.iter().rev().filter(|directory| !directory.path.is_root()) {
             writer.set_directory_mode(directory)?;
         }

@@ -1,5 +1,5 @@
-//! A directory that is filled under a temporary name. It gets its own name only once it is complete
-//! and on the disk, so that a directory that was cut off cannot be mistaken for a complete one.
+//! A directory that is filled under a temporary name. It gets its final name only once it is
+//! complete and on the disk, so that an unfinished directory cannot be mistaken for a complete one.
 
 use std::fs;
 use std::io;
@@ -62,9 +62,9 @@ impl NewDirectory {
         &self.root
     }
 
-    /// Sets the directory's permissions, syncs everything in it, and gives it its own name. An
-    /// empty directory of that name is replaced and passes on its permissions. Anything else of
-    /// that name is an error, and stays.
+    /// Sets the directory's permissions, syncs everything in it, and gives it its final name. If
+    /// there is an empty directory with that name, it is replaced, and its permissions are kept.
+    /// Anything else with that name is left alone, and is an error.
     pub fn place(mut self, permissions: u32) -> io::Result<()> {
         let existing = fs::symlink_metadata(&self.destination).ok();
         let existing = existing.map(|found| found.permissions().mode());
@@ -80,7 +80,7 @@ impl NewDirectory {
         self.is_placed = true;
         // If this fails, a power cut may still bring the temporary name back.
         let _ = self.destination.parent().map(durable::sync_directory);
-        // The directory has its place, so a failure no longer matters here.
+        // The directory has its final name, so a failure no longer matters here.
         let _ = fault::point("a new directory is in its place");
         fault::moment("a new directory is in its place");
         Ok(())
@@ -105,8 +105,8 @@ fn remove_empty(directories: &[PathBuf]) {
     }
 }
 
-/// Removes a directory that was never placed, even if it contains directories that their owner may
-/// not write to. Does nothing if there is none.
+/// Removes a directory that was never placed, even if it contains directories that their owner is
+/// not allowed to write to. Does nothing if there is none.
 pub fn remove_temporary(path: &Path) -> io::Result<()> {
     let found = durable::if_exists(fs::symlink_metadata(path))?;
     match found {

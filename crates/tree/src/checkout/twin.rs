@@ -1,5 +1,6 @@
 //! The twin of a new directory: a workspace that may still have the same files. Where the file
-//! system can, a file is cloned: both files share their blocks until one of them is written to.
+//! system supports it, a file is cloned: both files share their blocks until one of them is written
+//! to.
 
 use std::fs::File;
 use std::io;

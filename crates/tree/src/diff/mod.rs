@@ -98,7 +98,7 @@ pub struct TreeChange {
     pub lines: Option<LineCounts>,
     /// True if a side is not text, or too large to be compared by lines.
     pub binary: bool,
-    /// True if the file is private, so that its content is never shown.
+    /// True if the file is private. Its content is then never shown.
     pub private: bool,
 }
 

@@ -16,7 +16,7 @@ const SNIFFED: usize = 8000;
 /// The maximum size in bytes of content that is compared by lines.
 const MAX_TEXT: usize = 4 << 20;
 
-/// True if content is binary or too large, so that only its size is shown.
+/// True if content is binary or too large. Only its size is then shown.
 pub(super) fn is_binary(content: &[u8]) -> bool {
     content.len() > MAX_TEXT || content[..content.len().min(SNIFFED)].contains(&0)
 }

@@ -133,7 +133,7 @@ fn histories_become_deltas_of_limited_depth() {
 const MAX_DEPTH: u32 = 50;
 
 #[test]
-fn refs_that_git_made_keep_their_objects_alive() {
+fn refs_that_git_created_keep_their_objects_alive() {
     let bench = Bench::new();
     let pins = bench.edited(1, 3);
     let ids: Vec<String> =
@@ -150,7 +150,7 @@ fn refs_that_git_made_keep_their_objects_alive() {
 }
 
 #[test]
-fn a_pack_that_git_made_is_taken_over() {
+fn a_pack_that_git_created_is_taken_over() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 20);
     bench.git(&["repack", "-a", "-d", "-f", "--depth=4000", "--window=50"]);
@@ -306,7 +306,7 @@ fn no_damaged_object_is_carried_over() {
 }
 
 #[test]
-fn half_packs_are_removed_when_nothing_is_missing() {
+fn incomplete_packs_are_removed_if_nothing_is_missing() {
     let bench = Bench::new();
     let pins = bench.edited(1, 3);
     bench.store.gc().unwrap();
@@ -347,8 +347,8 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.reopen();
         bench.fsck();
         bench.assert_whole(&pins);
-        // If objects were deleted, the generation has changed, so that captures do not rely on
-        // them.
+        // If objects were deleted, the generation must have changed, because captures must not rely
+        // on them.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");

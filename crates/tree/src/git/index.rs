@@ -46,7 +46,7 @@ impl GitDirectory {
 #[derive(Default, Debug)]
 pub(crate) struct TrackedPaths {
     paths: Vec<Vec<u8>>,
-    /// True if the index is split and its shared part cannot be read, so that paths are missing.
+    /// True if the index is split and its shared part cannot be read. Some paths are then missing.
     pub(crate) is_incomplete: bool,
 }
 

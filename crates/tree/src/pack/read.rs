@@ -50,8 +50,8 @@ impl Pack {
         Ok(self.read_object_within(offset, MAX_OBJECT)?)
     }
 
-    /// Reads the object at `offset` if no object and no delta of its chain is larger than
-    /// `max_size`. The caller must check its id where that matters.
+    /// Reads the object at `offset` if no object or delta in its chain is larger than `max_size`.
+    /// The caller must check its id where that matters.
     pub(crate) fn read_object_within(
         &self,
         offset: u64,
@@ -213,8 +213,8 @@ impl PackFile {
         Ok(self.read_object_within(offset, bases, MAX_OBJECT)?)
     }
 
-    /// Reads the object whose entry begins at `offset` if no object and no delta of its chain is
-    /// larger than `max_size`.
+    /// Reads the object whose entry begins at `offset` if no object or delta in its chain is larger
+    /// than `max_size`.
     fn read_object_within(
         &self,
         offset: u64,

@@ -93,7 +93,7 @@ fn a_pack_that_a_capture_set_aside_comes_back() {
 }
 
 #[test]
-fn objects_behind_a_lost_object_come_back_too() {
+fn objects_that_only_a_lost_object_refers_to_come_back_too() {
     let mut bench = Bench::new();
     let mut files = Files::from([(b"d/old".to_vec(), file(text(1, 800)))]);
     let first = bench.capture(1, &files);

@@ -98,14 +98,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Enters the phase in which, if the restore is cut off, the next lock finishes it.
+    /// Enters the phase in which a restore that is cut off is finished by the next process that
+    /// takes the lock.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which, if the restore is cut off, the next lock reverts it.
+    /// Enters the phase in which a restore that is cut off is reverted by the next process that
+    /// takes the lock.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
@@ -113,8 +115,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which no lock touches the files again. This only renames the journal, so
-    /// it needs no disk space.
+    /// Enters the phase in which no later process touches the files again. This only renames the
+    /// journal, so it needs no disk space.
     pub(super) fn keep_open(directory: &Path) -> io::Result<()> {
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Restored.path(directory));
         durable::ignore_missing(renamed)?;

@@ -90,7 +90,7 @@ pub struct Plan {
     #[serde(default)]
     pub unprivileged: Vec<RelPath>,
     /// Files that root keeps instead of giving them to the owner of the current file or of the
-    /// directory, because it is unknown whether that user may read them.
+    /// directory, because it is unknown whether that user is allowed to read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
     /// Paths that make the plan impossible.
@@ -363,8 +363,8 @@ impl Lock<'_> {
     ///
     /// After a success, the restore counts as cut off until [`Lock::end_restore`] is called. In
     /// between, the caller can do further work that belongs to the restore. If the caller is
-    /// killed, the next lock reports [`Recovery::Finished`], and [`Lock::recovered_pin`] returns
-    /// the pin.
+    /// killed, the next [`Lock`] reports [`Recovery::Finished`], and [`Lock::recovered_pin`]
+    /// returns the pin.
     pub fn apply_recorded(
         &mut self,
         plan: &Plan,
@@ -376,14 +376,16 @@ impl Lock<'_> {
 
     /// Ends a restore that has succeeded.
     pub fn end_restore(&mut self) {
-        // If the journal cannot be removed, the next lock finds that all files are restored.
+        // If the journal cannot be removed, the next process that takes the lock finds that all
+        // files are restored.
         let _ = journal::Journal::end(&self.directory);
     }
 
-    /// Leaves the remaining work of a successful restore to the next lock, which reports
+    /// Leaves the remaining work of a successful restore to the next [`Lock`], which reports
     /// [`Recovery::Restored`].
     pub fn keep_restore_open(&mut self) {
-        // If the journal cannot be renamed, the next lock finds that all files are restored.
+        // If the journal cannot be renamed, the next process that takes the lock finds that all
+        // files are restored.
         let _ = journal::Journal::keep_open(&self.directory);
     }
 

@@ -136,7 +136,7 @@ fn open_any(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())
 }
 
-/// Uses an `O_PATH` handle to set the mode of a file that this user may not read.
+/// Uses an `O_PATH` handle to set the mode of a file that this user is not allowed to read.
 #[cfg(target_os = "linux")]
 fn change_mode_of_unreadable(directory: BorrowedFd<'_>, name: &[u8], mode: Mode) -> io::Result<()> {
     use std::os::fd::AsRawFd;

@@ -104,7 +104,7 @@ impl<'a> ObjectGraph<'a> {
         Some(number)
     }
 
-    /// Reads objects in the order of their places, in parallel.
+    /// Reads objects in the order of their locations, in parallel.
     fn read_objects(
         &mut self,
         mut wanted: Vec<(u32, Option<ObjectKind>)>,

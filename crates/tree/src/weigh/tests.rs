@@ -93,7 +93,8 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
     let weights = harmed.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 
-    // Only a directory in the pin is lost. The walk meets everything above that directory first.
+    // Only a directory in the pin is lost. The traversal reaches everything above that directory
+    // first.
     let harmed = bench.copy();
     let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;
     let (_, lost) = bench.store.find_entry(&tree, &RelPath::new("lost").unwrap()).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A workspace that changes while it is captured.
+//! A workspace that changes while it is being captured.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};

@@ -411,7 +411,7 @@ fn refs_with_names_that_no_pin_has_do_no_harm() {
     assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
 }
 
-/// A directory is in a place where temporary files are expected.
+/// There is a directory where temporary files are expected.
 #[test]
 fn a_directory_among_temporary_files_does_no_harm() {
     let scratch = Scratch::new();
@@ -426,7 +426,7 @@ fn a_directory_among_temporary_files_does_no_harm() {
 
 /// Neither git's variables nor its configuration change a tree.
 #[test]
-fn the_environment_of_git_changes_nothing() {
+fn gits_environment_variables_change_nothing() {
     if let Some(directory) = child_variable("DIRECTORY") {
         let scratch = Scratch::new();
         fill_workspace(&scratch);
@@ -452,7 +452,7 @@ fn the_environment_of_git_changes_nothing() {
     fs::write(home.join(".config/git/config"), &config).unwrap();
     fs::write(home.join(".config/git/ignore"), "*\n").unwrap();
     fs::write(home.join(".config/git/attributes"), "* text eol=crlf\n").unwrap();
-    let mut command = rerun_test("corrupt::the_environment_of_git_changes_nothing", "env", &[]);
+    let mut command = rerun_test("corrupt::gits_environment_variables_change_nothing", "env", &[]);
     command.env("DIRECTORY", &home).env("HOME", &home).env("XDG_CONFIG_HOME", home.join(".config"));
     for (name, value) in [
         ("GIT_DIR", home.join("other.git")),
@@ -519,7 +519,7 @@ fn files_that_never_end_do_not_block_a_capture() {
             // Only a failing test waits this long.
             let (capture, fresh) = is_done
                 .recv_timeout(Duration::from_secs(20))
-                .unwrap_or_else(|_| panic!("the capture waits for {place} as {kind}"));
+                .unwrap_or_else(|_| panic!("the capture hangs when {place} is a {kind}"));
             assert_eq!(capture, fresh);
             assert!(capture.files >= 1, "{place} as {kind}");
         }

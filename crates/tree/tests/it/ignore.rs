@@ -203,8 +203,8 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Generates the text of a `.gitignore`. Covers all the ways in which a text can begin and in which
-/// its lines can end.
+/// Generates the text of a `.gitignore`. Covers all the ways in which such a file can begin and in
+/// which its lines can end.
 fn any_ignore_file() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<&[u8]> = vec![b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
     let line_ends: Vec<&[u8]> = vec![b"\n", b"\n", b"\n", b"\r\n", b"\n\n"];

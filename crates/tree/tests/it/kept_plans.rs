@@ -1,4 +1,4 @@
-//! Plans that are kept, as JSON, while the user decides and other processes work.
+//! Plans that are kept, as JSON, while the user decides and other processes continue to work.
 
 use serde_json::{Value, json};
 use takeback_tree::{

@@ -116,7 +116,7 @@ fn modes_and_empty_directories_come_back() {
 }
 
 #[test]
-fn files_created_since_are_deleted_unless_they_were_never_saved() {
+fn files_created_since_the_checkpoint_are_deleted_unless_they_were_not_saved() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -129,7 +129,7 @@ fn files_created_since_are_deleted_unless_they_were_never_saved() {
 }
 
 #[test]
-fn a_file_ignored_and_created_since_is_not_deleted() {
+fn an_ignored_file_created_since_the_checkpoint_is_not_deleted() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();

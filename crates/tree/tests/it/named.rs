@@ -81,7 +81,7 @@ fn a_sweep_stays_in_its_directory() {
 }
 
 #[test]
-fn a_named_directory_that_can_be_made_again_is_reported_and_not_copied() {
+fn a_named_directory_that_can_be_regenerated_is_reported_and_not_copied() {
     let mut scratch = Scratch::new();
     scratch.write("node_modules/p/index.js", "x");
     scratch.write("node_modules/.package-lock.json", "{}");
@@ -247,7 +247,7 @@ fn secrets_are_left_out_even_in_named_directories() {
 }
 
 #[test]
-fn a_restore_replaces_a_directory_that_can_be_made_again() {
+fn a_restore_replaces_a_directory_that_can_be_regenerated() {
     let scratch = Scratch::new();
     scratch.write("node_modules", "a file of this name");
     let capture = scratch.capture();

@@ -1,5 +1,5 @@
-//! Files that a user may not read or write. Permissions do not bind root, so root reruns these
-//! tests as another user.
+//! Files that a user is not allowed to read or write. Permissions do not bind root, so root reruns
+//! these tests as another user.
 
 use std::fs;
 use std::path::Path;
@@ -244,8 +244,8 @@ fn a_workspace_that_becomes_unreadable_is_never_captured_as_empty() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_an_error() {
-    as_bound_user("a_store_that_cannot_be_written_is_an_error", || {
+fn a_store_that_cannot_be_written_to_is_an_error() {
+    as_bound_user("a_store_that_cannot_be_written_to_is_an_error", || {
         for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
             // The workspace is either new to the store or known.
             for known in [false, true] {
@@ -281,8 +281,8 @@ fn a_store_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn a_store_that_cannot_be_made_is_an_error() {
-    as_bound_user("a_store_that_cannot_be_made_is_an_error", || {
+fn a_store_that_cannot_be_created_is_an_error() {
+    as_bound_user("a_store_that_cannot_be_created_is_an_error", || {
         let directory = tempfile::tempdir().unwrap();
         chmod(directory.path(), 0o555);
         let path = directory.path().join("takeback/store");
@@ -295,8 +295,8 @@ fn a_store_that_cannot_be_made_is_an_error() {
 
 /// A root that cannot be resolved is not forbidden, and does no harm.
 #[test]
-fn a_home_that_cannot_be_read_forbids_nothing() {
-    as_bound_user("a_home_that_cannot_be_read_forbids_nothing", || {
+fn a_home_directory_that_cannot_be_read_forbids_nothing() {
+    as_bound_user("a_home_directory_that_cannot_be_read_forbids_nothing", || {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         scratch.write("closed/own/config", "1");

@@ -79,7 +79,7 @@ fn a_rewrite_right_after_a_capture_is_noticed() {
 }
 
 #[test]
-fn a_rewrite_that_no_time_shows_is_noticed() {
+fn a_rewrite_that_changes_no_file_time_is_noticed() {
     let Some(scratch) = Scratch::in_whole_seconds() else { return };
     scratch.write("f", "0000");
     let (before, after) =
@@ -186,7 +186,7 @@ fn names_that_come_and_go_right_after_a_capture_are_noticed() {
 }
 
 #[test]
-fn a_new_name_that_no_time_shows_is_noticed() {
+fn a_new_name_that_changes_no_directory_time_is_noticed() {
     let Some(scratch) = Scratch::in_whole_seconds() else { return };
     scratch.mkdir("d");
     let change = |round| scratch.write(format!("d/{round}"), "x");

@@ -171,7 +171,7 @@ fn a_tracked_ignored_file_is_not_guarded() {
 }
 
 #[test]
-fn a_gitignore_that_changed_since_has_no_effect() {
+fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
     // The file was ignored then and is not ignored now: it existed without being captured, and
     // stays.
     let scratch = Scratch::new();
@@ -203,7 +203,7 @@ fn a_gitignore_that_changed_since_has_no_effect() {
 }
 
 #[test]
-fn a_file_that_was_too_large_then_and_is_small_now_stays() {
+fn a_file_that_was_too_large_at_the_checkpoint_and_is_small_now_stays() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.write("big", vec![1; 200]);
@@ -224,7 +224,7 @@ fn a_file_that_was_too_large_then_and_is_small_now_stays() {
 }
 
 #[test]
-fn paths_that_are_never_captured_stay_in_a_directory_created_since() {
+fn paths_that_are_never_captured_stay_in_a_directory_created_since_the_checkpoint() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -480,7 +480,7 @@ fn a_guarded_file_that_cannot_be_captured_blocks_nothing() {
 }
 
 #[test]
-fn a_write_to_the_old_file_while_it_is_replaced_is_kept() {
+fn a_write_to_the_old_file_while_it_is_being_replaced_is_kept() {
     use std::io::Write;
     let scratch = Scratch::new();
     let others: Vec<String> = (0..300).map(|number| format!("other/{number}")).collect();

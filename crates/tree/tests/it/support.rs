@@ -66,7 +66,7 @@ impl Scratch {
     }
 
     /// Creates a workspace on a file system that stores only whole seconds, so that a change can
-    /// hide behind equal times. Returns `None` if this user may not mount one.
+    /// hide behind equal times. Returns `None` if this user cannot mount one.
     pub fn in_whole_seconds() -> Option<Scratch> {
         let mut scratch = Scratch::in_memory();
         let image = scratch.directory.path().join("image");
@@ -85,8 +85,8 @@ impl Scratch {
         Some(scratch)
     }
 
-    /// Creates a workspace on a file system that can clone files. Returns `None` if this user may
-    /// not mount one.
+    /// Creates a workspace on a file system that can clone files. Returns `None` if this user
+    /// cannot mount one.
     pub fn on_cloning_disk() -> Option<Scratch> {
         let outside = tempfile::tempdir().unwrap();
         let (image, disk) = (outside.path().join("image"), outside.path().join("disk"));
@@ -103,7 +103,7 @@ impl Scratch {
     }
 
     /// Creates a workspace with a store on a file system of this size. Returns `None` if this user
-    /// may not mount one.
+    /// cannot mount one.
     pub fn with_small_store(megabytes: u32) -> Option<Scratch> {
         let directory = Directory::new(memory());
         let store = directory.path().join("store");
@@ -421,7 +421,7 @@ pub fn tell_skipped(reason: &str) {
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts a file system. Prints a note and returns `None` if this user may not do so.
+    /// Mounts a file system. Prints a note and returns `None` if this user cannot do so.
     pub fn new(options: &[&str], source: &Path, target: &Path) -> Option<Mount> {
         let output = Command::new("mount").args(options).arg(source).arg(target).output().unwrap();
         if !output.status.success() {

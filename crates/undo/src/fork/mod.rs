@@ -1,9 +1,10 @@
-//! Forks: a new session with the conversation of an earlier moment and, in a new directory, the
-//! files of the same moment. Nothing that exists is changed.
+//! Forks: a new session with the conversation as it was at an earlier moment and, in a new
+//! directory, the files as they were then. Nothing that already exists is changed.
 //!
 //! `point` parses what the user typed, `source` finds the conversation and the checkpoint of that
 //! moment, `turn_end` finds the checkpoint with which a turn ended, `destination` chooses the new
-//! directory, and `staging` makes it, so that a fork that is cut off is finished or removed.
+//! directory, and `staging` fills it in such a way that an interrupted fork can later be finished
+//! or removed.
 
 mod destination;
 mod point;
@@ -49,7 +50,7 @@ impl ForkRequest {
     }
 }
 
-/// The place for the files of a fork.
+/// The location of a fork's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForkFiles {
     /// Only the conversation is forked.
@@ -108,7 +109,7 @@ pub struct Fork {
     pub directory: Option<AnyPath>,
     /// The number of files and symlinks.
     pub files: u64,
-    /// The number of files that share their blocks with the workspace's.
+    /// The number of files that share their blocks with files in the workspace.
     pub cloned: u64,
     /// The paths that the checkpoint does not cover and that the new directory therefore lacks.
     pub uncovered: Vec<Uncovered>,

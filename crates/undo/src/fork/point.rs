@@ -1,5 +1,5 @@
 //! The moment that the user names: `N`, `N.M`, a checkpoint's name or id, a session, or a session
-//! with a turn or a checkpoint behind an `@`.
+//! with a turn or a checkpoint after an `@`.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::Opened;
 use crate::history::{FindError, History, find_workspace_with};
 
 impl ForkPoint {
-    /// Parses the moment that the user names. `directory` is the one that the user works in. A
-    /// number is a row of its list, never a session.
+    /// Parses the moment that the user names. `directory` is the directory that the user works in.
+    /// A number is a row in the list of that directory, never a session.
     pub fn parse(opened: &Opened, directory: &Path, text: &str) -> Result<ForkPoint, ForkError> {
         let split = text.rsplit_once('@');
         if let Some((session, at)) = split
@@ -47,7 +47,7 @@ impl ForkPoint {
     }
 }
 
-/// Parses the part behind the `@`. A number is a turn of the session.
+/// Parses the part after the `@`. A number is a turn of the session.
 fn parse_session_point(text: &str) -> Option<SessionPoint> {
     let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     match text {
@@ -78,7 +78,7 @@ fn find_checkpoint(opened: &Opened, directory: &Path, text: &str) -> Result<(), 
     Ok(())
 }
 
-/// Finds the session that a text means. Returns `None` if there is none.
+/// Finds the session that `text` refers to. Returns `None` if there is none.
 fn resolve_session(opened: &Opened, text: &str) -> Result<Option<String>, ForkError> {
     let Some(ledger) = opened.ledger()? else { return Ok(None) };
     match ledger.resolve(text) {

@@ -36,7 +36,7 @@ pub(super) struct ForkedConversation {
     pub(super) point: Option<ConversationPoint>,
 }
 
-/// Finds the conversation and, if they are wanted, the files of a moment.
+/// Finds the conversation at the given moment and, on request, the files as they were then.
 pub(super) fn find_source(
     opened: &Opened,
     from: &ForkPoint,
@@ -199,14 +199,15 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // A workspace whose directory is gone and that has no history is no reason for another error.
+    // If the directory is gone and has no history, its files are unknown, which is not a different
+    // kind of error.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };
     let history = History::read(workspace.store, &workspace.id)?;
     let name = workspace.path.display().to_string();
     let end = find_end_state(&ledger, &history, session, turn, &name)?;
-    // Taking the workspace's lock can need the ledger.
+    // Taking the workspace's lock may require the ledger.
     drop(ledger);
     let found = match end {
         EndState::Known(known) => known,
@@ -230,7 +231,7 @@ fn is_unchanged(opened: &Opened, path: &Path, checkpoint: &Checkpoint) -> bool {
     capture().is_ok_and(|tree| tree == checkpoint.pin.tree)
 }
 
-/// Finds the end of a conversation, and captures the present files.
+/// Finds the end of a conversation, and captures the current files.
 fn find_present(
     opened: &Opened,
     session: String,
@@ -252,7 +253,7 @@ fn find_present(
     let newest = history.all.last().filter(|newest| newest.pin.tree == tree).cloned();
     let checkpoint = match newest {
         Some(newest) => newest,
-        // The pin keeps the files alive while they are copied.
+        // The pin keeps the files alive while they are being copied.
         None => {
             let record: Record = new_record(opened, &mut lock, Kind::State, "forked")?;
             pin_tree(opened, &mut lock, tree, record.with_capture(capture))?

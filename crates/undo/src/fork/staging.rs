@@ -1,7 +1,7 @@
 //! Making the directory of a fork.
 //!
-//! The directory is filled under a temporary name and then renamed. The rename decides: before it,
-//! nothing of the fork exists but the temporary directory; after it, the session follows. An intent,
+//! The directory is filled under a temporary name and then renamed. Before the rename, nothing of
+//! the fork exists except the temporary directory; after it, the session is created. An intent,
 //! which is written first, says what belongs to the fork. If the process is killed, the next one
 //! reads the intent, and removes the temporary directory or creates the session.
 
@@ -39,7 +39,7 @@ struct Intent {
     tree: Oid,
     /// The record of the checkpoint that the files come from.
     record: Box<Record>,
-    /// The reason of the first checkpoint of the new directory.
+    /// The reason for the first checkpoint of the new directory.
     reason: String,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn make_directory(
     let permissions = fs::metadata(&workspace).ok().filter(fs::Metadata::is_dir);
     let permissions = permissions.map_or(0o700, |found| found.permissions().mode());
     into.place(permissions).map_err(failed)?;
-    // From now on, the fork is only finished, never removed.
+    // From now on, the fork can only be finished, not removed.
     file.is_kept = true;
     fork.directory = Some(AnyPath(destination));
     file.is_kept = !finish_fork(opened, &intent, &mut fork);
@@ -196,8 +196,8 @@ fn copy_repository(
     }
 }
 
-/// Creates the session of a fork and the first checkpoint of its directory, which is in its place.
-/// Returns false if the session could not be created yet.
+/// Creates the session of a fork and the first checkpoint of its directory, which already has its
+/// final name. Returns false if the session could not be created yet.
 fn finish_fork(opened: &Opened, intent: &Intent, fork: &mut Fork) -> bool {
     if let Some(session) = &intent.session {
         fork.session = Some(session.id.clone());
@@ -228,6 +228,7 @@ fn create_session(
     let destination = intent.destination.0.display().to_string();
     let branch = GitDirectory::find(&intent.destination.0).and_then(|git| git.head().branch);
     let new = NewFork {
+        log: &[],
         id: &session.id,
         point: session.point,
         workspace: Some(&destination),
@@ -237,7 +238,7 @@ fn create_session(
     Ok(opened.ledger_or_new()?.fork_at(&session.parent, &new, now)?)
 }
 
-/// Takes a checkpoint of a fork's directory as it begins, so that everything that is done in it can
+/// Takes a checkpoint of a fork's directory in its initial state, so that later changes in it can
 /// be seen and taken back. Nothing is captured, because the store already has the files.
 fn take_first_checkpoint(opened: &Opened, intent: &Intent) -> Result<(), TakeError> {
     let workspace = opened.store()?.workspace(&intent.destination.0, &opened.forbidden)?;
@@ -282,8 +283,8 @@ fn hex_name(name: &std::ffi::OsStr) -> Option<&str> {
     name.to_str().filter(|name| name.len() == 16 && hex::is_hex(name))
 }
 
-/// Finishes a fork whose directory is in its place, and removes any other. Returns false if the
-/// next process has to try again.
+/// Finishes a fork whose directory already has its final name, and removes any other fork. Returns
+/// false if the next process has to try again.
 fn settle(opened: &Opened, path: &Path, intent: &Intent) -> bool {
     let found = fs::symlink_metadata(&intent.destination.0).ok();
     let found = found.map(|found| (found.dev(), found.ino()));

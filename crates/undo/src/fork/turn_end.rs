@@ -16,7 +16,7 @@ use crate::history::record::{CallRef, Checkpoint, Kind};
 pub(super) enum EndState<'h> {
     /// The files were as in this checkpoint.
     Known(&'h Checkpoint),
-    /// The files were as in this checkpoint if they have not changed until now.
+    /// The files were as in this checkpoint, provided that the workspace is still in that state.
     IfUnchanged(&'h Checkpoint),
     /// The files are not known. These are the last known state before the end of the turn, and the
     /// first one after it.
@@ -142,7 +142,7 @@ fn keeps_tree(known: &Checkpoint, before: &Checkpoint) -> bool {
 }
 
 /// Finds the checkpoints before and after the end of a turn by their times. This is good enough for
-/// a hint, but not to choose one of them.
+/// a hint, but not for choosing one of them.
 fn find_near_in_time<'h>(history: &'h History, turn: Option<&Turn>) -> EndState<'h> {
     let end = turn.map(|turn| turn.ended_at.unwrap_or(turn.started_at));
     let mut known = history.all.iter().filter(|known| known.record.kind != Kind::After);

@@ -125,7 +125,7 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
         if is_interrupted(workspace.store, &workspace.id)
             && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
         {
-            // Taking the lock finishes or reverts the restore, and reports the result.
+            // Taking the lock finishes or reverts the interrupted restore, and reports the result.
             let _ = opened.lock(&workspace);
         }
         let inner = match find_inner_history(opened, path)? {

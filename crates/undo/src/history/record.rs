@@ -137,9 +137,9 @@ pub struct CallRef {
     /// In the record of the state after the call, the state before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Began>,
-    /// In the records of a place outside the session's workspace, the newest checkpoint that the
-    /// workspace had when the call began. It puts the call in order with the workspace's
-    /// checkpoints.
+    /// In records about a directory or file outside the session's workspace, the newest checkpoint
+    /// that the session's workspace had when the call began. It shows the position of the call
+    /// among the workspace's checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<NewestCheckpoint>,
 }

@@ -12,7 +12,7 @@ use super::History;
 use super::record::{Action, CallRef, Checkpoint, Record};
 use crate::hook::state;
 
-/// The trace of a pruned checkpoint: its place in the order of events, and its call or rollback.
+/// The trace of a pruned checkpoint: its position in the order of events, and its call or rollback.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Trace {
     /// The newest kept checkpoint that is older than the pruned one.

@@ -29,7 +29,7 @@ impl Deadline {
         self.passed.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true once the agent has moved on. A capture that is complete while this still
+    /// Returns true once the agent has moved on. A capture that is completed while this still
     /// returns false is not late.
     pub fn has_passed(&self) -> bool {
         self.passed.load(Ordering::SeqCst)

@@ -73,6 +73,25 @@ pub fn tend_workspace(
     Ok(())
 }
 
+/// Concludes a turn while the agent still waits, if the ends of some calls were not reported. The
+/// user's next edits must not count as the work of these calls.
+pub(super) fn conclude_unended_calls(
+    opened: &Opened,
+    session: &SessionState,
+) -> Result<(), TakeError> {
+    if !opened.has_store() {
+        return Ok(());
+    }
+    let store = opened.store()?;
+    let notes = store.notes(&store.workspace_id(&session.workspace.0));
+    let past = PastTurns::of(opened, &session.session, opened.now());
+    if WorkspaceState::new(notes).open_calls().iter().any(|call| past.contain(call)) {
+        let workspace = store.workspace(&session.workspace.0, &opened.forbidden)?;
+        conclude_turn(opened, &workspace, &past)?;
+    }
+    Ok(())
+}
+
 /// Checks the next part of the store for damage. Repairs a damaged store, so that the next capture
 /// stores lost files again if they are still on disk.
 fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {

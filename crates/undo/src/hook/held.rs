@@ -64,7 +64,7 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     let ReportedEvent::BeforeTool(call) = &report.event else { return None };
     let root = opened.find_root(&report.directory).ok();
     let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
-    // If the user does not want secrets captured, links must not keep them either.
+    // If the user does not want secrets captured, hard links must not keep them either.
     if !may_mutate(call, analysis.as_ref()) || opened.rules.skip_private {
         return None;
     }
@@ -88,8 +88,8 @@ pub fn hold_files(opened: &Opened, report: &Report) -> Option<HeldFiles> {
     Some(HeldFiles { directory })
 }
 
-/// Creates a directory for the held files of a call. An identical call without a name that is still
-/// being captured keeps its own.
+/// Creates a directory for the held files of a call. If an identical call without a name is still
+/// being captured, that call keeps its own directory.
 fn create_held_directory(opened: &Opened, session: &str, key: &CallKey) -> Option<PathBuf> {
     durable::create_directory(&held_root(opened)).ok()?;
     let oldest = opened.now().minus(MAX_LATE);
@@ -164,8 +164,8 @@ pub(super) fn add_held_files(
 }
 
 /// Lists the held files of a call, each with its link. Identical calls without a name cannot be
-/// told apart, so the files of all of them are listed, those of the first call first: a file too
-/// many in a checkpoint does less harm than a missing one.
+/// told apart, so the files of all of them are listed, those of the first call first: an extra file
+/// in a checkpoint does less harm than a missing one.
 fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, HeldFile)> {
     let mut files = Vec::new();
     for directory in held_directories(opened, &call.reporter, &call.key) {
@@ -176,8 +176,9 @@ fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, Hel
     files
 }
 
-/// Discards the held files of a call whose late capture is complete. Of several identical calls,
-/// the last one's go first, because the first one's may also be needed for the others.
+/// Discards the held files of a call whose late capture is complete. If there are several identical
+/// calls, the files of the last one are discarded first, because those of the first may also be
+/// needed for the others.
 pub(super) fn discard_held_files(opened: &Opened, call: &CallContext<'_>) {
     let directories = held_directories(opened, &call.reporter, &call.key);
     if let Some(last) = directories.filter(|directory| directory.exists()).last() {

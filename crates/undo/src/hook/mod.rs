@@ -75,7 +75,7 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
     let state = &mut session.state;
     let entries = match &report.event {
         ReportedEvent::SessionStart => {
-            // A subagent works where its parent does, so its workspace is already warm.
+            // A subagent works where its parent does, so its workspace has already been captured.
             if state.parent.is_none() {
                 handled.follow_up = Some(FollowUp::Warm(state.workspace.0.clone()));
             }
@@ -114,16 +114,12 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             protect_after(opened, &call, outcome.as_deref(), &mut handled)
         }
         ReportedEvent::TurnEnd => {
-            state.over = true;
-            handled.follow_up = Some(FollowUp::tend(opened, state));
-            session.store(opened, &mut handled);
+            session.end_turn(opened, &mut handled);
             vec![LedgerEvent::TurnEnd { session: report.session_id() }]
         }
         ReportedEvent::SessionEnd => {
             // A session that is resumed later begins another turn.
-            state.over = true;
-            handled.follow_up = Some(FollowUp::tend(opened, state));
-            session.store(opened, &mut handled);
+            session.end_turn(opened, &mut handled);
             let reason = "ended".to_owned();
             vec![LedgerEvent::SessionEnd { session: report.session_id(), reason }]
         }
@@ -230,7 +226,7 @@ fn conclude_unprotected(opened: &Opened, call: &CallContext<'_>, handled: &mut H
         let message = format!("not protected: {lost}");
         opened.note_failure(call.root(), &message);
     }
-    // A late process has no way to tell the user.
+    // A late process has no way to inform the user.
     if call.deadline.late_turn().is_none() {
         let causes: Vec<String> = handled.unprotected.iter().map(ToString::to_string).collect();
         let is_new = remember_causes(opened, &call.session, &causes);

@@ -10,6 +10,7 @@ use takeback_ledger::{Event as LedgerEvent, MessageRecord};
 use takeback_tree::{AnyPath, WorkspaceError};
 
 use super::Handled;
+use super::follow_up::{FollowUp, conclude_unended_calls};
 use super::report::Report;
 use super::state::{SessionState, Turn};
 use crate::Opened;
@@ -156,5 +157,14 @@ impl ReportingSession {
             let message = format!("cannot record the turn: {error}");
             handled.fail(opened, &self.state.workspace.0, &message);
         }
+    }
+
+    /// Ends the current turn.
+    pub(super) fn end_turn(&mut self, opened: &Opened, handled: &mut Handled) {
+        self.state.over = true;
+        self.store(opened, handled);
+        // If this fails, the follow-up tries again.
+        let _ = conclude_unended_calls(opened, &self.state);
+        handled.follow_up = Some(FollowUp::tend(opened, &self.state));
     }
 }

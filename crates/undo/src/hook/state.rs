@@ -18,7 +18,7 @@ use takeback_tree::{AnyPath, Oid, RelPath};
 
 use crate::history::record::{NewestCheckpoint, TurnId};
 
-/// Turns arbitrary texts into a file name.
+/// Turns arbitrary strings into a file name.
 pub(crate) fn file_name(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -152,8 +152,8 @@ pub(crate) struct OpenCall {
     pub(crate) late: bool,
     /// True if the state before the call was pinned, as a checkpoint or otherwise.
     pub(crate) has_pin: bool,
-    /// In a place outside the session's workspace, the newest checkpoint that the workspace had
-    /// when the call began.
+    /// For a directory or file outside the session's workspace, the newest checkpoint that the
+    /// session's workspace had when the call began.
     #[serde(default)]
     pub(crate) newest: Option<NewestCheckpoint>,
 }

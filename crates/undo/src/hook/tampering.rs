@@ -24,7 +24,7 @@ const MAX_SETTINGS: u64 = 16 << 20;
 /// Keys in the input under which tools expect the whole new content of a file.
 const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
 
-/// Texts, in lower case, that show that an edit concerns hooks.
+/// Words, in lower case, that show that an edit concerns hooks.
 const HOOK_WORDS: [&str; 2] = ["takeback", "hook"];
 
 /// Describes everything in a call that would delete or change takeback's own history, settings or
@@ -87,8 +87,9 @@ fn own_directories(opened: &Opened) -> Vec<PathBuf> {
 }
 
 /// Returns true if a call that names a file with hooks may change the hooks. A script may change
-/// anything in the file. A new content is compared with the present one, and an edit is judged by
-/// the texts in its input, so that an agent can still change other settings.
+/// anything in the file. If the call replaces the whole content, the new content is compared with
+/// the present one. An edit is judged by the strings in its input. An agent can therefore still
+/// change other settings.
 fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     let input = &call.input;
     if file.is_own || !call.names_everything() {
@@ -106,7 +107,8 @@ fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     }
 }
 
-/// Returns true if a text in the input is about hooks. The path of the file itself does not count.
+/// Returns true if a string in the input mentions hooks. The path of the file itself does not
+/// count.
 fn mentions_hooks(input: &Value, path: &Path) -> bool {
     match input {
         Value::String(text) if Path::new(text).file_name() == path.file_name() => false,

@@ -1,5 +1,5 @@
-//! The days on which takeback ran. Only these days count towards an age, so a clock that jumps
-//! ahead makes nothing old.
+//! The days on which takeback ran. Only these days count towards an age, so nothing ages when a
+//! clock jumps ahead.
 
 use std::collections::BTreeSet;
 use std::fs;

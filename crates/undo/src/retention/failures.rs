@@ -15,7 +15,7 @@ use takeback_base::durable;
 use takeback_ledger::Time;
 use takeback_tree::AnyPath;
 
-/// The fixed length of the file.
+/// The fixed length of the file, in bytes.
 const FILE_LENGTH: usize = 16 << 10;
 
 /// A failure, and how often it has occurred.

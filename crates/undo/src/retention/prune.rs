@@ -88,7 +88,7 @@ pub(super) struct PrunableWorkspace {
 }
 
 /// The age at which a call can no longer be running, in days on which takeback ran. The second day
-/// allows for a clock that jumps while a call runs.
+/// allows for a clock that jumps while a call is running.
 const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
@@ -329,8 +329,8 @@ fn forget_old_state(
     let _ = opened.failure_log().forget_before(oldest);
 }
 
-/// Waits until no other process uses a workspace. Returns `None` if the workspace remains in use,
-/// or if a restore in it was interrupted.
+/// Waits until no other process is using a workspace. Returns `None` if the workspace remains in
+/// use, or if a restore in it was interrupted.
 pub(super) fn wait_for_workspace(
     store: &Store,
     id: &WorkspaceId,

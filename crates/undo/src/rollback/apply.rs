@@ -284,8 +284,7 @@ fn make_safety_record(
 }
 
 /// Leaves a notice for each session that has worked in the workspace. If only conversations were
-/// taken back, their sessions are told about effects that remain; without any, there is nothing to
-/// tell.
+/// taken back, only their sessions are told.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -294,7 +293,7 @@ pub(super) fn leave_notices(
     view: &mut RollbackView,
 ) {
     let changes_no_file = view.changes_no_file();
-    if changes_no_file && (view.undone_messages == 0 || view.effects.is_empty()) {
+    if changes_no_file && view.undone_messages == 0 {
         return;
     }
     let summary = RollbackSummary {
@@ -303,6 +302,7 @@ pub(super) fn leave_notices(
         deleted: &view.deleted,
         effects: &view.effects,
         tree: work.goal.state.tree,
+        moved: &view.sessions,
     };
     let sessions = if changes_no_file {
         view.sessions.iter().map(|moved| moved.session.clone()).collect()

@@ -282,12 +282,18 @@ pub(super) fn move_conversation(
     now: Time,
     view: &mut RollbackView,
 ) -> Result<bool, RollbackError> {
-    view.sessions.clear();
+    let planned = std::mem::take(&mut view.sessions);
     (view.undone_messages, view.redone_messages) = (0, 0);
     let mut is_complete = true;
     for chat in &work.goal.chats {
         match move_messages(opened, chat, now) {
-            Ok(moved) => view.add_moved(&chat.session, &moved),
+            Ok(mut moved) => {
+                let planned = planned.iter().find(|planned| planned.session == chat.session);
+                if let Some(planned) = planned {
+                    (moved.turns, moved.prompt) = (planned.undone_turns, planned.prompt.clone());
+                }
+                view.add_moved(&chat.session, &moved);
+            }
             Err(error) if work.files.is_some() => {
                 view.chat = view.chat.take().filter(|view| view.session != chat.session);
                 let error = error_chain(&error);
@@ -336,6 +342,10 @@ impl RollbackView {
             session: session.to_owned(),
             undone_messages: moved.taken_back,
             redone_messages: moved.brought_back,
+            undone_turns: moved.turns,
+            prompt: moved.prompt.clone(),
+            resume: None,
+            stays: None,
         });
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn add_elsewhere(
                 planned.work.elsewhere.push(group);
             }
             Ok(None) => {}
-            // The directory that contained the place is gone or not mounted.
+            // The directory that contained it is gone or not mounted.
             Err(error) if !has_parent(&info.path.0) => {
                 let (path, error) = (info.path.0.display(), error_chain(&error));
                 planned.view.warnings.push(format!("{path} is left unchanged: {error}"));
@@ -219,10 +219,11 @@ pub(super) fn is_restored(
     Ok(done.any(|done| done.part_of == Some(safety)))
 }
 
-/// A plan for one place, and the files there that are left unchanged.
+/// A plan for one directory or file outside the workspace, and the files in it that are left
+/// unchanged.
 type Group = (Planned, Vec<RelPath>);
 
-/// A directory or file outside the workspace.
+/// A directory or file outside the workspace, which has a history of its own.
 struct Place<'a> {
     opened: &'a Opened,
     history: &'a History,
@@ -285,7 +286,7 @@ impl Place<'_> {
         Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
-    /// Plans to reverse the part of an earlier rollback that restored files in this place.
+    /// Plans to reverse the part of an earlier rollback that restored files here.
     fn plan_reversal(&self, reversed: Oid) -> Result<Option<Group>, RollbackError> {
         let part = self.history.all.iter().find_map(|safety| {
             let done = safety.record.rollback.as_ref()?;
@@ -304,9 +305,10 @@ impl Place<'_> {
         Ok(self.make_group(root, goal, files, others, Vec::new()))
     }
 
-    /// Opens the place. A missing place is recreated, but the directories above it are not: they
-    /// may be on another machine or disk. If the place is inside the workspace or inside another
-    /// place, the rollback itself restores those directories.
+    /// Opens the directory or file as a workspace. If it is missing, it is recreated, but the
+    /// directories above it are not: they may be on another machine or disk. If it is inside the
+    /// workspace, or inside another such directory, the rollback itself restores the directories
+    /// above it.
     fn open(&self) -> Result<(Workspace<'_>, RevivedDirectories), RollbackError> {
         let path = &self.path.0;
         let PlannedWork { workspace, elsewhere, .. } = &self.main.work;

@@ -17,7 +17,7 @@ use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Conflicts<'a> {
-    /// Only count them.
+    /// Only count the conflicts.
     Report,
     /// Take the lines of our side.
     Ours,

@@ -33,10 +33,12 @@ pub(crate) use self::conversation::find_point_of_session;
 pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notice_text::notice_text;
-pub use self::notices::{Notice, NoticeFile, read_notices, take_notices};
+pub use self::notices::{
+    Notice, NoticeFile, TakenBack, leave_for_rewound, read_notices, take_notices,
+};
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
 pub use self::plan::{plan, relative_paths};
-pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, RollbackView};
+pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, Resume, RollbackView};
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
 pub use self::turn::{Conflict, UncertainPath};
 
@@ -101,8 +103,8 @@ pub struct TurnUndo {
     pub taken: Vec<RelPath>,
 }
 
-/// The way to resolve a conflict: a file in which lines that the turn changed have been edited
-/// since.
+/// The way to resolve a conflict. A file is in conflict if lines that the turn changed have been
+/// edited since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
@@ -150,7 +152,7 @@ pub enum RollbackError {
     Index(#[from] IndexError),
     #[error("the files were restored, but not the repository's index")]
     IndexNotRestored(#[source] IndexError),
-    #[error("cannot note what to restore outside the workspace")]
+    #[error("cannot record what to restore outside the workspace")]
     Parts(#[source] std::io::Error),
     #[error("no turn left to undo in this workspace")]
     NoTurn,

@@ -1,31 +1,35 @@
 //! The text of notices, which tell a model that takeback restored files or took back a part of the
 //! conversation.
 
-use takeback_base::text::push_line;
+use takeback_base::text::{disarm, push_line};
 
-use super::Notice;
+use super::{Notice, TakenBack};
 
 /// The maximum number of files, and of commands, that a notice lists. The rest are only counted.
 const LISTED: usize = 20;
 
-/// Writes the text of notices for a model. Returns `None` if there is nothing to tell.
+/// Writes the text of notices for a model. Returns `None` if there is nothing to report.
 pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {
         let has_files = !notice.files.is_empty() || notice.more > 0;
-        if !has_files && notice.effects.is_empty() {
+        let has_more = notice.taken_back.is_some() || !notice.left.is_empty();
+        if !has_files && !has_more && notice.effects.is_empty() {
             continue;
         }
         if !text.is_empty() {
             text.push('\n');
         }
-        match has_files {
-            true => push_files(&mut text, notice),
-            false => push_line(
+        if has_files {
+            push_files(&mut text, notice);
+        } else if !notice.is_rewound {
+            push_line(
                 &mut text,
                 "A part of this conversation was taken back; no file was changed.",
-            ),
+            );
         }
+        push_taken_back(&mut text, notice);
+        push_left(&mut text, notice);
         push_effects(&mut text, notice);
     }
     (!text.is_empty()).then(|| text.trim_end().to_owned())
@@ -48,6 +52,36 @@ fn push_files(text: &mut String, notice: &Notice) {
         push_line(text, &format!("- {}{deleted}", file.path));
     }
     push_rest(text, count - notice.files.len().min(LISTED));
+}
+
+/// Adds the prompt that was taken back. The agent's own conversation still contains it.
+fn push_taken_back(text: &mut String, notice: &Notice) {
+    let Some(TakenBack { prompt, later }) = &notice.taken_back else { return };
+    let later = match later {
+        0 => String::new(),
+        1 => " (and 1 later one)".to_owned(),
+        count => format!(" (and {count} later ones)"),
+    };
+    push_line(
+        text,
+        &format!(
+            "The user took back the prompt “{}”{later} with all you did for it. Treat these \
+             messages as never sent: do not redo, continue or mention that work unless asked again.",
+            disarm(prompt)
+        ),
+    );
+}
+
+/// Adds the files that were left as they are.
+fn push_left(text: &mut String, notice: &Notice) {
+    if !notice.left.is_empty() {
+        let workspace = notice.workspace.display();
+        push_line(text, &format!("These files in {workspace} may differ from what you know:"));
+    }
+    for path in notice.left.iter().take(LISTED) {
+        push_line(text, &format!("- {path}"));
+    }
+    push_rest(text, notice.left.len().saturating_sub(LISTED));
 }
 
 /// Adds the effects that remain.
@@ -91,6 +125,7 @@ mod tests {
             files: files.iter().map(file).collect(),
             more,
             effects: effects.iter().map(effect).collect(),
+            ..Notice::default()
         }
     }
 
@@ -115,6 +150,31 @@ mod tests {
         assert_eq!(
             notice_text(&[notice_of(&[], 0, &[("network", "curl x")])]).unwrap(),
             "A part of this conversation was taken back; no file was changed.\n\
+             The effects of these commands remain, because no rollback reverses them:\n\
+             - network: curl x"
+        );
+    }
+
+    #[test]
+    fn a_prompt_that_was_taken_back_is_quoted_on_one_line() {
+        let taken_back = TakenBack { prompt: "tidy up\nthe imports".into(), later: 2 };
+        let notice = Notice { taken_back: Some(taken_back), ..notice_of(&[("a", false)], 0, &[]) };
+        let text = notice_text(&[notice]).unwrap();
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("The user took back the prompt “tidy up\\nthe imports” (and 2 later"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_agent_whose_conversation_was_taken_back_learns_only_what_remains() {
+        let left = vec![takeback_tree::RelPath::new("kept.txt").unwrap()];
+        let notice = notice_of(&[], 0, &[("network", "curl x")]);
+        assert_eq!(
+            notice_text(&[Notice { is_rewound: true, left, ..notice }]).unwrap(),
+            "These files in /home/me/shop may differ from what you know:\n\
+             - kept.txt\n\
              The effects of these commands remain, because no rollback reverses them:\n\
              - network: curl x"
         );

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use takeback_base::errors::error_chain;
 use takeback_ledger::{LedgerError, Time};
@@ -15,6 +15,7 @@ use takeback_tree::{ObjectKind, Oid, RelPath, Workspace};
 use crate::Opened;
 use crate::history::record::{Checkpoint, RollbackRecord};
 use crate::history::{EffectView, History};
+use crate::rollback::{MovedSession, RollbackView};
 
 /// The maximum number of paths that a notice names.
 const MAX_NAMED: usize = 200;
@@ -24,6 +25,9 @@ const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
 /// The maximum size of a file that is read to see whether it has changed again.
 const MAX_READ: u64 = 64 << 20;
+
+/// The kind of a notice for an agent whose own conversation was taken back.
+const REWOUND: &str = "rewound";
 
 /// A message that a session's agent must receive before its next turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,22 @@ pub struct Notice {
     pub more: usize,
     /// The effects that the rollback did not reverse.
     pub effects: Vec<EffectView>,
+    /// The prompt that was taken back, if the agent's own conversation still contains it.
+    pub taken_back: Option<TakenBack>,
+    /// True if the agent's own conversation was taken back as well, so that it knows nothing of
+    /// what was done.
+    pub is_rewound: bool,
+    /// The files that were left as they are.
+    pub left: Vec<RelPath>,
+}
+
+/// A prompt that was taken back with everything that followed from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenBack {
+    /// The beginning of the prompt.
+    pub prompt: String,
+    /// The number of later prompts that were taken back as well.
+    pub later: usize,
 }
 
 /// A file that was restored or deleted.
@@ -56,6 +76,8 @@ pub(super) struct RollbackSummary<'a> {
     pub(crate) effects: &'a [EffectView],
     /// The state that the rollback led to.
     pub(crate) tree: Oid,
+    /// The conversations that were moved.
+    pub(crate) moved: &'a [MovedSession],
 }
 
 /// Leaves a notice for each of the given sessions.
@@ -72,8 +94,11 @@ pub(super) fn leave(
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(());
     };
-    let body = write_body(workspace, summary);
+    let mut body = write_body(workspace, summary);
     for session in sessions {
+        let moved = summary.moved.iter().find(|moved| moved.session == *session);
+        body["taken_back"] = json!(moved.and_then(describe_taken_back));
+        body["brought_back"] = json!(moved.is_some_and(|moved| moved.redone_messages > 0));
         match ledger.add_notice(session, &body, now) {
             // The session was deleted, or its events never reached the ledger.
             Ok(_) | Err(LedgerError::NoSuchSession(_)) => {}
@@ -81,6 +106,43 @@ pub(super) fn leave(
         }
     }
     Ok(())
+}
+
+/// The maximum number of characters of a prompt that a notice quotes.
+const MAX_PROMPT: usize = 200;
+
+fn describe_taken_back(moved: &MovedSession) -> Option<TakenBack> {
+    let prompt = moved.prompt.as_ref()?;
+    let later = moved.undone_turns.saturating_sub(1);
+    Some(TakenBack { prompt: prompt.chars().take(MAX_PROMPT).collect(), later })
+}
+
+/// Leaves a notice for a session whose agent has a conversation that was taken back as well. There
+/// is nothing to tell about what is undone, only about files and effects that remain.
+pub fn leave_for_rewound(
+    opened: &Opened,
+    session: &str,
+    workspace: &Path,
+    view: &RollbackView,
+) -> Result<(), LedgerError> {
+    let conflicts = view.conflicts.iter().filter(|conflict| !conflict.resolved);
+    let left: Vec<&RelPath> = conflicts
+        .map(|conflict| &conflict.path)
+        .chain(&view.uncertain)
+        .chain(view.skipped.iter().map(|skipped| &skipped.path))
+        .take(MAX_NAMED)
+        .collect();
+    if left.is_empty() && view.effects.is_empty() {
+        return Ok(());
+    }
+    let body = json!({
+        "kind": REWOUND,
+        "workspace": workspace.display().to_string(),
+        "left": left,
+        "effects": view.effects,
+    });
+    let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
+    ledger.add_notice(session, &body, opened.now()).map(drop)
 }
 
 /// Leaves the notices for a rollback that was interrupted and has now been finished.
@@ -105,6 +167,7 @@ pub(super) fn leave_after_recovery(
         deleted: &deleted,
         effects: &[],
         tree: done.tree,
+        moved: &[],
     };
     leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
@@ -150,6 +213,15 @@ struct Body {
     file_count: usize,
     #[serde(default)]
     effects: Vec<EffectView>,
+    #[serde(default)]
+    taken_back: Option<TakenBack>,
+    /// True if messages were brought back, so that earlier notices about them no longer hold.
+    #[serde(default)]
+    brought_back: bool,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    left: Vec<RelPath>,
 }
 
 #[derive(Deserialize)]
@@ -188,14 +260,19 @@ pub fn read_notices(
 fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
     let mut seen = BTreeSet::new();
     let mut notices = Vec::new();
+    let mut is_brought_back = false;
     // The latest notice comes first, because it overrides older ones for the files that it names.
     for taken in taken.into_iter().rev() {
         let Ok(body) = serde_json::from_value::<Body>(taken.body) else { continue };
         let mut notice = Notice {
             more: body.file_count.saturating_sub(body.files.len()),
             effects: body.effects,
+            taken_back: body.taken_back.filter(|_| !is_brought_back),
+            is_rewound: body.kind == REWOUND,
+            left: body.left,
             ..Notice::default()
         };
+        is_brought_back |= body.brought_back;
         for file in body.files {
             let Ok(file) = serde_json::from_value::<BodyFile>(file) else { continue };
             let is_new = seen.insert((body.workspace.clone(), file.path.clone()));
@@ -206,7 +283,8 @@ fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
         }
         notice.workspace = body.workspace;
         let is_about_effects = body.file_count == 0 && !notice.effects.is_empty();
-        if !notice.files.is_empty() || notice.more > 0 || is_about_effects {
+        let is_about_more = notice.taken_back.is_some() || !notice.left.is_empty();
+        if !notice.files.is_empty() || notice.more > 0 || is_about_effects || is_about_more {
             notices.push(notice);
         }
     }

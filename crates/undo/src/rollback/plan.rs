@@ -52,8 +52,8 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 
 /// Finds the path of the workspace that a request means. A directory with a history of its own may
 /// have become part of a larger workspace. In that case, the larger workspace is meant, unless the
-/// request gives the id of a checkpoint in the directory's own history, or the latest rollback to
-/// reverse was made there.
+/// request gives the id of a checkpoint in the directory's own history, or the rollback that would
+/// be reversed was made there.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -287,21 +287,29 @@ impl Planner<'_> {
     }
 }
 
-/// Finds the agents that report the ends of calls: those for which the ledger has at least one
-/// reported end. If a checkpoint of the workspace failed, a reported end may be missing, so all
-/// agents that worked in the workspace count.
+/// Finds the agents in a workspace whose calls have reported ends: those that are known to report
+/// them, and those for which the ledger has a reported end. All agents count if a reported end may
+/// be missing, because a checkpoint of the workspace failed or the ledger cannot be read.
 fn find_reporting_agents(
     opened: &Opened,
     workspace: &Workspace<'_>,
     history: &History,
 ) -> BTreeSet<String> {
+    let calls = history.all.iter().flat_map(|known| known.record.calls());
+    let mut agents: BTreeSet<String> = calls.map(|call| call.agent.clone()).collect();
     let mut failures = opened.failures().into_iter();
     if failures.any(|failure| failure.checkpoint && failure.workspace.0 == workspace.path()) {
-        let calls = history.all.iter().flat_map(|known| known.record.calls());
-        return calls.map(|call| call.agent.clone()).collect();
+        return agents;
     }
-    let ledger = opened.ledger().ok().flatten();
-    ledger.and_then(|ledger| ledger.agents_that_report_ends().ok()).unwrap_or_default()
+    let reported = match opened.ledger() {
+        Ok(Some(ledger)) => ledger.agents_that_report_ends().ok(),
+        Ok(None) => Some(BTreeSet::new()),
+        Err(_) => None,
+    };
+    if let Some(reported) = reported {
+        agents.retain(|agent| (opened.reports_ends)(agent) || reported.contains(agent));
+    }
+    agents
 }
 
 /// Finds, among the files to restore or delete, those that have changed since the state `led_to`.

@@ -175,6 +175,33 @@ pub struct MovedSession {
     pub undone_messages: usize,
     /// The number of messages that are part of the conversation again.
     pub redone_messages: usize,
+    /// The number of turns that are taken back.
+    #[serde(default)]
+    pub undone_turns: usize,
+    /// The first prompt that is taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The way to continue the agent's own conversation from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
+    /// The reason why the agent's own conversation stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays: Option<String>,
+}
+
+/// The way to continue an agent's own conversation after it was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/protocol.md")]
+pub struct Resume {
+    pub agent: String,
+    /// The session to continue; `None` if nothing is left of the conversation.
+    pub session: Option<String>,
+    /// The command that starts the agent there.
+    pub argv: Vec<String>,
+    /// The directory to start it in.
+    pub cwd: Option<String>,
+    /// The line that does the same if it is typed into the running agent.
+    pub typed: Option<String>,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.

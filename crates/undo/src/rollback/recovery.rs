@@ -53,15 +53,15 @@ pub(crate) fn is_interrupted(store: &Store, workspace: &WorkspaceId) -> bool {
 }
 
 /// Finishes an interrupted rollback in a workspace before the conversation continues, because the
-/// rollback must not take back later messages. If the conversation cannot be moved now, it stays as
-/// it is.
+/// rollback must not take back later messages. If another process is making or finishing a
+/// rollback, waits for that process. If the conversation cannot be moved now, it stays as it is.
 pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
     if !opened.has_store() {
         return;
     }
     let Ok(store) = opened.store() else { return };
     let id = store.workspace_id(workspace);
-    if is_interrupted(store, &id)
+    if (store.has_unfinished_restore(&id) || has_unfinished_parts(store, &id))
         && let Ok(workspace) = store.workspace(workspace, &opened.forbidden)
         && let Ok(mut lock) = opened.lock(&workspace)
         && matches!(lock.recovery(), Some(Recovery::Finished(_) | Recovery::Restored))

@@ -15,8 +15,8 @@ use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Tim
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
 
-/// A file that has been changed since the turn, so that the turn's change cannot simply be taken
-/// back.
+/// A file that has been changed since the turn. The turn's change to it therefore cannot simply be
+/// taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Conflict {
@@ -281,7 +281,7 @@ impl FoundTurn<'_> {
             if is_possible {
                 possible.push(edit);
             } else {
-                let reason = "its directory was replaced since".into();
+                let reason = "its directory has been replaced since".into();
                 self.conflicts.push(Conflict { path: edit.path, reason, resolved: false });
             }
         }
@@ -419,7 +419,7 @@ fn merge_files(
     after: Node,
     resolution: Resolution,
 ) -> Result<PathUndo, ObjectError> {
-    const REASON: &str = "changed by the turn and since, in the same lines";
+    const REASON: &str = "changed by the turn and again since, in the same lines";
     let mode = merge_modes(now.mode(), before.0, after.0);
     let base = store.blob(&after.1)?;
     let ours = now.content(store)?;

@@ -341,7 +341,7 @@ fn text_for_stdin(redirect: &Redirect) -> Option<String> {
     }
 }
 
-/// Shortens a text so that it fits into a sentence.
+/// Shortens text so that it fits into a sentence.
 pub(super) fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {

@@ -197,7 +197,7 @@ fn find_xargs_command(args: &[Arg]) -> NestedCommand {
     NestedCommand::Program { args: command, is_exact: before.is_some() }
 }
 
-/// Finds the commands after `-exec` and its variants. The last command in the result is find
+/// Finds the commands after `-exec` and its variants. The last command in the result is `find`
 /// itself, without these options.
 fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
     let runs = |arg: &Arg| matches!(arg.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
@@ -216,7 +216,7 @@ fn find_exec_commands(args: &[Arg]) -> Option<Vec<NestedCommand>> {
         let ends = |arg: &Arg| matches!(arg.known(), Some(";" | "+"));
         let length = args[at..].iter().position(ends).unwrap_or(args.len() - at);
         let command = args[at..at + length].iter().map(|arg| match arg.known() {
-            // find replaces this word with a path that begins with a searched directory, so the
+            // `find` replaces this word with a path that begins with a searched directory, so the
             // word cannot be an option.
             Some("{}") => Arg::Operand,
             Some(text) if text.contains("{}") => Arg::Unknown,

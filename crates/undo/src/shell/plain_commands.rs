@@ -21,7 +21,8 @@ const STATEFUL: &[&str] = &[
     "popd", "pushd", "source", "trap", "unalias",
 ];
 
-/// Programs whose first word is a verb, each with the verbs that are followed by another one.
+/// Programs whose first word is a verb, each with those of its verbs that are followed by a second
+/// verb.
 #[rustfmt::skip]
 const VERB_PROGRAMS: &[(&str, &[&str])] = &[
     ("alembic", &[]),

@@ -18,7 +18,7 @@ fn a_call_that_names_its_files_changed_no_others() {
     scratch.write("mine", "0\n");
     scratch.begin_turn("s", "edit a");
     let call = scratch.begin_edit("s", "Edit", "c1", &["a"]);
-    // The agent waits for permission; the user keeps working.
+    // The agent is waiting for permission while the user keeps working.
     scratch.write("mine", "the user's\n");
     scratch.write("new", "the user's\n");
     scratch.write("a", "1\n");
@@ -63,7 +63,7 @@ fn files_that_an_unknown_tool_does_not_name_are_uncertain() {
 }
 
 #[test]
-fn changes_made_while_a_script_runs_belong_to_it() {
+fn changes_made_while_a_script_is_running_belong_to_it() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.begin_turn("s", "make it");
@@ -77,7 +77,7 @@ fn changes_made_while_a_script_runs_belong_to_it() {
 }
 
 #[test]
-fn edits_made_while_a_bounded_script_waits_are_uncertain() {
+fn edits_made_while_a_bounded_script_is_waiting_are_uncertain() {
     let scratch = Scratch::new();
     for name in ["a", "b", "list"] {
         scratch.write(name, "a\n");
@@ -86,7 +86,7 @@ fn edits_made_while_a_bounded_script_waits_are_uncertain() {
     for script in ["rm a", "rm $(cat list) list"] {
         scratch.begin_turn("s", "delete it");
         let call = scratch.begin_script("s", script, script);
-        // The agent waits for permission; the user keeps working.
+        // The agent is waiting for permission while the user keeps working.
         scratch.write("b", script);
         scratch.write("new", script);
         for name in script.split(' ').filter(|word| ["a", "list"].contains(word)) {
@@ -163,7 +163,7 @@ fn a_file_that_is_open_in_an_editor_is_uncertain() {
 }
 
 #[test]
-fn a_path_that_a_script_is_known_to_write_is_certain_despite_another_session() {
+fn a_change_to_a_path_that_a_script_is_known_to_write_is_certain_despite_another_session() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
@@ -193,7 +193,7 @@ fn a_path_that_a_script_is_known_to_write_is_certain_despite_another_session() {
 }
 
 #[test]
-fn the_end_of_a_turn_bounds_the_calls_of_an_agent_that_reports_no_ends() {
+fn if_an_agent_reports_no_ends_its_calls_end_with_the_turn() {
     let scratch = Scratch::new();
     scratch.write("a", "0\nx\ny\n");
     scratch.write("b", "0\nx\ny\n");
@@ -217,6 +217,21 @@ fn the_end_of_a_turn_bounds_the_calls_of_an_agent_that_reports_no_ends() {
     );
     assert_eq!(scratch.read("b"), "0\nx\ny\nthe user's\n");
     assert!(view.warnings.iter().any(|warning| warning.contains("does not report")), "{view:?}");
+}
+
+#[test]
+fn edits_after_the_end_of_a_turn_stay_even_if_its_calls_have_no_ends() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\nx\ny\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_edit("s", "Edit", "c1", &["a"]);
+    scratch.write("a", "1\nx\ny\n");
+    let handled = scratch.report("s", ReportedEvent::TurnEnd);
+    // The user is faster than the process in the background.
+    scratch.write("a", "1\nx\ny\nthe user's\n");
+    scratch.do_follow_up(handled);
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\nx\ny\nthe user's\n", "{view:?}");
 }
 
 /// Undoes a turn whose only call has no reported end. Returns the content of a file that the user
@@ -249,7 +264,22 @@ fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
 }
 
 #[test]
-fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
+fn a_missing_end_is_uncertain_if_the_ledger_cannot_be_read() {
+    let scratch = Scratch::new();
+    scratch.write("mine", "0\n");
+    scratch.begin_turn("s", "edit");
+    scratch.begin_script("s", "c1", "make");
+    scratch.write("mine", "the user's\n");
+    scratch.end_turn("s");
+    scratch.opened.close_ledger();
+    std::fs::rename(scratch.opened.ledger_path(), scratch.base().join("aside")).unwrap();
+    std::fs::create_dir(scratch.opened.ledger_path()).unwrap();
+    let view = scratch.undo();
+    assert_eq!((scratch.read("mine").as_str(), view.doubts.len()), ("the user's\n", 1), "{view:?}");
+}
+
+#[test]
+fn if_an_agent_reports_no_ends_a_call_ends_when_the_next_one_begins() {
     let scratch = Scratch::new();
     for name in ["a", "b", "c", "mine"] {
         scratch.write(name, "0\n");
@@ -258,7 +288,7 @@ fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
     scratch.begin_edit("s", "Edit", "c1", &["missing"]);
     scratch.begin_edit("s", "Edit", "c2", &["a"]);
     scratch.write("a", "1\n");
-    // The agent waits for permission; the user keeps working.
+    // The agent is waiting for permission while the user keeps working.
     scratch.write("mine", "the user's\n");
     scratch.begin_script("s", "c3", "make");
     scratch.write("b", "1\n");
@@ -272,7 +302,7 @@ fn the_next_call_bounds_a_call_of_an_agent_that_reports_no_ends() {
 }
 
 #[test]
-fn the_next_turn_bounds_a_turn_that_never_ended() {
+fn a_turn_that_never_ended_ends_when_the_next_one_begins() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("mine", "0\n");
@@ -320,12 +350,12 @@ fn a_call_without_an_end_is_uncertain_if_its_agent_reports_ends() {
 }
 
 #[test]
-fn the_next_call_does_not_bound_a_call_if_its_agent_reports_ends() {
+fn if_an_agent_reports_ends_the_next_call_does_not_end_an_earlier_one() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     scratch.write("b", "0\n");
     scratch.begin_turn("s", "first");
-    // Both calls run at the same time; the first is interrupted.
+    // Both calls are running at the same time; the first is interrupted.
     scratch.begin_script("s", "c1", "make");
     let call = scratch.begin_edit("s", "Edit", "c2", &["a"]);
     scratch.write("a", "1\n");

@@ -116,9 +116,8 @@ fn a_fork_killed_at_any_step_is_made_wholly_or_not_at_all() {
 }
 
 #[test]
-fn an_empty_directory_of_the_user_is_not_mistaken_for_a_killed_fork() {
-    const TEST: &str =
-        "cut_off_forks::an_empty_directory_of_the_user_is_not_mistaken_for_a_killed_fork";
+fn the_users_empty_directory_is_not_mistaken_for_a_killed_fork() {
+    const TEST: &str = "cut_off_forks::the_users_empty_directory_is_not_mistaken_for_a_killed_fork";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let base = Path::new(&directory);
         fault::arm(std::env::var(POINT).unwrap().parse().unwrap(), Fault::Kill, false);
@@ -148,7 +147,7 @@ fn an_empty_directory_of_the_user_is_not_mistaken_for_a_killed_fork() {
 }
 
 #[test]
-fn a_fork_that_fails_at_any_step_leaves_nothing() {
+fn a_fork_that_fails_at_any_step_leaves_nothing_behind() {
     let mut failures = 0;
     for point in 0.. {
         let scratch = scratch_after_a_turn();
@@ -159,7 +158,7 @@ fn a_fork_that_fails_at_any_step_leaves_nothing() {
         assert_eq!(result.is_ok(), is_made, "point {point}: {result:?}");
         match result {
             Ok(fork) => {
-                // Without a copy of the repository, or without a first checkpoint, the fork says so.
+                // A fork that lacks the copy of the repository or the first checkpoint says so.
                 let has_repository = fork.repository.is_some();
                 let to = scratch.base().join("new/fork");
                 assert_eq!(to.join(".git").exists(), has_repository, "point {point}");
@@ -181,7 +180,7 @@ fn a_fork_that_fails_at_any_step_leaves_nothing() {
 /// The scratch directory whose ledger disappears.
 static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Puts a directory in the place of the ledger.
+/// Replaces the ledger with a directory.
 fn hide_ledger() {
     let base = MEANWHILE.lock().unwrap().clone().unwrap();
     fs::rename(base.join("home/state.db"), base.join("state.db")).unwrap();
@@ -203,7 +202,7 @@ fn a_conversation_that_cannot_be_forked_now_is_forked_by_the_next_command() {
 }
 
 #[test]
-fn a_fork_of_another_process_is_left_alone() {
+fn a_fork_that_another_process_is_making_is_left_alone() {
     let scratch = scratch_after_a_turn();
     fault::interrupt_at("a new directory is in its place", || {
         let base = MEANWHILE.lock().unwrap().clone().unwrap();
@@ -217,7 +216,7 @@ fn a_fork_of_another_process_is_left_alone() {
 }
 
 #[test]
-fn a_fork_in_a_repository_has_the_commit_and_the_index_of_its_moment() {
+fn a_fork_of_a_repository_has_the_commit_and_the_index_from_that_moment() {
     let scratch = Scratch::new();
     let project = scratch.project();
     let git = |arguments: &[&str]| run_git(&project, arguments);

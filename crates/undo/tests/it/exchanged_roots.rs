@@ -86,7 +86,7 @@ fn a_plan_is_not_made_for_a_link_that_replaces_the_workspace() {
 }
 
 #[test]
-fn another_directory_in_the_place_of_the_workspace_is_left_alone() {
+fn another_directory_in_place_of_the_workspace_is_left_alone() {
     let _guard = ONE_AT_A_TIME.lock();
     let scratch = scratch();
     let planned = scratch.plan(Destination::Checkpoint("1".into()));

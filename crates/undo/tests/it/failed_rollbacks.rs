@@ -6,7 +6,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
+use takeback_base::lock_wait::LockWait;
+use takeback_tree::WorkspaceGuard;
 use takeback_tree::fault::{self, Fault};
 use takeback_undo::{Destination, Opened, Request, RollbackError, TurnUndo, history, rollback};
 
@@ -222,6 +225,26 @@ fn a_prompt_after_an_interrupted_rollback_is_not_taken_back_with_it() {
     assert_eq!(scratch.prompts("s"), ["go on"]);
 }
 
+/// The lock of a workspace, held by another process.
+static HELD: Mutex<Option<WorkspaceGuard>> = Mutex::new(None);
+
+#[test]
+fn a_prompt_is_not_taken_back_by_a_rollback_that_another_process_is_finishing() {
+    let mut scratch = scratch_after_a_turn();
+    roll_back_without_a_ledger(&scratch);
+    let store = scratch.opened.store().unwrap();
+    let workspace = store.workspace_id(&scratch.project());
+    *HELD.lock().unwrap() = store.try_lock_workspace(&workspace).unwrap();
+    // The other process gives up its lock as soon as the hook waits for it.
+    let on_wait = |_| drop(HELD.lock().unwrap().take());
+    let wait = LockWait { limit: Duration::from_secs(60), on_wait };
+    scratch.opened = Scratch::open_waiting(scratch.base(), wait);
+    scratch.begin_turn("s", "go on");
+    HELD.lock().unwrap().take();
+    history::list_checkpoints(&Scratch::open(scratch.base()), &scratch.project()).unwrap();
+    assert_eq!(scratch.prompts("s"), ["go on"]);
+}
+
 /// The directory that the user edits in the meantime.
 static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
@@ -232,7 +255,7 @@ fn edit_a_file() {
 }
 
 #[test]
-fn a_rollback_that_failed_while_the_user_wrote_was_not_made() {
+fn a_rollback_that_failed_while_the_user_was_writing_was_not_made() {
     let mut left = 0;
     for point in 0.. {
         let scratch = scratch_after_a_turn();

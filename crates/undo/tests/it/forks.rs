@@ -1,5 +1,5 @@
-//! Forks: a new directory with the files of an earlier moment, and a new session with its
-//! conversation.
+//! Forks: a new directory with the files as they were at an earlier moment, and a new session with
+//! the conversation up to then.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -38,7 +38,7 @@ fn read(scratch: &Scratch, name: &str) -> String {
     fs::read_to_string(scratch.base().join("fork").join(name)).unwrap()
 }
 
-/// Returns the texts of a session's messages that have not been taken back.
+/// Returns the text of each message in a session that has not been taken back.
 fn texts(scratch: &Scratch, session: &str) -> Vec<String> {
     let ledger = scratch.opened.ledger().unwrap().unwrap();
     let messages = ledger.messages(session, Default::default()).unwrap();
@@ -50,7 +50,7 @@ fn texts_of(scratch: &Scratch, fork: &Fork) -> Vec<String> {
     texts(scratch, fork.session.as_ref().unwrap())
 }
 
-/// Adds an answer of the model to the conversation.
+/// Adds an answer from the model to the conversation.
 fn answer(scratch: &Scratch, text: &str) {
     let message = MessageRecord {
         role: "assistant".into(),
@@ -126,7 +126,7 @@ fn a_fork_from_a_turn_that_was_taken_back_contains_the_turn() {
 }
 
 #[test]
-fn a_fork_has_files_of_all_kinds_exactly() {
+fn files_of_all_kinds_are_forked_exactly() {
     let scratch = Scratch::new();
     let project = scratch.project();
     scratch.write(".gitignore", ".env\nnode_modules/\n");
@@ -179,7 +179,7 @@ fn a_new_directory_begins_with_a_checkpoint_of_its_files() {
 }
 
 #[test]
-fn a_step_cuts_the_conversation_at_its_call() {
+fn a_fork_from_a_step_ends_the_conversation_before_its_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things");
@@ -203,7 +203,7 @@ fn a_step_cuts_the_conversation_at_its_call() {
 }
 
 #[test]
-fn a_manual_checkpoint_gives_the_conversation_of_a_named_session() {
+fn a_manual_checkpoint_can_be_forked_with_a_named_sessions_conversation() {
     let scratch = three_turns();
     let workspace = history::open_workspace(&scratch.opened, &scratch.project()).unwrap();
     let options = CheckpointOptions { name: Some("good".into()), ..CheckpointOptions::default() };
@@ -231,7 +231,7 @@ fn only_talk(scratch: &Scratch, prompt: &str) {
 }
 
 #[test]
-fn a_turn_without_changes_has_the_files_of_the_turn_before() {
+fn a_turn_without_changes_has_the_files_of_the_previous_turn() {
     let scratch = three_turns();
     only_talk(&scratch, "explain it");
     for point in [SessionPoint::Turn(4), SessionPoint::LastTurn] {
@@ -305,7 +305,7 @@ fn a_state_that_was_pruned_is_not_replaced_by_an_earlier_one() {
 }
 
 #[test]
-fn calls_that_overlap_end_with_the_one_that_ended_last() {
+fn overlapping_calls_end_with_the_one_that_ends_last() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things at once");
@@ -386,7 +386,7 @@ fn the_work_of_a_subagent_is_part_of_the_turn() {
 }
 
 #[test]
-fn a_turn_that_was_taken_back_in_part_is_not_guessed() {
+fn a_turn_that_was_partly_taken_back_is_not_guessed() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things");
@@ -436,7 +436,7 @@ fn an_imported_session_without_checkpoints_can_be_forked_without_files() {
 }
 
 #[test]
-fn a_session_that_only_talked_is_forked_with_the_present_files() {
+fn a_session_without_tool_calls_is_forked_with_the_present_files() {
     let scratch = Scratch::new();
     scratch.write("a", "mine");
     only_talk(&scratch, "plan it");
@@ -452,7 +452,7 @@ fn a_session_that_only_talked_is_forked_with_the_present_files() {
 }
 
 #[test]
-fn an_agent_without_prompts_is_forked_with_its_last_files() {
+fn a_session_without_prompts_is_forked_with_its_last_files() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.report("s", ReportedEvent::SessionStart);
@@ -479,7 +479,7 @@ fn a_workspace_that_is_gone_can_still_be_forked() {
 }
 
 #[test]
-fn a_fork_never_touches_what_exists() {
+fn a_fork_never_touches_existing_files() {
     let scratch = three_turns();
     let fork_into = |path: PathBuf| {
         let from = session(SessionPoint::LastTurn);
@@ -504,7 +504,7 @@ fn a_fork_never_touches_what_exists() {
 }
 
 #[test]
-fn forks_beside_the_workspace_get_names_of_their_own() {
+fn forks_beside_the_workspace_get_different_names() {
     let scratch = three_turns();
     let fork = || {
         let request = ForkRequest::new(session(SessionPoint::LastTurn));
@@ -515,7 +515,7 @@ fn forks_beside_the_workspace_get_names_of_their_own() {
 }
 
 #[test]
-fn an_id_that_is_taken_is_refused_and_leaves_nothing() {
+fn an_id_that_is_taken_is_refused_and_nothing_is_left_behind() {
     let scratch = three_turns();
     let request = ForkRequest {
         files: ForkFiles::Into(scratch.base().join("fork")),

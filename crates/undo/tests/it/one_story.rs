@@ -52,7 +52,7 @@ fn each_step_back_through_rollbacks_restores_files_and_conversation() {
 }
 
 #[test]
-fn a_turn_after_a_rollback_goes_back_with_the_rollback() {
+fn a_turn_after_a_rollback_is_taken_back_when_the_rollback_is_undone() {
     let scratch = with_four_turns();
     scratch.roll_back("3");
     scratch.play_turn("5", "a", "5\n");
@@ -110,7 +110,7 @@ fn a_clock_that_jumps_does_not_separate_files_from_the_conversation() {
 }
 
 #[test]
-fn a_call_that_the_ledger_does_not_know_is_part_of_its_turn_whatever_the_clock_says() {
+fn a_call_that_the_ledger_does_not_know_is_part_of_its_turn_regardless_of_the_clock() {
     for jump in [-3_600, 3_600] {
         let scratch = Scratch::new();
         scratch.write("a", "0\n");
@@ -239,7 +239,7 @@ fn take_back_conversation(scratch: &Scratch) {
 }
 
 #[test]
-fn a_conversation_taken_back_alone_leaves_a_notice_only_about_effects() {
+fn taking_back_only_a_conversation_leaves_a_notice_only_about_effects() {
     let scratch = Scratch::new();
     scratch.play_turn_of("other", "beside it", || scratch.write("b", "1"));
     scratch.begin_turn("s", "drop it");
@@ -256,7 +256,7 @@ fn a_conversation_taken_back_alone_leaves_a_notice_only_about_effects() {
 }
 
 #[test]
-fn a_conversation_taken_back_alone_without_effects_leaves_no_notice() {
+fn taking_back_only_a_conversation_without_effects_leaves_no_notice() {
     let scratch = with_four_turns();
     take_back_conversation(&scratch);
     let ledger = scratch.opened.ledger().unwrap().unwrap();

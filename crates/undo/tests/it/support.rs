@@ -1,4 +1,4 @@
-//! A scratch home and workspace, and an agent that reports what it does.
+//! A scratch home and workspace, and an agent that reports its actions.
 
 use std::cell::Cell;
 use std::fs;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use takeback_base::lock_wait::LockWait;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
     Deadline, Destination, FollowUp, Handled, OpenOptions, Opened, Planned, Protection, Report,
@@ -44,7 +45,7 @@ impl Scratch {
     /// Creates a scratch home whose ledger masks secrets.
     pub(crate) fn with_masking() -> Scratch {
         let mut scratch = Scratch::new();
-        scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true);
+        scratch.opened = Scratch::open_with(scratch.base(), shifted_clock, true, None);
         scratch
     }
 
@@ -55,10 +56,20 @@ impl Scratch {
 
     /// Opens the home as another process with another clock would.
     pub(crate) fn open_with_clock(base: &Path, clock: fn() -> SystemTime) -> Opened {
-        Scratch::open_with(base, clock, false)
+        Scratch::open_with(base, clock, false, None)
     }
 
-    fn open_with(base: &Path, clock: fn() -> SystemTime, redact: bool) -> Opened {
+    /// Opens the home as a process that waits for others in the given way.
+    pub(crate) fn open_waiting(base: &Path, wait: LockWait) -> Opened {
+        Scratch::open_with(base, shifted_clock, false, Some(wait))
+    }
+
+    fn open_with(
+        base: &Path,
+        clock: fn() -> SystemTime,
+        redact: bool,
+        lock_wait: Option<LockWait>,
+    ) -> Opened {
         let home = base.join("home");
         Opened::new(OpenOptions {
             forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
@@ -66,11 +77,12 @@ impl Scratch {
             settings: Settings::default(),
             protection: Protection::default(),
             redact,
-            lock_wait: None,
+            lock_wait,
             clock,
             on_recovery: |_| {},
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
+            reports_ends: |_| false,
         })
     }
 
@@ -176,7 +188,11 @@ impl Scratch {
 
     /// Reports an event, and does its follow-up work.
     fn follow_up(&self, session: &str, event: ReportedEvent) {
-        let handled = self.report(session, event);
+        self.do_follow_up(self.report(session, event));
+    }
+
+    /// Does the work that is left for the time when no agent is waiting.
+    pub(crate) fn do_follow_up(&self, handled: Handled) {
         if let Some(FollowUp::Tend { workspace, session, time }) = handled.follow_up {
             hook::tend_workspace(&self.opened, &workspace, &session, time).unwrap();
         }

@@ -1,4 +1,4 @@
-//! The calls in a day: how they are reported, carried out and judged.
+//! The calls in a simulated day: how they are reported, carried out and judged.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::program::{Answer, list_paths};
 use super::way_back::{mark_of, users_lines};
 use crate::Failure;
 
-/// The sessions in a day, each with its parent session if it belongs to a subagent.
+/// The sessions in a simulated day, each with its parent session if it belongs to a subagent.
 const SESSIONS: [(&str, Option<&str>); 3] = [("one", None), ("two", None), ("sub", Some("one"))];
 
 impl Day<'_> {
@@ -33,6 +33,7 @@ impl Day<'_> {
         self.log.push(format!("{session} calls {} {} in turn {turn}", call.tool, call.input));
         if self.random.below(14) == 0 {
             // The agent dies with its hook.
+            self.unended.insert(owner);
             self.kill_hook(&event)?;
             return self.learn_moments(&before, Some((owner, turn)));
         }
@@ -45,10 +46,14 @@ impl Day<'_> {
         self.work(&call, &before, &answer)?;
         event["event"] = "after_tool".into();
         match self.random.below(20) {
-            0 => Ok(()),
-            1 => self.kill_hook(&event),
-            _ => self.program.report(&event).map(drop),
+            0 => drop(self.unended.insert(owner)),
+            1 => {
+                self.unended.insert(owner);
+                self.kill_hook(&event)?;
+            }
+            _ => drop(self.program.report(&event)?),
         }
+        Ok(())
     }
 
     fn kill_hook(&mut self, event: &Value) -> Result<(), Failure> {
@@ -57,8 +62,9 @@ impl Day<'_> {
         self.program.report_and_kill(event, after)
     }
 
-    /// Edits a file as the user while a call waits. If the call's script may have changed the same
-    /// file, the edit may count as the script's work, because nothing shows who wrote the file.
+    /// Edits a file as the user would while a call is waiting. If the call's script may have
+    /// changed the same file, the edit may count as the script's work, because nothing shows who
+    /// wrote the file.
     fn edit_meanwhile(&mut self, call: &AgentCall) -> Result<(), Failure> {
         let path = self.edit_as_user();
         let Work::Script(script) = &call.work else { return Ok(()) };

@@ -56,7 +56,7 @@ fn new_name(random: &mut Random) -> String {
     format!("{directory}new{}.{ending}", random.below(40))
 }
 
-/// Adds a line to a text, or replaces one.
+/// Adds a line to a file's content, or replaces one.
 pub(crate) fn edit_lines(content: &[u8], mark: &str, random: &mut Random) -> Vec<u8> {
     let text = String::from_utf8_lossy(content);
     let mut lines: Vec<&str> = text.lines().collect();

@@ -16,11 +16,23 @@ use super::program::Program;
 use crate::Failure;
 use crate::random::Random;
 
-/// The number of steps in a day.
+/// The number of steps in a simulated day.
 const STEPS: usize = 40;
 
 /// A turn, identified by its session and its number.
 pub(super) type TurnKey = (&'static str, usize);
+
+/// A checkpoint, as the list shows it.
+#[derive(PartialEq)]
+pub(super) struct ListedCheckpoint {
+    pub(super) id: String,
+    /// True if the checkpoint is the first of its turn.
+    is_first: bool,
+    /// True if the checkpoint was taken after its call had begun. Its moment is then unknown.
+    is_late: bool,
+    /// The prompt of its turn.
+    prompt: Option<String>,
+}
 
 /// The state at a moment that a rollback can return to.
 #[derive(Clone)]
@@ -53,9 +65,14 @@ pub(super) struct Day<'a> {
     pub(super) lost: BTreeSet<String>,
     /// The marks in edits by the user that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
+    /// The sessions whose open turn has a call without a reported end.
+    pub(super) unended: BTreeSet<&'static str>,
+    /// The marks in edits that the user made while there was such a call. If no end was ever
+    /// reported, the edits count as the call's work, and the program must say so.
+    pub(super) edited_meanwhile: BTreeSet<String>,
     pub(super) calls: usize,
-    /// The disk that holds takeback's home, or all files of the day. `None` if no disk can be
-    /// mounted.
+    /// The disk that holds takeback's home, or all files of the simulated day. `None` if no disk
+    /// can be mounted.
     pub(super) disk: Option<Mount>,
     /// True while the disk is full.
     pub(super) is_full: bool,
@@ -89,12 +106,14 @@ impl<'a> Day<'a> {
             edits: 0,
             lost: BTreeSet::new(),
             mixed_up: BTreeSet::new(),
+            unended: BTreeSet::new(),
+            edited_meanwhile: BTreeSet::new(),
             calls: 0,
             disk,
             is_full: false,
             log: Vec::new(),
         };
-        day.make_files().map_err(|error| format!("cannot make the files of a day: {error}"))?;
+        day.make_files(seed).map_err(|error| format!("cannot create the day's files: {error}"))?;
         for directory in ["vendor/lib", "."] {
             for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "begin"]] {
                 day.run_git(&[&["-C", directory], arguments].concat())?;
@@ -103,10 +122,10 @@ impl<'a> Day<'a> {
         Ok(day)
     }
 
-    fn make_files(&mut self) -> std::io::Result<()> {
+    fn make_files(&mut self, seed: u64) -> std::io::Result<()> {
         fs::create_dir_all(self.root.join("user"))?;
         fs::create_dir_all(self.program.home())?;
-        fs::write(self.program.home().join("config.toml"), self.invent_settings())?;
+        fs::write(self.program.home().join("config.toml"), self.invent_settings(seed))?;
         let files = [
             ("project/.gitignore", "uploads/\n*.log\n.env\n"),
             ("project/a.txt", "line 1\nline 2\nline 3\nline 4\nline 5\n"),
@@ -132,13 +151,15 @@ impl<'a> Day<'a> {
         std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
     }
 
-    /// Invents settings with limits that are small enough to matter within a day.
-    fn invent_settings(&mut self) -> String {
+    /// Invents settings with limits that are small enough to matter within a simulated day. On some
+    /// days, the agents wait so briefly that most checkpoints are late.
+    fn invent_settings(&mut self, seed: u64) -> String {
         let rows = [4, 10, 50][self.random.below(3)];
         let megabytes = [1, 8, 2048][self.random.below(3)];
+        let timeout = if seed.is_multiple_of(6) { 5 } else { 3000 };
         format!(
             "[checkpoints]\nmax_file_size_mb = 1\nmax_snapshots = {rows}\n\
-             max_total_size_mb = {megabytes}\n"
+             max_total_size_mb = {megabytes}\ntimeout_ms = {timeout}\n"
         )
     }
 
@@ -153,7 +174,7 @@ impl<'a> Day<'a> {
         }
     }
 
-    /// Runs the day.
+    /// Performs the random steps of the simulated day.
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         for _ in 0..STEPS {
             match self.random.below(28) {
@@ -217,6 +238,9 @@ impl<'a> Day<'a> {
     pub(super) fn edit_as_user(&mut self) -> String {
         self.edits += 1;
         let mark = format!("user {}", self.edits);
+        if !self.unended.is_empty() {
+            self.edited_meanwhile.insert(mark.clone());
+        }
         let files = self.copy();
         let paths = editable_paths(&files);
         let (path, content) = match paths.is_empty() || self.random.below(5) == 0 {
@@ -293,6 +317,7 @@ impl<'a> Day<'a> {
     fn end_turn(&mut self, session: &'static str) -> Result<(), Failure> {
         self.log.push(format!("{session} ends its turn"));
         self.open.remove(session);
+        self.unended.remove(session);
         self.report_turn("turn_end", session, None)
     }
 
@@ -310,32 +335,45 @@ impl<'a> Day<'a> {
         files: &Files,
         call: Option<TurnKey>,
     ) -> Result<(), Failure> {
-        for (id, is_first) in self.list_checkpoints()? {
-            if self.moments.contains_key(&id) {
+        for listed in self.list_checkpoints()? {
+            if self.moments.contains_key(&listed.id) {
+                continue;
+            }
+            if listed.is_late {
+                // A process in the background took it, at any time since its call was reported.
+                let is_of = |turn: &&TurnKey| listed.prompt == Some(name_prompt(turn.1));
+                self.worked.extend(self.in_force.iter().find(is_of).copied());
                 continue;
             }
             self.worked.extend(call);
             let mut in_force = self.in_force.clone();
-            if let Some(turn) = call.as_ref().filter(|_| is_first) {
+            if let Some(turn) = call.as_ref().filter(|_| listed.is_first) {
                 in_force.remove(turn);
             }
             let open = self.open.iter().map(|(session, turn)| (*session, *turn));
             let begun = open.filter(|turn| in_force.contains(turn)).collect();
-            self.moments.insert(id, Moment { files: files.clone(), in_force, begun });
+            self.moments.insert(listed.id, Moment { files: files.clone(), in_force, begun });
         }
         Ok(())
     }
 
-    /// Lists the ids of all checkpoints, and whether each is the first of its turn.
-    pub(super) fn list_checkpoints(&self) -> Result<Vec<(String, bool)>, Failure> {
+    /// Lists all checkpoints.
+    pub(super) fn list_checkpoints(&self) -> Result<Vec<ListedCheckpoint>, Failure> {
         let list = self.program.run_well(&["list", "--steps"])?;
         let rows = list["checkpoints"].as_array().cloned().unwrap_or_default();
-        let id = |value: &Value| value["id"].as_str().unwrap_or_default().to_owned();
         let mut all = Vec::new();
         for row in &rows {
-            all.push((id(row), true));
+            let listed = |value: &Value, is_first: bool| ListedCheckpoint {
+                id: value["id"].as_str().unwrap_or_default().to_owned(),
+                is_first,
+                is_late: value["late"] == true,
+                prompt: row["prompt"].as_str().map(str::to_owned),
+            };
+            all.push(listed(row, true));
             let steps = row["steps"].as_array().into_iter().flatten();
-            all.extend(steps.map(id).filter(|step| *step != id(row)).map(|step| (step, false)));
+            all.extend(
+                steps.filter(|step| step["id"] != row["id"]).map(|step| listed(step, false)),
+            );
         }
         Ok(all)
     }

@@ -8,14 +8,14 @@ use std::process::Command;
 use crate::Failure;
 use crate::run::is_success;
 
-/// The size of the disk, in megabytes. A day needs less than half of it.
+/// The size of the disk, in megabytes. A simulated day needs less than half of it.
 const MEGABYTES: u32 = 48;
 
 /// A mount that is unmounted on drop.
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts a small disk. Returns `None` if this user may not mount one.
+    /// Mounts a small disk. Returns `None` if this user cannot mount one.
     pub(crate) fn small_disk(path: &Path) -> Option<Mount> {
         fs::create_dir_all(path).ok()?;
         let mut mount = Command::new("mount");
@@ -53,7 +53,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Processes in the background may still use the disk. It disappears when the last one ends.
+        // Background processes may still be using the disk. It disappears when the last of them
+        // ends.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

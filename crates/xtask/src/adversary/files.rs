@@ -7,8 +7,8 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-/// All files, by their path below the root of the day. The project's own `.git` is left out; the
-/// histories of other repositories are included.
+/// All files, by their path below the root of the simulated day. The project's own `.git` is left
+/// out; the histories of other repositories are included.
 pub(crate) type Files = BTreeMap<String, FileCopy>;
 
 /// The copy of a file or a symbolic link.

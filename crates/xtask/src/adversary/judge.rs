@@ -199,8 +199,7 @@ impl Day<'_> {
         if verified["whole"] != true {
             return Err(format!("the store is damaged: {verified}"));
         }
-        // Git takes no lock, so a process in the background could replace packs while git reads
-        // them.
+        // Git takes no lock, so a background process could replace packs while git is reading them.
         self.program.wait_for_background()?;
         let mut git = self.program.command_in_project("git");
         git.arg("--git-dir").arg(self.program.store());

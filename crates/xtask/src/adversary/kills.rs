@@ -24,6 +24,8 @@ impl Day<'_> {
             1 => drop(self.program.run_well(&["list"])?),
             _ => next = Some(("one", self.ensure_turn("one")?)),
         }
+        // A process that maintains the workspace in the background may have taken the lock first.
+        self.program.wait_for_background()?;
         let now = self.copy();
         let is_untouched = changed_paths(&before, &now).is_empty();
         if !is_untouched {

@@ -36,20 +36,20 @@ use crate::Failure;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, target_directory};
 
-/// The number of failures after which no further day is begun.
+/// The number of failures after which no further simulated day is begun.
 const ENOUGH_FAILURES: usize = 20;
 
-/// The seeds of the days that are part of `cargo xtask test`.
+/// The seeds of the simulated days that are part of `cargo xtask test`.
 const USUAL_SEEDS: RangeInclusive<u64> = 1..=20;
 
-/// The time after which no further day of [`USUAL_SEEDS`] is begun.
+/// The time after which no further simulated day of [`USUAL_SEEDS`] is begun.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 /// The options of the command.
 #[derive(Debug, PartialEq)]
 struct AdversaryOptions {
     time: Duration,
-    /// The seed of a single day that is to be repeated.
+    /// The seed of a single simulated day that is to be repeated.
     seed: Option<u64>,
 }
 
@@ -75,14 +75,15 @@ pub(crate) fn run_adversary(arguments: &[&str]) -> Result<(), Failure> {
     run_step(cargo().args(["build", "--package", "takeback"]))?;
     let lived = match options.seed {
         Some(seed) => live_days(options.time, std::iter::once(seed))?,
-        // The days differ from run to run, and each can be repeated by its seed.
+        // The simulated days differ from run to run, and each can be repeated by its seed.
         None => live_days(options.time, (0..).map(new_seed))?,
     };
     eprintln!("{}", lived.summary());
     lived.into_outcome()
 }
 
-/// Runs the same days each time, as part of `cargo xtask test`. takeback must have been built.
+/// Runs the same simulated days each time, as part of `cargo xtask test`. takeback must have been
+/// built.
 pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     eprintln!("\nRandom days of agents and users …");
     let lived = live_days(USUAL_TIME, USUAL_SEEDS)?;
@@ -90,7 +91,7 @@ pub(crate) fn test_usual_days() -> Result<LivedDays, Failure> {
     Ok(lived)
 }
 
-/// The days that were run.
+/// The simulated days that were run.
 #[derive(Default)]
 pub(crate) struct LivedDays {
     days: usize,
@@ -106,7 +107,7 @@ impl LivedDays {
         format!("{} days, {} steps, {} failures{disks}", self.days, self.steps, self.failures.len())
     }
 
-    /// Counts each day as a test.
+    /// Counts each simulated day as a test.
     pub(crate) fn count(self, tally: &mut Tally) -> Result<(), Failure> {
         (0..self.days - self.failures.len()).for_each(|_| tally.add_passed());
         self.failures.iter().for_each(|_| tally.add_failed());
@@ -125,7 +126,7 @@ impl LivedDays {
     }
 }
 
-/// Runs the days with these seeds, until the time is up.
+/// Runs the simulated days with these seeds, until the time is up.
 fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDays, Failure> {
     let takeback = target_directory().join("debug/takeback");
     let base = std::env::temp_dir().join(format!("takeback-adversary-{}", std::process::id()));
@@ -157,7 +158,7 @@ fn live_days(time: Duration, seeds: impl Iterator<Item = u64>) -> Result<LivedDa
     Ok(lived)
 }
 
-/// Describes a failure, and keeps the files of its day even though the day's disk is unmounted.
+/// Describes a failure, and keeps the files of its simulated day even though the disk is unmounted.
 fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     eprintln!("day {seed} failed: {}", failure.lines().next().unwrap_or_default());
     let root = day.root.clone();
@@ -169,10 +170,14 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     drop(day);
     let _ = fs::remove_dir_all(&root);
     fs::rename(&aside, &root).map_err(|error| format!("cannot rename {aside:?}: {error}"))?;
-    Ok(format!("day {seed}, in {}: {failure}\n  {log}\n", root.display()))
+    let story = format!("day {seed}, in {}: {failure}\n  {log}\n", root.display());
+    // All stories are printed at the end; this one can be read at once.
+    let file = root.join("story.txt");
+    fs::write(&file, &story).map_err(|error| format!("cannot write {file:?}: {error}"))?;
+    Ok(story)
 }
 
-/// Invents the seed of a day.
+/// Invents the seed of a simulated day.
 fn new_seed(day: u64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos() as u64;

@@ -14,7 +14,7 @@ use super::clock::ClockShim;
 use super::files::PROJECT;
 use crate::Failure;
 
-/// The maximum time that processes in the background may take.
+/// The maximum time that background processes may take.
 const LONGEST_WORK: Duration = Duration::from_secs(60);
 
 pub(crate) struct Program<'a> {
@@ -103,7 +103,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Waits until all processes in the background have ended.
+    /// Waits until all background processes have ended.
     pub(crate) fn wait_for_background(&self) -> Result<(), Failure> {
         let mark = [b"TAKEBACK_HOME=", self.home().as_os_str().as_bytes(), b"\0"].concat();
         let is_running = || {
@@ -115,7 +115,7 @@ impl<'a> Program<'a> {
         let start = Instant::now();
         while is_running() {
             if start.elapsed() > LONGEST_WORK {
-                return Err("a process in the background does not end".into());
+                return Err("a background process does not end".into());
             }
             thread::sleep(Duration::from_millis(20));
         }

@@ -1,8 +1,8 @@
-//! The ways back in a day: rollbacks, undone turns, and their reversals.
+//! The ways back in a simulated day: rollbacks, undone turns, and their reversals.
 
 use std::collections::BTreeSet;
 
-use super::day::{Day, Moment, TurnKey};
+use super::day::{Day, ListedCheckpoint, Moment, TurnKey};
 use super::disk::Mount;
 use super::files::{
     FileCopy, Files, below_project, changed_paths, is_history, is_inside, is_within, marked_lines,
@@ -54,7 +54,7 @@ impl Day<'_> {
     /// from the time before the plan.
     fn check_planned(
         &self,
-        known: &[(String, bool)],
+        known: &[ListedCheckpoint],
         planned: &Answer,
         answer: &Answer,
     ) -> Result<(), Failure> {
@@ -156,7 +156,7 @@ impl Day<'_> {
         let present = self.list_checkpoints()?;
         let known: Vec<String> = present
             .into_iter()
-            .map(|(id, _)| id)
+            .map(|listed| listed.id)
             .filter(|id| self.moments.contains_key(id))
             .collect();
         if known.is_empty() {
@@ -188,23 +188,23 @@ impl Day<'_> {
             if is_same && (is_named || !is_asked || self.may_stay(&path, then, &now)) {
                 continue;
             }
-            // The days take place in the temporary directory. If a call creates a new file there,
-            // outside the workspace, its path is not captured, because there was no content to
-            // lose. Files there that could not be protected do not count either.
+            // The simulated days take place in the temporary directory. If a call creates a new
+            // file there, outside the workspace, its path is not captured, because there was no
+            // content to lose. Files there that could not be protected do not count either.
             let is_lost = self.lost.contains(&path);
             let is_followed = then.files.contains_key(&path) && !is_lost;
             if !is_inside(&path) && !is_followed {
                 continue;
             }
-            // On a full disk, files elsewhere may stay unchanged if the answer says so.
+            // On a full disk, files outside the workspace may stay unchanged if the answer says so.
             let full = self.root.join(&path);
             let is_said = failed.iter().any(|place| full.starts_with(place));
             let is_elsewhere = !is_inside(&path) || is_history(&path);
             if is_elsewhere && is_same && self.is_full && is_said {
                 continue;
             }
-            // The only checkpoint that has a repository's history is that of the call that deletes
-            // it.
+            // A repository's history is in only one checkpoint: the one before the call that
+            // deletes the repository.
             if is_history(&path) && is_lost && !now.contains_key(&path) {
                 continue;
             }
@@ -316,7 +316,13 @@ impl Day<'_> {
         now: &Files,
         answer: &Answer,
     ) -> Result<(), Failure> {
-        let is_mixed_up = |line: &&String| self.mixed_up.contains(&mark_of(line));
+        let warnings = answer.json["warnings"].as_array().into_iter().flatten();
+        let mut warnings = warnings.filter_map(|warning| warning.as_str());
+        let is_assumed = warnings.any(|warning| warning.contains("does not report when calls end"));
+        let is_mixed_up = |line: &&String| {
+            let mark = mark_of(line);
+            self.mixed_up.contains(&mark) || (is_assumed && self.edited_meanwhile.contains(&mark))
+        };
         let kept = users_lines(now);
         match users_lines(before).difference(&kept).find(|line| !is_mixed_up(line)) {
             None => Ok(()),
@@ -349,7 +355,7 @@ impl Day<'_> {
     }
 }
 
-/// Lists the places outside the workspace that a rollback could not restore.
+/// Lists the directories and files outside the workspace that a rollback could not restore.
 fn list_failed_parts(answer: &Answer) -> Vec<String> {
     let groups = answer.json["elsewhere"].as_array().into_iter().flatten();
     let failed = groups.filter(|group| group["error"].is_string());

@@ -15,6 +15,19 @@ pub(crate) const WORK: &str = "Please do job-one now";
 /// The prompt that is sent after a rollback.
 pub(crate) const GREETING: &str = "Please say hello to visitor-two";
 
+/// A small job: its prompt, the file that the model writes for it, and the model's answer.
+pub(crate) struct Job {
+    pub(crate) prompt: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) answer: &'static str,
+}
+
+/// The jobs of the conversation that is taken back. The first is kept.
+pub(crate) const JOBS: [Job; 2] = [
+    Job { prompt: "Please do job-three now", file: "three.txt", answer: "Job three is complete" },
+    Job { prompt: "Please do job-four now", file: "four.txt", answer: "Job four is complete" },
+];
+
 /// The model's answer when the work is done.
 pub(crate) const DONE: &str = "All of job-one is done";
 
@@ -60,6 +73,16 @@ impl ScriptedModel {
         // Requests for titles and summaries offer no tools.
         if !request.has_tool(shell) {
             return Reply::text("Two jobs");
+        }
+        for job in JOBS.iter().rev() {
+            match calls_since(request, job.prompt) {
+                Some(0) => {
+                    let path = self.project.join(job.file);
+                    return (self.program.write)(&path.display().to_string(), "a job\n");
+                }
+                Some(_) => return Reply::text(job.answer),
+                None => {}
+            }
         }
         match calls_since(request, WORK) {
             Some(0) => {

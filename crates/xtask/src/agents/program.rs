@@ -41,6 +41,9 @@ pub(crate) enum Turn<'a> {
     First(&'a str),
     /// A prompt in the same conversation.
     Next(&'a str),
+    /// A prompt in the conversation that takeback names after a rollback: its id, and its file if
+    /// the agent takes one.
+    At { session: &'a str, file: &'a str, prompt: &'a str },
     /// The rollback command with these arguments, for agents in which it is not typed as a prompt.
     Command(&'a str),
 }

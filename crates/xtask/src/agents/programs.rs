@@ -45,6 +45,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Turn::Next(prompt) | Turn::Command(prompt) => {
                 to_words(["-p", prompt, "--continue", "--dangerously-skip-permissions"])
             }
+            Turn::At { session, prompt, .. } => {
+                to_words(["-p", prompt, "--resume", session, "--dangerously-skip-permissions"])
+            }
         },
         leave: &[],
         package_steps: &[
@@ -87,6 +90,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
                     all.extend(to_words(["resume", "--last", prompt]));
+                }
+                Turn::At { session, prompt, .. } => {
+                    all.extend(to_words(["resume", session, prompt]));
                 }
             }
             all
@@ -135,6 +141,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
                 Turn::Next(prompt) | Turn::Command(prompt) => {
                     all.extend(to_words([prompt, "--resume", "latest"]));
                 }
+                Turn::At { file, prompt, .. } => {
+                    all.extend(to_words([prompt, "--session-file", file]));
+                }
             }
             all
         },
@@ -179,6 +188,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         words: |_, turn| match turn {
             Turn::First(prompt) => to_words(["run", prompt]),
             Turn::Next(prompt) => to_words(["run", "--continue", prompt]),
+            Turn::At { session, prompt, .. } => to_words(["run", "-s", session, prompt]),
             Turn::Command(rest) => to_words(["run", "--continue", "--command", "rollback", rest]),
         },
         leave: &[],
@@ -216,6 +226,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Turn::Next(prompt) | Turn::Command(prompt) => {
                 to_words(["--yolo", "--continue", "-p", prompt])
             }
+            Turn::At { session, prompt, .. } => {
+                to_words(["--yolo", "--resume", session, "-p", prompt])
+            }
         },
         leave: &[],
         package_steps: &[],
@@ -250,6 +263,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Turn::First(prompt) => to_words(["--allow-all", "-p", prompt]),
             Turn::Next(prompt) | Turn::Command(prompt) => {
                 to_words(["--allow-all", "--continue", "-p", prompt])
+            }
+            Turn::At { session, prompt, .. } => {
+                to_words(["--allow-all", &format!("--resume={session}"), "-p", prompt])
             }
         },
         leave: &[],
@@ -288,6 +304,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
                     all.extend(to_words(["-s", &droid_session(home), prompt]));
+                }
+                Turn::At { session, prompt, .. } => {
+                    all.extend(to_words(["-s", session, prompt]));
                 }
             }
             all
@@ -328,7 +347,10 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         },
         environment: |_| vec![("CLINE_TELEMETRY_DISABLED", "1".to_owned())],
         words: |_, turn| match turn {
-            Turn::First(prompt) | Turn::Next(prompt) | Turn::Command(prompt) => {
+            Turn::First(prompt)
+            | Turn::Next(prompt)
+            | Turn::At { prompt, .. }
+            | Turn::Command(prompt) => {
                 to_words(["-P", "openai-compatible", "-m", "m", "--auto-approve", "true", prompt])
             }
         },
@@ -358,6 +380,9 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
                 Turn::First(prompt) => all.push(prompt.to_owned()),
                 Turn::Next(prompt) | Turn::Command(prompt) => {
                     all.extend(to_words([prompt, "--continue"]));
+                }
+                Turn::At { session, prompt, .. } => {
+                    all.extend(to_words([prompt, "--session", session]));
                 }
             }
             all

@@ -3,19 +3,21 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+use takeback_agents::find_rewind;
 use takeback_script::Request;
 
-use super::model::{DIRECTORY, DONE, FILE, GREETING, INTRODUCTION, WORK};
+use super::model::{DIRECTORY, DONE, FILE, GREETING, INTRODUCTION, JOBS, Job, WORK};
 use super::program::{RollbackCommand, Turn};
 use super::sandbox::Sandbox;
 use super::snapshot::Snapshot;
 use crate::Failure;
 
-/// A text that occurs in every notice about several files, and nowhere else in the scenario.
+/// Text that occurs in every notice about several files, and nowhere else in the scenario.
 const NOTICE: &str = "What you know about them is out of date";
-/// A text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
+/// Text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
-/// A text that takeback prints instead of rolling back when an agent runs without a user.
+/// Text that takeback prints instead of rolling back when an agent runs without a user.
 const WITHHELD: &str = "Nothing was changed: the agent runs without a user";
 
 /// The state of the project before each step, and the checkpoint that must contain it.
@@ -67,7 +69,67 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
     must_be_in_ledger(sandbox, WORK, "user")?;
     // The other checkpoint can also be restored.
     roll_back(sandbox, &steps.before_removing)?;
-    type_rollback(sandbox, &steps.before_writing)
+    type_rollback(sandbox, &steps.before_writing)?;
+    match sandbox.program.can_continue && find_rewind(sandbox.program.name).is_some() {
+        true => take_conversation_back(sandbox),
+        false => Ok(()),
+    }
+}
+
+/// Takes back the second of two turns, and checks that the agent's own conversation goes back with
+/// the files, and forward again.
+fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
+    let [kept, gone] = &JOBS;
+    sandbox.run_turn(Turn::First(kept.prompt), "kept")?;
+    must_be_in_ledger(sandbox, kept.answer, "assistant")?;
+    sandbox.run_turn(Turn::Next(gone.prompt), "gone")?;
+    must_be_in_ledger(sandbox, gone.answer, "assistant")?;
+    let before = sandbox.snapshot_home()?;
+    let done = sandbox.query_takeback(&["rollback", "1", "--yes"], "take-back")?;
+    must_have_files(sandbox, [true, false])?;
+    sandbox.snapshot_home()?.must_keep_logs_of(&before)?;
+    let asked = continue_conversation(sandbox, &done, "continued")?;
+    must_mention(&asked, &[(kept, true), (gone, false)])?;
+    let undone = sandbox.query_takeback(&["rollback", "undo", "--yes"], "bring-back")?;
+    must_have_files(sandbox, [true, true])?;
+    let asked = continue_conversation(sandbox, &undone, "forward")?;
+    must_mention(&asked, &[(kept, true), (gone, true)])
+}
+
+fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure> {
+    for (job, expected) in JOBS.iter().zip(expected) {
+        if sandbox.project().join(job.file).exists() != expected {
+            return Err(format!("{} exists although it should not, or the reverse", job.file));
+        }
+    }
+    Ok(())
+}
+
+/// Sends another prompt in the conversation that a rollback names. Returns the request with it.
+fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<Request, Failure> {
+    let moved = done["sessions"].as_array().cloned().unwrap_or_default();
+    let resume = moved.iter().find(|moved| moved["resume"]["session"].is_string());
+    let resume =
+        &resume.ok_or_else(|| format!("no conversation to continue:\n{done:#}"))?["resume"];
+    let (session, argv) = (resume["session"].as_str(), resume["argv"].as_array());
+    let file = argv.and_then(|argv| argv.last()?.as_str()).unwrap_or_default();
+    let turn = Turn::At { session: session.unwrap_or_default(), file, prompt: GREETING };
+    let (_, requests) = sandbox.run_turn(turn, name)?;
+    let is_greeting = |request: &Request| request.count_text(GREETING) > 0;
+    requests.into_iter().find(is_greeting).ok_or_else(|| "the model was not greeted".into())
+}
+
+/// Fails unless a request has the prompts and answers of some jobs, and nothing of others.
+fn must_mention(request: &Request, jobs: &[(&Job, bool)]) -> Result<(), Failure> {
+    for (job, expected) in jobs {
+        for text in [job.prompt, job.answer] {
+            if (request.count_text(text) > 0) != *expected {
+                let is = if *expected { "lacks" } else { "contains" };
+                return Err(format!("the continued conversation {is} {text:?}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs a turn that writes a file and then removes a directory.

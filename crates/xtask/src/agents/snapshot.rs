@@ -54,6 +54,16 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
+    /// Fails unless this snapshot has every log of an earlier one, unchanged.
+    pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
+        let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "jsonl");
+        let changed = |(path, state): &(&PathBuf, &FileState)| self.0.get(*path) != Some(*state);
+        match earlier.0.iter().filter(|(path, _)| is_log(path)).find(changed) {
+            None => Ok(()),
+            Some((path, _)) => Err(format!("the agent's log {} has changed", path.display())),
+        }
+    }
+
     /// Fails with a list of the differences unless this snapshot equals the wanted one.
     pub(crate) fn must_be(&self, wanted: &Snapshot, what: &str) -> Result<(), Failure> {
         let mut differences = Vec::new();

@@ -54,7 +54,7 @@ pub(crate) fn read_high_water(status: &Path) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Measures the share of the machine that other processes use.
+/// Measures the share of the machine's processor time that other processes use.
 pub(crate) fn busy_elsewhere() -> f64 {
     let ticks = || -> Option<(f64, f64)> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;

@@ -88,8 +88,8 @@ pub(crate) fn capture_tree(store: &Path, tree: &Path, pin: bool) -> Result<Captu
     Ok(capture)
 }
 
-/// Restores a captured state with a journal, durably and verified. Returns the time of the restore
-/// alone, and its time together with the preceding capture and pin of the current state.
+/// Restores a captured state durably, with a journal and verification. Returns how long the restore
+/// took, and how long it took including the capture and pin of the current state.
 pub(crate) fn restore_tree(
     store: &Path,
     tree: &Path,

@@ -163,7 +163,7 @@ fn make_ignored(root: &Path, random: &mut Random) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Generates a text that looks and compresses like source code. Each file has its own small
+/// Generates text that looks and compresses like source code. Each file has its own small
 /// vocabulary.
 fn make_source_text(length: usize, random: &mut Random) -> Vec<u8> {
     let names: Vec<String> = (0..12 + random.below(30))

@@ -59,7 +59,7 @@ fn docs_of_two_words_are_short_and_of_three_are_not() {
 }
 
 #[test]
-fn docs_that_lean_on_another_are_found() {
+fn docs_that_depend_on_another_doc_are_found() {
     let source = "/// The same for files.\nfn a_b();\n/// Likewise, but late.\nfn c_d();\n/// The path.\nfn e_f();";
     assert_eq!(texts(source, Habit::LeaningDoc), ["The same for files.", "Likewise, but late."]);
 }
@@ -81,7 +81,7 @@ a \"nobody\" inside\"#;
 }
 
 #[test]
-fn names_of_one_word_count_unless_a_trait_decides_them() {
+fn names_of_one_word_count_unless_a_trait_determines_them() {
     let source = "\
 trait Shape { fn area(&self) -> u32; fn side_length(&self) -> u32 { 1 } }
 impl<'a> Shape for Square<'a> where F: for<'b> Fn(&'b str) {
@@ -125,7 +125,7 @@ fn a_file_is_long_from_its_four_hundred_and_first_line() {
 }
 
 #[test]
-fn the_report_has_totals_and_names_every_place() {
+fn the_report_has_totals_and_lists_every_occurrence() {
     let crates = [CrateCounts {
         name: "one".to_owned(),
         code: count("/// What.\nfn run() {}\n"),

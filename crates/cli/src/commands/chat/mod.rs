@@ -1,6 +1,6 @@
 //! `takeback chat`: talk to takeback's own agent.
 //!
-//! Prompts are read by [`PromptReader`], turns are shown by [`TerminalFrontEnd`] or
+//! Prompts are read by `talk`, turns are shown by [`TerminalFrontEnd`] or
 //! [`JsonFrontEnd`], and [`crate::slash`] answers the commands that begin with a slash.
 
 mod agent;
@@ -32,7 +32,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// Talk to takeback's own agent, which cannot lose its place
+/// Talk to takeback's own agent, which can always continue where it stopped
 ///
 /// Every step is journalled: if the process is killed, `--resume` continues at the exact step. A
 /// checkpoint is taken before every call that may change files, and `/rollback` takes back files

@@ -180,7 +180,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
                 session,
                 takeback_ledger::Time(*ended),
             );
-            // Each of these runs even if the one before it failed.
+            // Each of these steps is carried out even if the one before it failed.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
             let maintained = maintain_store(opened);
             tended?;

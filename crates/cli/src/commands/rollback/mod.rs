@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use takeback_undo::{Destination, Opened, Planned, Request, RollbackError, RollbackView, Scope};
+use takeback_undo::{
+    Destination, Opened, Planned, Request, Resume, RollbackError, RollbackView, Scope,
+};
 
-use super::{diff, list};
+use super::{diff, list, resume};
 use crate::context::Context;
+use crate::conversations;
 use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Progress};
@@ -30,6 +33,7 @@ Examples:
   takeback rollback 2.3                   to before the third step of that turn
   takeback rollback good src docs/a.md    only these files and directories
   takeback rollback 2 --dry-run           show what would happen
+  takeback rollback 2 --resume            start the agent where its conversation was then
   takeback rollback -- list               to the checkpoint called list
   takeback rollback undo                  back to before the last rollback; repeat to go further
   takeback rollback redo                  the reverse of that"
@@ -61,6 +65,9 @@ pub(crate) struct Arguments {
     /// Do not touch files outside the workspace
     #[arg(long, conflicts_with = "chat_only")]
     workspace_only: bool,
+    /// Afterwards, start the agent where its conversation was
+    #[arg(long, conflicts_with_all = ["files_only", "dry_run"])]
+    resume: bool,
 }
 
 #[derive(Subcommand)]
@@ -90,7 +97,7 @@ pub(crate) struct ReverseArguments {
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
-    // Accepted only to be refused with a hint.
+    // Parsed only so that it can be rejected with a hint.
     #[arg(value_name = "PATH", hide = true)]
     paths: Vec<PathBuf>,
 }
@@ -104,7 +111,20 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             arguments.carry_out(Destination::BeforeLastRollback, context)
         }
         Some(Sub::Redo(arguments)) => redo(arguments, context),
-        None => carry_out(arguments.to_request(context)?, arguments.dry_run, context),
+        None => {
+            let request = arguments.to_request(context)?;
+            if !arguments.resume {
+                return carry_out(request, arguments.dry_run, context);
+            }
+            match take_back(request, false, context)? {
+                (code, Some(resume)) if code == ExitCode::SUCCESS => resume::start_agent(&resume),
+                (ExitCode::SUCCESS, None) => {
+                    Err(Failure::new("there is no conversation to continue")
+                        .hint("the files are restored; start the agent yourself"))
+                }
+                (code, _) => Ok(code),
+            }
+        }
     }
 }
 
@@ -153,10 +173,19 @@ impl Arguments {
 
 /// Plans the request, shows the plan, asks for confirmation, applies it, and reports the result.
 pub(crate) fn carry_out(
-    mut request: Request,
+    request: Request,
     dry_run: bool,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
+    take_back(request, dry_run, context).map(|(code, _)| code)
+}
+
+/// Does the same, and also returns the way to continue the conversation that was taken back.
+fn take_back(
+    mut request: Request,
+    dry_run: bool,
+    context: &Context,
+) -> Result<(ExitCode, Option<Resume>), Failure> {
     let opened = context.opened_anyway()?;
     // The agent's own log contains the latest messages of the conversation.
     logs::catch_up_ledger(context);
@@ -172,7 +201,7 @@ pub(crate) fn carry_out(
         output::confirm()?;
     }
     if dry_run || planned.is_empty() || planned.is_blocked() {
-        return Ok(render::print_result(planned.view(), dry_run, context));
+        return Ok((render::print_result(planned.view(), dry_run, context), None));
     }
     let mut result = apply_plan(opened, planned);
     if let Err(error) = &result
@@ -185,7 +214,10 @@ pub(crate) fn carry_out(
         ask_to_skip()?;
         result = apply_plan(opened, make_plan(opened, &request)?);
     }
-    Ok(render::print_result(&result?, dry_run, context))
+    let mut view = result?;
+    conversations::follow_rollback(&mut view, context);
+    let resume = view.sessions.iter().find_map(|moved| moved.resume.clone());
+    Ok((render::print_result(&view, dry_run, context), resume))
 }
 
 fn make_plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {

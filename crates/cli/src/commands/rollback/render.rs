@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use takeback_tree::{Head, KeptPath, KeptReason, RelPath};
-use takeback_undo::{Action, RollbackView};
+use takeback_undo::hook::quote_word;
+use takeback_undo::{Action, MovedSession, RollbackView};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -31,7 +32,7 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
         Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
-        let done = if has_failed { "The workspace is done." } else { "Done." };
+        let done = if has_failed { "The workspace is restored." } else { "Done." };
         println!("{done} `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() && view.skipped.is_empty() {
@@ -109,11 +110,11 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
     };
     let unsettled = view.unsettled.iter().filter(is_restored).map(ToString::to_string);
     print_section("Captured while being written, possibly inconsistent", unsettled, context);
-    let privileged = "Setuid or setgid: other users who run these act as you";
+    let privileged = "Setuid or setgid: other users who run these files act as you";
     print_section(privileged, paths(&view.privileged), context);
-    let unprivileged = "Without setuid and setgid, because another user owned these";
+    let unprivileged = "Restored without setuid and setgid, because another user owned the file";
     print_section(unprivileged, paths(&view.unprivileged), context);
-    let disowned = "Owned by root afterwards, because it is unknown who may read these";
+    let disowned = "Will be owned by root, because it is not known who should have access";
     print_section(disowned, paths(&view.disowned), context);
     for group in &view.elsewhere {
         let place = output::tilde(&group.workspace.0, context);
@@ -176,7 +177,8 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     if let Some(chat) = &view.chat {
         let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
         print_section("The prompt was", lines.map(output::disarm), context);
-        if let Some(resume) = &chat.resume {
+        let is_followed = view.sessions.iter().any(|moved| moved.resume.is_some());
+        if let Some(resume) = chat.resume.as_ref().filter(|_| !is_followed) {
             println!(
                 "To take back the agent's own copy of the conversation: {}.",
                 output::disarm(resume)
@@ -201,6 +203,25 @@ fn print_conversations(view: &RollbackView) {
             .map(|(count, what)| format!("{} {what}", output::count(*count, "message")))
             .collect();
         println!("Conversation{of}: {}.", parts.join(", "));
+        print_resume(moved);
+    }
+}
+
+/// Prints how to continue the agent's own conversation, or why it stays as it is.
+fn print_resume(moved: &MovedSession) {
+    if let Some(resume) = &moved.resume {
+        let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
+        let command = output::disarm(&command.join(" "));
+        let inside = match &resume.typed {
+            Some(line) => format!(", or type `{}` in the agent", output::disarm(line)),
+            None => String::new(),
+        };
+        match &resume.session {
+            Some(_) => println!("  Continue with `{command}`{inside}."),
+            None => println!("  Nothing is left of it: start anew with `{command}`."),
+        }
+    } else if let Some(reason) = &moved.stays {
+        println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct SearchView {
     results: Vec<HitView>,
     /// The number of matching messages that were counted.
     total: usize,
-    /// True if counting stopped at `total`, so that there may be more matches.
+    /// True if counting stopped at `total` although there may be more matches.
     more: bool,
     /// True if the search took too long and was stopped.
     stopped: bool,

@@ -84,7 +84,7 @@ fn print_transcript(transcript: &Transcript) {
     transcript.messages.iter().for_each(print_message);
 }
 
-/// Returns the facts about a session, as names and values.
+/// Returns the properties of a session, as names and values.
 fn session_facts(session: &SessionRecord) -> Vec<(&'static str, String)> {
     let or_none = |text: &Option<String>| text.as_deref().map(output::disarm);
     let with = |text: String, more: Option<String>| match more {
@@ -148,7 +148,7 @@ fn print_message(message: &MessageRecord) {
     }
 }
 
-/// Splits the content of a message (a text or a list of blocks) into printable parts.
+/// Splits the content of a message (a string or a list of blocks) into printable parts.
 fn content_parts(content: &Value) -> Vec<String> {
     match content {
         Value::Null => Vec::new(),

@@ -72,8 +72,8 @@ impl ShortIds {
         Ok(ShortIds { known })
     }
 
-    /// Returns the shortest beginning of an id that names only this session. The result is
-    /// disarmed.
+    /// Returns the shortest beginning of an id that names only this session, with control
+    /// characters escaped.
     pub(super) fn short_id(&self, id: &str) -> String {
         let bare = without_agent(id);
         let ends = bare.char_indices().map(|(at, _)| at).skip(Self::SHORTEST).chain([bare.len()]);

@@ -112,19 +112,19 @@ fn print_tree(root: &SessionNode, ids: &ShortIds, context: &Context) {
     table.print();
 }
 
-/// The place of a session in the drawing.
+/// The position of a session in the tree that is drawn.
 #[derive(Default)]
 struct Branch<'a> {
-    /// The lines before the session.
+    /// The branches that are drawn before the session.
     own: String,
-    /// The lines before its children.
+    /// The branches that are drawn before its children.
     indent: String,
     /// The workspace of its parent.
     workspace: Option<&'a str>,
 }
 
-/// Adds a row for a session and for each of its descendants. A session that works elsewhere than
-/// its parent is shown with its directory.
+/// Adds a row for a session and for each of its descendants. A session that works in a different
+/// directory from its parent is shown with that directory.
 fn add_rows(
     table: &mut Table,
     node: &SessionNode,

@@ -12,7 +12,7 @@ pub(crate) fn parse(text: &str) -> Result<Time, String> {
     resolve(text, &Zoned::now()).ok_or_else(|| FORMS.to_owned())
 }
 
-/// Resolves a span before `now`, a day in the time zone of `now`, or a moment in RFC 3339.
+/// Resolves a span before `now`, a day in the time zone of `now`, or a time in RFC 3339.
 fn resolve(text: &str, now: &Zoned) -> Option<Time> {
     let moment = if let Some(span) = parse_span(text) {
         now.checked_sub(span).ok()?.timestamp()

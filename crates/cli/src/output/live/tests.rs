@@ -7,7 +7,7 @@ use proptest::sample::select;
 use super::*;
 use crate::output::markdown::MarkdownStream;
 
-/// A terminal, and the region that is shown on it.
+/// A terminal, and the live lines that are shown on it.
 struct Shown {
     size: Size,
     terminal: vt100::Parser,
@@ -22,7 +22,7 @@ impl Shown {
         Shown { size, terminal, region: LiveRegion::default() }
     }
 
-    /// Updates the region, and returns the text for the terminal.
+    /// Updates the live lines, and returns the text for the terminal.
     fn update(&mut self, finished: &[&str], live: &[&str]) -> String {
         let own = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         let text = self.region.update(&own(finished), &own(live), self.size);

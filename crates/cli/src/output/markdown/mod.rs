@@ -1,10 +1,10 @@
 //! Markdown for a terminal, rendered while it streams in.
 //!
 //! [`MarkdownStream`] takes pieces of text and returns lines. A line is *finished* when no further
-//! text can change it: all lines of a block or of an item once the next one begins, and the complete
-//! lines of an open block of code. The other lines are *unfinished*; they are rendered from the text
-//! so far, so they can be shown and replaced later. The finished lines do not depend on how the text
-//! was divided into pieces.
+//! text can change it: the lines of a block or of an item are finished once the next one begins,
+//! and those of an open block of code once they are complete. The other lines are *unfinished*;
+//! they are rendered from the text so far, so they can be shown and replaced later. The finished
+//! lines do not depend on how the text was divided into pieces.
 
 mod render;
 mod table;
@@ -20,23 +20,24 @@ pub(crate) use self::wrap::{last_lines, wrap_text};
 /// The size of an unfinished block above which it is not rendered again for every piece.
 const LARGE: usize = 8 << 10;
 
-/// A large block is rendered again when it has grown by this part of its size. The total effort
-/// then stays proportional to the length of the text.
+/// A large block is rendered again when it has grown by its size divided by this number. The total
+/// effort then stays proportional to the length of the text.
 const GROWTH: usize = 16;
 
 /// A character that stands between `]` and `:` in the source, and is never shown. It keeps the
-/// parser from finding link definitions: a definition would change lines that are finished, and
-/// would not be shown itself. The character is one that Unicode reserves for such uses.
+/// parser from finding link definitions: a definition would change lines that are already finished,
+/// and would itself not be shown. The character is one that Unicode reserves for such uses.
 const NO_DEFINITION: char = '\u{fdd0}';
 
 /// Markdown that streams in.
 #[derive(Default)]
 pub(crate) struct MarkdownStream {
-    /// The text of the unfinished block, and of the blocks behind it that are not yet recognized.
+    /// The text of the unfinished block, and of the blocks after it that have not been recognized
+    /// yet.
     source: String,
     /// True if a blank line belongs before the unfinished block.
     has_gap: bool,
-    /// The number of the item with which the source begins, in a numbered list.
+    /// If the source begins with an item of a numbered list, the number of that item.
     number: Option<u64>,
     /// The number of lines of the unfinished block that are finished.
     finished: usize,
@@ -163,7 +164,8 @@ struct Block {
     number: Option<u64>,
 }
 
-/// Finds the blocks. `number` is the number of the item with which the source begins.
+/// Finds the blocks. `number` is the number of the item that the source begins with, if it begins
+/// with one.
 fn find_blocks(source: &str, number: Option<u64>) -> Vec<Block> {
     let (mut blocks, mut depth, mut next) = (Vec::new(), 0, None);
     for (event, range) in Parser::new_ext(source, options()).into_offset_iter() {
@@ -195,8 +197,8 @@ fn start_of_line(source: &str, at: usize) -> usize {
     source[..at].rfind('\n').map_or(0, |end| end + 1)
 }
 
-/// True if the last line before the byte `at`, which is the start of a line, is blank. Marks of
-/// quotes do not count.
+/// True if the last line before the byte `at`, which is the start of a line, is blank. The `>` of a
+/// quote does not count.
 fn is_after_blank_line(source: &str, at: usize) -> bool {
     let Some(before) = source[..at].strip_suffix('\n') else { return false };
     let line = &before[start_of_line(before, before.len())..];

@@ -10,10 +10,10 @@ use super::wrap::{Span, wrap_spans};
 use super::{NO_DEFINITION, is_after_blank_line, options, start_of_line};
 use crate::output::text::{disarm_lines, width_of};
 
-/// Text is not made narrower than this, even on a narrow terminal or deep inside of lists.
+/// The minimum width of text, even on a narrow terminal or deep inside lists.
 const LEAST_COLUMNS: usize = 10;
 
-/// The maximum width of a line that separates.
+/// The maximum width of a separator line.
 const RULE_COLUMNS: usize = 40;
 
 const CODE: Ansi = AnsiColor::Cyan.on_default();
@@ -23,8 +23,7 @@ const FAINT: Ansi = Ansi::new().dimmed();
 #[derive(Default)]
 pub(super) struct RenderedBlock {
     pub(super) lines: Vec<String>,
-    /// The number of lines that stay as they are if the source ends with a complete line and
-    /// continues.
+    /// The number of lines that cannot change any more, if the source ends with a complete line.
     pub(super) settled: usize,
 }
 
@@ -59,7 +58,7 @@ struct Renderer<'s> {
     /// The start of the line in which the last block begins.
     last_line: Option<usize>,
     block: RenderedBlock,
-    /// The lists, items and quotes around the current text.
+    /// The lists, items and quotes that contain the current text.
     containers: Vec<Container>,
     /// The text of the current paragraph.
     spans: Vec<Span>,
@@ -105,7 +104,7 @@ impl Renderer<'_> {
                 let width = self.text_columns().min(RULE_COLUMNS);
                 self.push_lines([Span { text: "─".repeat(width), style: FAINT }.painted()]);
             }
-            // These are not enabled in the options.
+            // The parser's options do not enable these events.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
                 self.push_text(&text);
             }
@@ -204,7 +203,7 @@ impl Renderer<'_> {
         self.end_text();
         self.block.settled = self.block.lines.len();
         let line = start_of_line(self.source, at);
-        // An item and its first paragraph begin in the same line.
+        // An item and its first paragraph begin on the same line.
         let is_begun = self.last_line.replace(line) == Some(line);
         let is_first = self.block.lines.is_empty();
         if !is_begun && !is_first && is_after_blank_line(self.source, line) {
@@ -265,7 +264,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// Returns the number of columns beside the marks of the containers.
+    /// Returns the number of columns that the marks of the containers leave for text.
     fn text_columns(&self) -> usize {
         let taken: usize = self.containers.iter().map(Container::width).sum();
         self.columns.saturating_sub(taken).max(LEAST_COLUMNS)
@@ -292,7 +291,7 @@ impl Container {
         }
     }
 
-    /// Returns the text before the next line.
+    /// Returns the marks that belong before the next line.
     fn take_mark(&mut self) -> String {
         match self {
             Container::List(_) => String::new(),
@@ -305,7 +304,7 @@ impl Container {
     }
 }
 
-/// Disarms text, and removes the characters that only the parser needs.
+/// Escapes control characters, and removes the characters that only the parser needs.
 fn clean(text: &str) -> String {
     disarm_lines(&text.replace(NO_DEFINITION, ""))
 }

@@ -11,7 +11,7 @@ use crate::output::text::width_of;
 /// The space between two columns.
 const GAP: usize = 2;
 
-/// A table while it is being read. The first row is the header.
+/// A table that is being read. The first row is the header.
 pub(super) struct MarkdownTable {
     alignments: Vec<Alignment>,
     rows: Vec<Vec<String>>,

@@ -5,7 +5,7 @@ use proptest::sample::select;
 use super::*;
 use crate::output::text::width_of;
 
-/// Renders a text that arrives in these pieces, without styles.
+/// Renders text that arrives in these pieces, without styles.
 fn render_pieces<'t>(pieces: impl IntoIterator<Item = &'t str>, columns: usize) -> Vec<String> {
     let mut stream = MarkdownStream::default();
     let mut lines = Vec::new();
@@ -177,7 +177,7 @@ fn text_cannot_control_the_terminal() {
 }
 
 #[test]
-fn a_huge_block_is_rendered_only_now_and_then() {
+fn a_huge_block_is_rendered_only_occasionally() {
     let mut stream = MarkdownStream::default();
     let mut rendered = 0;
     for _ in 0..2_000 {
@@ -196,7 +196,7 @@ fn a_gap_after_code_is_kept() {
 }
 
 #[test]
-fn an_open_block_of_code_does_not_pile_up() {
+fn an_open_block_of_code_does_not_accumulate_in_memory() {
     let mut stream = MarkdownStream::default();
     let mut lines = stream.push("```text\n", 80);
     for number in 0..10_000 {
@@ -208,7 +208,7 @@ fn an_open_block_of_code_does_not_pile_up() {
     assert_eq!((lines.len(), lines.last().unwrap().as_str()), (10_001, "end"));
 }
 
-/// Parts that together become every kind of block, whole or broken.
+/// Parts from which every kind of block can be put together, whole or broken.
 const PARTS: [&str; 44] = [
     "word",
     "two words",

@@ -5,7 +5,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::output::text::width_of;
 
-/// A piece of text in one style. It is disarmed. `\n` is a line break.
+/// A piece of text in one style, with control characters escaped. `\n` is a line break.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Span {
     pub(super) text: String,
@@ -41,12 +41,12 @@ pub(super) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<String> {
     wrapping.lines
 }
 
-/// Wraps plain text to this many columns. The text must be disarmed.
+/// Wraps plain text to this many columns. Control characters in it must be escaped.
 pub(crate) fn wrap_text(text: &str, columns: usize) -> Vec<String> {
     wrap_spans(&[Span { text: text.to_owned(), style: Ansi::new() }], columns)
 }
 
-/// Wraps plain text, and returns the last lines of it.
+/// Wraps plain text, and returns its last lines.
 pub(crate) fn last_lines(text: &str, columns: usize, count: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -91,7 +91,7 @@ impl Run {
 }
 
 impl Wrapping {
-    /// Adds a word, and the space or line break at its end. For most text, this is much faster than
+    /// Adds a word, and the space or line break after it. For most text, this is much faster than
     /// adding each character.
     fn add_ascii(&mut self, part: &str, style: Ansi) {
         let word = part.trim_end_matches([' ', '\n']);

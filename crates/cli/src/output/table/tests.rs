@@ -58,7 +58,7 @@ fn columns_are_shortened_by_rank() {
 }
 
 #[test]
-fn no_row_is_longer_than_the_terminal_is_wide() {
+fn no_row_is_wider_than_the_terminal() {
     let rows = [
         ["1", "日本語の理由を説明する", "late", "直してください 👨\u{200d}👩\u{200d}👧"],
         ["22", "écrire le fichier", "a mark that is very long", "e\u{301}te\u{301}"],

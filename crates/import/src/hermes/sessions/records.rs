@@ -153,7 +153,7 @@ pub(super) fn usage_record(mut row: RowFields) -> UsageRecord {
     }
 }
 
-/// Takes out a part of the primary key. An empty text counts as null.
+/// Takes a part of the primary key out of the row. An empty string counts as null.
 fn take_key_part(row: &mut RowFields, name: &str) -> Option<String> {
     row.take_text(name).filter(|text| !text.is_empty())
 }

@@ -176,7 +176,7 @@ impl RowFields {
         self.keep_unconverted(name, &cell, cell.to_integer())
     }
 
-    /// Takes out a counter. Null counts as zero.
+    /// Takes a counter out of the row. Null counts as zero.
     pub(super) fn take_count(&mut self, name: &str) -> i64 {
         self.take_integer(name).unwrap_or(0)
     }
@@ -196,7 +196,7 @@ impl RowFields {
         self.keep_unconverted(name, &cell, cell.to_flag())
     }
 
-    /// Takes out a JSON value. Text that is not a JSON object or list stays text.
+    /// Takes a JSON value out of the row. Text that is not a JSON object or list stays text.
     pub(super) fn take_json(&mut self, name: &str) -> Option<Value> {
         match self.take_cell(name) {
             Cell::Text(text) => match self.parse_json(name, &text) {
@@ -207,7 +207,8 @@ impl RowFields {
         }
     }
 
-    /// Takes out the content of a message: text, or JSON after the prefix for structured content.
+    /// Takes the content of a message out of the row: plain text, or JSON if it begins with the
+    /// prefix that marks structured content.
     pub(super) fn take_content(&mut self, name: &str) -> Option<Value> {
         match self.take_cell(name) {
             Cell::Text(text) => {
@@ -309,7 +310,7 @@ fn replace_lone_surrogates(json: &str) -> Option<String> {
     found.then_some(repaired)
 }
 
-/// Parses `\uXXXX` at the beginning of a text.
+/// Parses `\uXXXX` at the beginning of the text.
 fn parse_code_unit(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }

@@ -1,4 +1,4 @@
-//! Secrets that are recognized by their place in a command, URL, header or file.
+//! Secrets that are recognized by their position in a command, URL, header or file.
 
 use super::{KeywordPosition, Rule, SecretTest, token};
 

@@ -44,7 +44,7 @@ fn images_from_a_tool_become_images_from_the_user() {
 }
 
 #[test]
-fn only_the_first_system_texts_are_instructions() {
+fn only_system_messages_at_the_beginning_are_instructions() {
     let stored = parse_messages(json!([
         { "role": "developer", "content": "Mind the style." },
         { "role": "user", "content": "hi" },
@@ -93,7 +93,7 @@ fn encrypted_reasoning_comes_before_the_text_that_it_led_to() {
 }
 
 #[test]
-fn reasoning_of_other_apis_is_left_out() {
+fn reasoning_from_other_apis_is_left_out() {
     let stored = json!([
         { "role": "user", "content": "hi" },
         { "role": "assistant", "reasoning_content": "secret thoughts",

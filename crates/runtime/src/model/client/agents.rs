@@ -8,17 +8,18 @@ use ureq::{Agent, Proxy, http};
 
 use super::{AttemptFailure, ClientOptions};
 
-/// The number of agents that are kept for later requests.
+/// The number of HTTP agents, that is, connection pools, that are kept for later requests.
 const MAX_IDLE: usize = 8;
 
 /// The time for which a connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// A source of agents. Each request has an agent of its own, so that it can be cancelled alone.
+/// A source of HTTP agents. Each request has an HTTP agent of its own and can therefore be
+/// cancelled without affecting the others.
 pub(super) struct AgentPool {
     options: ClientOptions,
     certificates: OnceLock<Result<RootCerts, String>>,
-    /// Agents without a request, by the origin that they are connected to.
+    /// HTTP agents without a request, by the origin that they are connected to.
     idle: Mutex<Vec<(String, Agent)>>,
 }
 

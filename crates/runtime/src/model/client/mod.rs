@@ -7,7 +7,6 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::Value;
 use ureq::http;
 
 use self::agents::AgentPool;
@@ -15,7 +14,7 @@ use super::response::{ReadEnd, ResponseReader};
 use super::transport::{Exchange, Piece};
 use super::{
     ApiKind, Attempt, AttemptEnd, AttemptFailure, Delta, ModelRequest, Provider, Reply,
-    build_request, request_digest,
+    RequestBody, build_request,
 };
 use crate::cancel::Cancel;
 
@@ -83,14 +82,14 @@ impl Client {
         cancel: &Cancel,
         on_delta: &mut dyn FnMut(Delta<'_>),
     ) -> Attempt {
-        self.send(provider, &build_request(provider, request), cancel, on_delta)
+        self.send(provider, &(&build_request(provider, request)).into(), cancel, on_delta)
     }
 
     /// Sends a request that [`build_request`] has built, as [`Client::request`] does.
     pub fn send(
         &self,
         provider: &Provider,
-        body: &Value,
+        body: &RequestBody,
         cancel: &Cancel,
         on_delta: &mut dyn FnMut(Delta<'_>),
     ) -> Attempt {
@@ -105,7 +104,7 @@ impl Client {
     fn send_request(
         &self,
         provider: &Provider,
-        body: &Value,
+        body: &RequestBody,
         cancel: &Cancel,
         on_delta: &mut dyn FnMut(Delta<'_>),
     ) -> Result<Attempt, AttemptFailure> {
@@ -139,7 +138,10 @@ impl Client {
 }
 
 /// Builds the HTTP request. The errors contain neither the key nor a password in the address.
-fn build_http(provider: &Provider, body: &Value) -> Result<http::Request<Vec<u8>>, AttemptFailure> {
+fn build_http(
+    provider: &Provider,
+    body: &RequestBody,
+) -> Result<http::Request<Vec<u8>>, AttemptFailure> {
     let path = match provider.kind {
         ApiKind::Openai => "chat/completions",
         ApiKind::Responses => "responses",
@@ -171,17 +173,17 @@ fn build_http(provider: &Provider, body: &Value) -> Result<http::Request<Vec<u8>
         request = request.header(name, value);
     }
     request
-        .body(body.to_string().into_bytes())
+        .body(body.json().as_bytes().to_vec())
         .map_err(|error| AttemptFailure::rejected(format!("invalid request: {error}")))
 }
 
 /// Assigns an id to each call that has none, or that shares one with another call. The ids follow
 /// from the request, so they do not occur in the rest of the conversation.
-fn add_call_ids(reply: &mut Reply, body: &Value) {
+fn add_call_ids(reply: &mut Reply, body: &RequestBody) {
     let mut known = Vec::new();
     for (place, call) in reply.calls.iter_mut().enumerate() {
         if call.id.trim().is_empty() || known.contains(&call.id) {
-            call.id = format!("call_{}_{place}", &request_digest(body)[..16]);
+            call.id = format!("call_{}_{place}", &body.digest()[..16]);
         }
         known.push(call.id.clone());
     }

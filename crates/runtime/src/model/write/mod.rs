@@ -1,28 +1,29 @@
 //! Writing requests: the body that each API expects.
 
 pub(super) mod block_order;
+mod body;
 mod own_reasoning;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
-use takeback_ledger::replay;
+use takeback_ledger::{MessageRecord, SessionRecord, replay};
 
+pub use self::body::RequestBody;
+pub(crate) use self::body::SettledMessages;
 pub(super) use self::own_reasoning::{mark_origin, with_own_reasoning};
 
 use super::{ApiKind, ModelRequest, Provider};
 
 /// Builds the body of a request. Equal requests have equal bodies.
 pub fn build_request(provider: &Provider, request: &ModelRequest<'_>) -> Value {
-    let messages = with_own_reasoning(provider, request.messages);
-    let request = ModelRequest { messages: &messages, ..*request };
-    match provider.kind {
-        ApiKind::Openai => write_chat(provider, &request),
-        ApiKind::Responses => write_responses(provider, &request),
-        ApiKind::Anthropic => write_anthropic(provider, &request),
-    }
+    let Written { mut list, prompt } = write_messages(provider, request.session, request.messages);
+    let mut body = write_frame(provider, request, prompt);
+    mark_messages(provider.kind, &mut list);
+    body.insert(list_name(provider.kind).to_owned(), list.into());
+    Value::Object(body)
 }
 
 /// Returns the SHA-256 of a request's body, in hexadecimal.
@@ -30,16 +31,75 @@ pub fn request_digest(body: &Value) -> String {
     hex::encode(&Sha256::digest(body.to_string()))
 }
 
-fn write_chat(provider: &Provider, request: &ModelRequest<'_>) -> Value {
-    let mut messages = replay::openai(request.session, request.messages);
-    for message in messages.as_array_mut().into_iter().flatten() {
-        if let Value::Object(fields) = message {
-            // These belong to another API.
-            fields.retain(|field, _| !field.starts_with("codex_"));
-        }
+/// Messages in the form of an API.
+struct Written {
+    list: Vec<Value>,
+    /// The field with the system prompt, if the API keeps it apart from the messages.
+    prompt: Option<Value>,
+}
+
+/// Returns the name of the field with the messages.
+fn list_name(kind: ApiKind) -> &'static str {
+    match kind {
+        ApiKind::Responses => "input",
+        ApiKind::Openai | ApiKind::Anthropic => "messages",
     }
+}
+
+/// Writes the messages of a conversation.
+fn write_messages(
+    provider: &Provider,
+    session: &SessionRecord,
+    messages: &[MessageRecord],
+) -> Written {
+    let messages = with_own_reasoning(provider, messages);
+    let mut body = match provider.kind {
+        ApiKind::Openai => {
+            let mut messages = replay::openai(session, &messages);
+            for message in messages.as_array_mut().into_iter().flatten() {
+                if let Value::Object(fields) = message {
+                    // These belong to another API.
+                    fields.retain(|field, _| !field.starts_with("codex_"));
+                }
+            }
+            json!({ "messages": messages })
+        }
+        ApiKind::Responses => replay::responses(session, &messages),
+        ApiKind::Anthropic => {
+            let mut body = replay::anthropic(session, &messages);
+            block_order::restore_order(&mut body["messages"], &messages);
+            body
+        }
+    };
+    let prompt_name = if provider.kind == ApiKind::Responses { "instructions" } else { "system" };
+    let list = match body[list_name(provider.kind)].take() {
+        Value::Array(list) => list,
+        _ => Vec::new(),
+    };
+    Written { list, prompt: body.get_mut(prompt_name).map(Value::take) }
+}
+
+/// Writes everything but the messages.
+fn write_frame(
+    provider: &Provider,
+    request: &ModelRequest<'_>,
+    prompt: Option<Value>,
+) -> Map<String, Value> {
+    let mut body = match provider.kind {
+        ApiKind::Openai => frame_chat(provider, request),
+        ApiKind::Responses => frame_responses(provider, request, prompt),
+        ApiKind::Anthropic => frame_anthropic(request, prompt),
+    };
+    body["model"] = provider.model.as_str().into();
+    body["stream"] = true.into();
+    match body {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn frame_chat(provider: &Provider, request: &ModelRequest<'_>) -> Value {
     let mut body = json!({
-        "model": provider.model, "messages": messages, "stream": true,
         "stream_options": { "include_usage": true },
         output_parameter(&provider.base_url): request.max_output,
     });
@@ -67,12 +127,15 @@ fn output_parameter(base_url: &str) -> &'static str {
     if is_openai { "max_completion_tokens" } else { "max_tokens" }
 }
 
-fn write_responses(provider: &Provider, request: &ModelRequest<'_>) -> Value {
-    let mut body = replay::responses(request.session, request.messages);
-    body["model"] = provider.model.as_str().into();
-    body["stream"] = true.into();
-    body["store"] = false.into();
-    body["max_output_tokens"] = request.max_output.into();
+fn frame_responses(
+    provider: &Provider,
+    request: &ModelRequest<'_>,
+    prompt: Option<Value>,
+) -> Value {
+    let mut body = json!({ "store": false, "max_output_tokens": request.max_output });
+    if let Some(prompt) = prompt {
+        body["instructions"] = prompt;
+    }
     if can_reason(&provider.model) {
         body["include"] = json!(["reasoning.encrypted_content"]);
     }
@@ -94,12 +157,11 @@ fn can_reason(model: &str) -> bool {
     !["gpt-3", "gpt-4", "chatgpt"].iter().any(|old| name.starts_with(old))
 }
 
-fn write_anthropic(provider: &Provider, request: &ModelRequest<'_>) -> Value {
-    let mut body = replay::anthropic(request.session, request.messages);
-    block_order::restore_order(&mut body["messages"], request.messages);
-    body["model"] = provider.model.as_str().into();
-    body["stream"] = true.into();
-    body["max_tokens"] = request.max_output.into();
+fn frame_anthropic(request: &ModelRequest<'_>, prompt: Option<Value>) -> Value {
+    let mut body = json!({ "max_tokens": request.max_output });
+    if let Some(prompt) = prompt {
+        body["system"] = prompt;
+    }
     let tools = request.tools.iter().map(|tool| {
         json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema })
     });
@@ -108,7 +170,6 @@ fn write_anthropic(provider: &Provider, request: &ModelRequest<'_>) -> Value {
         body["tools"] = Value::Array(tools);
     }
     mark_prompt(&mut body);
-    mark_messages(&mut body["messages"]);
     body
 }
 
@@ -124,8 +185,11 @@ fn mark_prompt(body: &mut Value) {
 
 /// Asks the API to cache the conversation so far. The last two messages from the user are marked:
 /// the first mark finds what the request before stored, the second one stores the rest.
-fn mark_messages(messages: &mut Value) {
-    let users = messages.as_array_mut().into_iter().flatten().rev();
+fn mark_messages(kind: ApiKind, messages: &mut [Value]) {
+    if kind != ApiKind::Anthropic {
+        return;
+    }
+    let users = messages.iter_mut().rev();
     for message in users.filter(|message| message["role"] == "user").take(2) {
         if let Value::String(text) = &message["content"] {
             message["content"] = json!([{ "type": "text", "text": text }]);

@@ -44,7 +44,7 @@ pub(super) struct Job {
 
 struct JobState {
     output: OutputBuffer,
-    /// The output to show; `None` if no user watches.
+    /// The output to show; `None` if no user is watching.
     live: Option<LiveOutput>,
     /// The end of the shell. Other processes of the command may still run.
     status: Option<ExitStatus>,

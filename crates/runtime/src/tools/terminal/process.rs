@@ -18,7 +18,7 @@ const MAX_WAIT: Duration = Duration::from_secs(600);
 /// The number of bytes of a command that are shown in the list.
 const MAX_COMMAND: usize = 80;
 
-/// Shows, awaits and ends commands in the background.
+/// The tool that shows, waits for and ends background commands.
 pub(in crate::tools) struct Process {
     pub(in crate::tools) jobs: Arc<Jobs>,
 }

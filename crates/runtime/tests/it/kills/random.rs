@@ -20,9 +20,12 @@ const KILLS: usize = 30;
 /// The number of kills in a row, before the process may finish.
 const IN_A_ROW: u64 = 8;
 
+/// A process, and the number of events after which the model's server kills it.
+type Fate = (Child, Option<u64>);
+
 /// The process that is to be killed, by the model's server or by the clock.
 #[derive(Clone, Default)]
-struct Victim(Arc<Mutex<Option<(Child, Option<u64>)>>>);
+struct Victim(Arc<Mutex<Option<Fate>>>);
 
 impl Victim {
     /// Counts an event that the server sends. Kills the process at the event of its fate.

@@ -1,4 +1,4 @@
-//! Random trees and texts.
+//! Random trees and text files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -56,7 +56,7 @@ fn plain(nodes: &Nodes) -> Nodes {
     nodes.iter().filter_map(|(path, node)| Some((path.clone(), plain(node)?))).collect()
 }
 
-/// Generates a text of any bytes but NUL. It has so few distinct lines that they repeat.
+/// Generates text of any bytes but NUL. It has so few distinct lines that they repeat.
 fn any_text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         3 => "[a-d]{0,1}".prop_map(String::into_bytes),
@@ -70,7 +70,7 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Generates two versions of a text: before and after some edits.
+/// Generates two versions of a text file: before and after some edits.
 fn edited_text() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let edits = vec((any::<prop::sample::Index>(), 0..4_usize, any_text()), 0..4);
     (any_text(), edits).prop_map(|(old, edits)| {

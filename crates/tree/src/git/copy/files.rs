@@ -1,5 +1,6 @@
-//! Copying the files of a repository. They are cloned where the file system can. Otherwise, objects
-//! become hard links, as in a local clone by git: git never changes an object's file.
+//! Copying the files of a repository. They are cloned where the file system supports that.
+//! Otherwise, objects become hard links, as in a local clone by git: git never changes an object's
+//! file.
 
 use std::fs::File;
 use std::io;

@@ -11,8 +11,9 @@ use super::super::{GitDirectory, Head, MAX_LARGE_FILE, read_regular_file};
 use crate::oid::Oid;
 use crate::path::RelPath;
 
-/// Moves HEAD of a copy, and the branch that it was on, to where they were. Returns false, and
-/// leaves them as they are, if the repository no longer has the commit or has an unusual format.
+/// Moves HEAD of a copy, and the branch that it was on, back to where they were at the wanted
+/// moment. Returns false, and leaves them as they are, if the repository no longer has the commit
+/// or has an unusual format.
 pub(super) fn move_head(copy: &Path, wanted: Option<&Head>) -> io::Result<bool> {
     let present = GitDirectory { path: copy.to_owned() }.head();
     let Some(wanted) = wanted.filter(|wanted| **wanted != Head::default()) else { return Ok(true) };

@@ -1,11 +1,11 @@
 //! Copying the repository of a work tree into a new directory, so that git works there, too.
 //!
 //! The copy is independent of the original: it has its own refs, index and configuration, and no
-//! process that uses one of them changes the other. It can be told to be at the commit and to have
-//! the index of an earlier moment.
+//! process that uses one of them changes the other. On request, the copy is at the commit of an
+//! earlier moment, and has the index of that moment.
 //!
 //! Not copied: lock files, linked work trees (`git worktree remove` in the copy would delete those
-//! of the original), merges and rebases in progress, and caches that git makes again. A repository
+//! of the original), merges and rebases in progress, and caches that git rebuilds. A repository
 //! whose configuration names a work tree is refused, because git would change that work tree from
 //! the copy as well.
 
@@ -129,7 +129,7 @@ fn is_left_out(name: &[u8]) -> bool {
         || name.starts_with(b"fsmonitor--daemon")
 }
 
-/// Caches that git makes again. A copy of them may not fit the copied packs.
+/// True for caches that git rebuilds. Copies of them might not match the copied packs.
 fn is_cache(name: &[u8]) -> bool {
     name.starts_with(b"multi-pack-index") || name.starts_with(b"commit-graph")
 }
@@ -145,7 +145,8 @@ impl Source {
         let is_inside = beneath::stat_at(&root, b".git").map_err(failed)?.is_directory();
         let own = own.fd;
         let common = open_common(own.as_fd()).map_err(failed)?;
-        // A `.git` file can name any directory on the machine. Git refuses one of another owner.
+        // A `.git` file can name any directory on the machine. Git refuses a directory that belongs
+        // to another user.
         let owners = [Some(&own), common.as_ref()].into_iter().flatten();
         for directory in owners.filter(|_| !is_inside) {
             if owner_of(directory.as_fd()).map_err(failed)?

@@ -14,13 +14,14 @@ use crate::history::authorship::{Segment, Timeline};
 use crate::history::claim::Doubt;
 use crate::history::record::{CallRef, Checkpoint};
 
-/// The files that calls and rollbacks, the events, changed in one place.
+/// The files in one directory outside the workspace that were changed by calls and rollbacks, here
+/// called events.
 pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.
     doubtful: BTreeSet<RelPath>,
     /// True if any file may have changed, because a call without a known end names no files. Such a
-    /// call may even have deleted the whole place.
+    /// call may even have deleted the whole directory.
     pub(super) is_everything: bool,
     /// True if the end of at least one call is unknown.
     pub(super) is_open: bool,

@@ -1,5 +1,5 @@
 //! The calls and rollbacks that a plan takes back, and the checkpoints that they left in other
-//! places.
+//! workspaces.
 
 use std::collections::HashSet;
 
@@ -18,8 +18,8 @@ fn key_of(call: &CallRef) -> CallKey {
 /// The calls and rollbacks that a plan takes back.
 #[derive(Default)]
 pub(super) struct TakenBack {
-    /// The order of the workspace's events. It shows when most calls in other places began. The
-    /// names below are for the other calls.
+    /// The order of the workspace's events. For most calls in other workspaces, it shows when they
+    /// began. The fields below are for the remaining calls.
     order: EventOrder,
     /// True if only the calls of `turns` are taken back.
     is_of_turns: bool,
@@ -61,8 +61,8 @@ impl EventOrder {
         EventOrder(events)
     }
 
-    /// Returns true if a call in another place began after the checkpoint had been taken. Returns
-    /// `None` if that is unknown.
+    /// Returns true if a call in another workspace began after the checkpoint had been taken.
+    /// Returns `None` if that is unknown.
     fn is_since(&self, call: &CallRef) -> Option<bool> {
         let newest = call.newest.as_ref()?;
         let is_before =
@@ -126,8 +126,8 @@ impl TakenBack {
         }
     }
 
-    /// Lists, oldest first, the checkpoints and states of another place that belong to these calls
-    /// and rollbacks.
+    /// Lists, oldest first, the checkpoints and states of another workspace that belong to these
+    /// calls and rollbacks.
     pub(super) fn find_events<'h>(&self, history: &'h History) -> Vec<&'h Checkpoint> {
         let is_event = |known: &&Checkpoint| {
             let Record { call, rollback, .. } = &known.record;
@@ -144,7 +144,8 @@ fn turns_of<'h>(rows: impl Iterator<Item = Row<'h>>) -> HashSet<(String, TurnId)
     turns.map(|(session, turn)| (session.to_owned(), turn.clone())).collect()
 }
 
-/// Finds the checkpoint that holds the state of a place before the first of the given events.
+/// Finds the checkpoint that holds the state of another workspace before the first of the given
+/// events.
 pub(super) fn find_target<'h>(
     history: &'h History,
     events: &[&'h Checkpoint],

@@ -244,14 +244,14 @@ fn disagreements(text: Text, rounds: usize) -> Disagreements {
 }
 
 #[test]
-fn programs_merge_as_git_merges_them() {
+fn source_code_is_merged_as_git_merges_it() {
     let found = disagreements(Text::Code, 400);
     assert!(found.clean == 0 && found.conflict == 0 && found.choice <= 4, "{found:?}");
 }
 
 /// If a file repeats its lines, there is more than one way to match them.
 #[test]
-fn monotonous_files_mostly_merge_as_git_merges_them() {
+fn files_of_repeated_lines_are_mostly_merged_as_git_merges_them() {
     for (letters, most) in [(2, 6), (4, 3), (12, 1)] {
         let found = disagreements(Text::Letters(letters), 300);
         let few = found.clean <= most && found.conflict <= most && found.choice <= 5 * most;
@@ -333,7 +333,7 @@ proptest! {
             }
         }
         let [base, ours, theirs, one, other] = versions;
-        // Once as a small file, and once as a large one.
+        // Merge once as a small file, and once as a large one.
         for small in [SMALL, 0] {
             let merge = |conflicts| {
                 merge_lines(&split_lines(&base), &split_lines(&ours), &split_lines(&theirs), conflicts, small)

@@ -24,7 +24,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("yarn", &["publish", "npm publish"]),
 ];
 
-/// Verbs with which gh and glab change something that other people see.
+/// Verbs with which `gh` and `glab` change something that other people see.
 #[rustfmt::skip]
 const FORGE_VERBS: &[&str] = &[
     "add", "approve", "archive", "cancel", "clone-and-push", "close", "comment", "create", "delete",

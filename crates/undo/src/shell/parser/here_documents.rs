@@ -31,8 +31,7 @@ impl Parser<'_> {
             end.push_str(text);
             quoted |= is_quoted;
         }
-        // A backslash before a line break leaves no trace in the word, but it still counts as
-        // quoting.
+        // A backslash before a line break leaves no trace in the word, but still counts as quoting.
         quoted |= raw.contains(['\'', '"', '\\']);
         let body = Rc::default();
         self.pending.push(PendingHereDocument { end, quoted, strip_tabs, body: Rc::clone(&body) });

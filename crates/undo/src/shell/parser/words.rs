@@ -121,7 +121,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the next piece of a text in double quotes or in a here-document.
+    /// Parses the next piece of text in double quotes or in a here-document.
     pub(super) fn parse_quoted_piece(&mut self, word: &mut Word, in_quotes: bool) -> Parsed<()> {
         match self.peek() {
             Some(b'\\') => {
@@ -227,7 +227,7 @@ fn is_array_start(word: &Word) -> bool {
     is_name(name.strip_suffix('+').unwrap_or(name))
 }
 
-/// Returns true if a text can be the name of a variable.
+/// Returns true if `text` can be the name of a variable.
 pub(in crate::shell) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

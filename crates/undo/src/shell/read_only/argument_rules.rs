@@ -1,5 +1,5 @@
 //! Rules for the arguments with which a program only reads. Only options that a rule names are
-//! allowed: a long option must not be abbreviated, and a bundle of short options must not contain
+//! allowed. A long option must not be abbreviated, and a bundle of short options must not contain
 //! other letters.
 
 use crate::shell::syntax::Arg;

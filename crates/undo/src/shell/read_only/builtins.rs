@@ -64,8 +64,8 @@ fn is_harmless_read(args: &[Arg]) -> bool {
         Some(option) if option.starts_with('-') => {
             option[1..].bytes().all(|byte| b"rsaptndeuN0123456789".contains(&byte))
         }
-        // A prompt, a delimiter or the name of a variable. If it is a name, setting that variable
-        // must be harmless.
+        // The word is a prompt, a delimiter or the name of a variable. If it is a name, setting
+        // that variable must be harmless.
         Some(text) => !is_name(text) || is_harmless_in_shell(text),
         None => false,
     }) && args.iter().filter_map(Arg::known).all(|text| !text.contains('['))

@@ -1,8 +1,9 @@
-//! Determines when find only reads. With `-delete` or `-fprint`, for example, it changes files.
+//! Determines when `find` only reads. With `-delete` or `-fprint`, for example, it changes files.
 
 use crate::shell::syntax::Arg;
 
-/// Returns true if find only prints. The commands that it runs with `-exec` are visited separately.
+/// Returns true if `find` only prints. The commands that it runs with `-exec` are visited
+/// separately.
 pub(super) fn is_read_only(args: &[Arg]) -> bool {
     #[rustfmt::skip]
     const TESTS: &[&str] = &[

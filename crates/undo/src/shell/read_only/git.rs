@@ -1,7 +1,7 @@
 //! The arguments with which git only reads.
 //!
-//! Options that name a file to write or a program to run are not allowed, and neither are options
-//! that could have the same effect through git's configuration: `-c`, `--ext-diff`,
+//! Options that name a file to write to or a program to run are not allowed, and neither are
+//! options that could have the same effect through git's configuration: `-c`, `--ext-diff`,
 //! `--exec-path=…`.
 
 use super::argument_rules::{AllowedOptions, ArgumentRule as Rule, OPERANDS, only};

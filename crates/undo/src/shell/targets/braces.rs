@@ -146,8 +146,8 @@ fn find_expression(tokens: &[Token<'_>]) -> Option<(usize, usize, Vec<usize>)> {
     first
 }
 
-/// Expands `1..3` or `a..c`. The outer `None` means that the range is too long, the inner one that
-/// the text is not a range.
+/// Expands `1..3` or `a..c`. The outer `None` means that the range is too long; the inner `None`
+/// means that the text is not a range.
 #[allow(clippy::option_option)]
 fn expand_range<'w>(tokens: &[Token<'w>]) -> Option<Option<Vec<Vec<Token<'w>>>>> {
     let mut text = String::new();

@@ -46,7 +46,8 @@ const CLEANING: &[&str] = &[
     "nuke", "prune", "purge", "realclean", "reset", "wipe",
 ];
 
-/// Programs that delete things elsewhere: in a cluster, on a server, in a system cache.
+/// Programs that delete things other than local files: in a cluster, on a server, in a system
+/// cache.
 #[rustfmt::skip]
 const REMOTE: &[&str] = &[
     "apt", "apt-get", "aws", "az", "brew", "conda", "curl", "dnf", "docker", "doctl", "firebase",

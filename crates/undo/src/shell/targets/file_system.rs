@@ -265,7 +265,8 @@ impl FileSystem {
                 }
                 let is_skipped = name == Some("node_modules") || path.ends_with(".git/objects");
                 if entry.is_directory && depth + 1 < max_depth {
-                    // No script searches for the names of git's objects.
+                    // Skipping git's object files does not count, because no script refers to them
+                    // by name.
                     self.has_skipped |= name == Some("node_modules");
                     if !is_skipped {
                         open.push((path, depth + 1));

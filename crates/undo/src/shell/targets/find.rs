@@ -17,7 +17,7 @@ const VALUED: &[&str] = &[
     "-uid", "-used", "-user", "-wholename", "-xtype",
 ];
 
-/// The parsed arguments of find.
+/// The parsed arguments of `find`.
 #[derive(Default)]
 struct Search {
     roots: Vec<Value>,
@@ -29,13 +29,13 @@ struct Search {
     deletes: bool,
     commands: Vec<FoundCommand>,
     follows_links: bool,
-    /// True if find prints something other than the paths.
+    /// True if `find` prints something other than the paths.
     prints_others: bool,
-    /// The files that find writes.
+    /// The files that `find` writes.
     outputs: Vec<Vec<Value>>,
 }
 
-/// A command that find runs.
+/// A command that `find` runs.
 struct FoundCommand {
     words: Vec<Vec<Value>>,
     /// True if the command runs in the directory of each file.
@@ -108,7 +108,7 @@ impl Finder<'_> {
         found
     }
 
-    /// Adds the links below a root, because find also searches their targets.
+    /// Adds the links below a root, because `find` also searches their targets.
     fn add_links_below(&mut self, root: &Value, found: &mut Vec<Value>) {
         let Value::Text(root) = root else { return };
         for directory in self.absolute_paths(root).unwrap_or_default() {
@@ -176,8 +176,8 @@ fn read_search(args: &[Vec<Value>]) -> Search {
         } else if group.iter().any(is_expression) {
             break;
         } else {
-            // If an argument expands to no word, there may be no root left. find then starts in the
-            // current directory.
+            // If an argument expands to no word, there may be no root left. `find` then starts in
+            // the current directory.
             let root = |value: &Value| match value.text() {
                 Some("") => Value::Text(".".to_owned()),
                 _ => value.clone(),

@@ -1,5 +1,5 @@
-//! Finds paths in texts that are not parsed: programs in other languages, and shell scripts that
-//! the parser does not accept.
+//! Finds paths in code that is not parsed: programs in other languages, and shell scripts that the
+//! parser does not accept.
 
 use super::value::Value;
 use super::{Change, Finder};
@@ -7,7 +7,7 @@ use super::{Change, Finder};
 /// The maximum number of words that are checked.
 const MAX_WORDS: usize = 500;
 
-/// The maximum length of a text, in bytes. The rest of a longer text is ignored.
+/// The maximum length of the code, in bytes. The rest of longer code is ignored.
 const MAX_LENGTH: usize = 64 * 1024;
 
 /// Names of functions that delete or overwrite files, in several languages.
@@ -96,7 +96,7 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
     found
 }
 
-/// Returns the texts between quotes or backticks.
+/// Returns the strings between quotes or backticks.
 fn find_literals(code: &str) -> Vec<&str> {
     let mut literals = Vec::new();
     let mut open: Option<(u8, usize)> = None;

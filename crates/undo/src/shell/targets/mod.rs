@@ -147,7 +147,7 @@ impl Stream {
         }
     }
 
-    /// Splits a text into lines, and each line into words.
+    /// Splits text into lines, and each line into words.
     fn of_text(text: String) -> Stream {
         let mut values = Vec::new();
         let lines = || text.split(['\n', '\0']).filter(|line| !line.is_empty());

@@ -180,10 +180,11 @@ impl Finder<'_> {
         scripts
     }
 
-    /// Adds the texts that may be in a file when it runs. Returns true if there can be no others,
-    /// and `None` if the script that is being analyzed does not redirect output to the file.
+    /// Adds every version of the text that may be in a file when it runs. Returns true if there can
+    /// be no others, and `None` if the script that is being analyzed does not redirect output to
+    /// the file.
     fn add_scripts(&mut self, path: &Path, scripts: &mut Vec<String>) -> Option<bool> {
-        // The change may be on a way through the script that is not taken.
+        // The command that changes the file may be in a branch that does not run.
         scripts.extend(self.file_system.read_text(path));
         let (texts, is_known) = self.find_written(path)?;
         scripts.extend(texts);

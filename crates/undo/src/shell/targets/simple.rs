@@ -84,7 +84,7 @@ impl Finder<'_> {
             if name == Some("find")
                 && matches!(word.parts.as_slice(), [WordPart::Substitution { quoted: false, .. }])
             {
-                // If the substitution prints nothing, find starts in the current directory.
+                // If the substitution prints nothing, `find` starts in the current directory.
                 values.push(Value::Text(String::new()));
             }
             if declares && !groups.is_empty() {

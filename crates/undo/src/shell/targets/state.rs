@@ -54,7 +54,7 @@ struct StackEntry {
 pub(super) struct Function {
     /// All bodies that the function may have.
     pub(super) bodies: Vec<Rc<CompoundCommand>>,
-    /// False if the function may be undefined, so that its name may refer to a program.
+    /// False if the function may be undefined. Its name may then refer to a program.
     pub(super) is_certain: bool,
 }
 

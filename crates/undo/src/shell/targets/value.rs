@@ -1,6 +1,6 @@
 //! The values that words and variables may have when the script runs.
 
-/// A text, as far as it is known before the script runs.
+/// A string, as far as it is known before the script runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Value {
     /// Exactly this text.

@@ -249,7 +249,7 @@ impl Finder<'_> {
             let Some(arguments) = arguments.filter(|_| number > 0) else {
                 return vec![Value::unknown()];
             };
-            // An argument that becomes several words, or none, shifts those after it.
+            // An argument that becomes several words, or none, shifts the arguments after it.
             let is_one = |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if !text.is_empty());
             let count = number.min(arguments.len());
             return match arguments[..count].iter().all(is_one) {
@@ -268,7 +268,7 @@ impl Finder<'_> {
             "PWD" => self.directory_values(),
             _ => match std::env::var(name) {
                 Ok(value) if INHERITED.contains(&name) => vec![Value::Text(value)],
-                // The shell that runs the script may have another value.
+                // In the shell that runs the script, the variable may have another value.
                 Ok(value) => vec![Value::Text(value), Value::unknown()],
                 Err(_) => vec![Value::unknown()],
             },

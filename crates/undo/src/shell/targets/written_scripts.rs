@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use super::{Finder, Stream};
 use crate::shell::syntax::{Redirect, RedirectOperator};
 
-/// The maximum number of texts that are kept for one file.
+/// The maximum number of different contents that are kept for one file.
 const MAX_TEXTS: usize = 8;
 
-/// The files that the script writes, with their texts.
+/// The files that the script writes, with their contents.
 #[derive(Default)]
 pub(super) struct WrittenScripts(HashMap<PathBuf, WrittenScript>);
 
 /// A file that the script writes.
 struct WrittenScript {
-    /// The texts that commands write into the file. Which of them are in the file when it runs
-    /// depends on the way through the script.
+    /// The strings that commands write into the file. Which of them are in the file when it runs
+    /// depends on the branches that the script takes.
     texts: Vec<String>,
     /// True if no other text can be in the file.
     is_known: bool,
@@ -60,7 +60,7 @@ impl Finder<'_> {
         if files.is_empty() {
             return visit(self);
         }
-        // The redirection itself does not make the earlier texts uncertain.
+        // The redirection itself does not make the earlier content uncertain.
         let before: Vec<_> =
             files.into_iter().map(|path| (self.written.0.remove(&path), path)).collect();
         let wants_output = std::mem::replace(&mut self.wants_output, true);
@@ -79,8 +79,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Returns the texts that the script may have written into a file, and true if there can be no
-    /// others. Returns `None` if the script does not redirect output to the file.
+    /// Returns the strings that the script may have written into a file, and true if there can be
+    /// no others. Returns `None` if the script does not redirect output to the file.
     pub(super) fn find_written(&self, path: &Path) -> Option<(Vec<String>, bool)> {
         let script = self.written.0.get(path)?;
         Some((script.texts.clone(), script.is_known))

@@ -83,7 +83,8 @@ fn commands_that_count_as_reading_change_nothing() {
     assert!(count > 150, "only {count} were run");
 }
 
-/// Scripts in which `@` is replaced with other text, in a place where that text may or may not run.
+/// Scripts in which `@` is replaced with other text. Depending on its position, that text may or
+/// may not run.
 #[rustfmt::skip]
 const PLACES: &[&str] = &[
     "echo '@'", "echo \"@\"", "cat <<'E'\n@\nE\n", "cat <<E\n@\nE\n", "cat <<-E\n@\n\tE\n",
@@ -109,7 +110,7 @@ const PIECES: &[&str] = &[
     "$'", "${", "system(\"touch m\")", "done", "fi", "do", "<(", ">", "é", "p;w m\n",
 ];
 
-/// Generates scripts with `touch m` in a place where it may or may not run. Most of them look
+/// Generates scripts that contain `touch m` where it may or may not run. Most of them look
 /// harmless, because only scripts that the analysis calls read-only are run in bash.
 fn random_scripts() -> impl Strategy<Value = String> {
     let places = prop::sample::select(PLACES);

@@ -6,7 +6,7 @@ use super::super::{ScriptContext, analyze_script};
 use super::analyze;
 
 #[test]
-fn deep_nesting_counts_as_changing() {
+fn deep_nesting_counts_as_changing_files() {
     for (open, close) in [
         ("( ", " )"),
         ("(", ")"),
@@ -40,7 +40,7 @@ fn deep_nesting_counts_as_changing() {
 }
 
 #[test]
-fn the_analysis_of_a_long_script_ends() {
+fn the_analysis_of_a_long_script_comes_to_an_end() {
     for piece in
         ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"]
     {
@@ -51,7 +51,7 @@ fn the_analysis_of_a_long_script_ends() {
 }
 
 #[test]
-fn an_option_that_lacks_its_value_has_an_answer() {
+fn an_option_that_lacks_its_value_can_be_analyzed() {
     for script in ["rm x; ls | xargs -I", "rm x; ls | xargs --delimiter", "rm x; git -C"] {
         assert!(analyze(script).mutates, "{script}");
     }

@@ -240,7 +240,7 @@ fn hidden_files_match_but_hidden_directories_do_not() {
 }
 
 #[test]
-fn changes_of_directory_are_followed() {
+fn changes_of_the_current_directory_are_followed() {
     Scene::new().check(&[
         ("cd sub && rm keep.txt", &["sub/keep.txt"], &[], &[]),
         ("cd @/other; rm f*", &["@/other/f1", "@/other/f2"], &[], &[]),
@@ -294,7 +294,7 @@ fn changes_of_directory_are_followed() {
 }
 
 #[test]
-fn words_that_become_several_or_none_are_followed() {
+fn words_that_expand_to_several_words_or_none_are_followed() {
     Scene::new().check(&[
         (
             "v=$(printf 'sub\nb.txt'); rm $v/keep.txt",
@@ -573,7 +573,7 @@ fn sweeps_are_recognized() {
 }
 
 #[test]
-fn creating_what_exists_changes_no_files_below_it() {
+fn creating_a_directory_that_exists_changes_no_files_in_it() {
     Scene::new().check(&[
         ("mkdir -p ~/notes", &[], &[], &[]),
         ("mkdir -p ~/notes/$X", &[], &[], &[]),
@@ -602,7 +602,7 @@ fn bind_mounts_of_containers_are_named() {
         ("docker compose run -v @/new:/x web", &["@/new"], &[], &[]),
         // The workspace is captured anyway.
         ("docker run -v $PWD:/x img", &[], &[], &[]),
-        // A container cannot change what it may only read.
+        // A container cannot change a mount that is read-only.
         ("docker run -v ~/notes:/x:ro img", &[], &[], &[]),
         ("docker run --mount type=bind,src=@/other,dst=/x,readonly img", &[], &[], &[]),
         // A named volume is not a host path.

@@ -13,15 +13,19 @@ use takeback_runtime::{
     Agent, Answer, FrontEnd, NewSession, Pause, Question, Task, TurnEvent, TurnOutcome,
 };
 use takeback_tree::ForbiddenRoots;
-use takeback_undo::{OpenOptions, Opened, Protection, Settings};
+use takeback_undo::{FollowUp, OpenOptions, Opened, Protection, Settings, hook};
 
 use super::super::ledger::Latencies;
 use super::model::{FirstToken, start_model};
 use crate::Failure;
 
+/// The work that is to be done between the turns.
+type FollowUps = Arc<Mutex<Vec<FollowUp>>>;
+
 /// A session that takes turns.
 pub(super) struct Session {
     task: Option<Task>,
+    follow_ups: FollowUps,
     agent: Arc<Agent>,
     id: String,
     first_token: FirstToken,
@@ -49,10 +53,11 @@ impl Session {
     pub(super) fn begin(home: &Path, project: &Path, id: &str) -> Result<Session, Failure> {
         let first_token = FirstToken::default();
         let url = start_model(first_token.clone())?;
-        let agent = Arc::new(build_agent(home.to_owned(), &url));
+        let follow_ups = FollowUps::default();
+        let agent = Arc::new(build_agent(home.to_owned(), &url, follow_ups.clone()));
         let task = Task::begin(agent.clone(), project, NewSession::default(), id);
         let task = Some(task.map_err(|error| error_chain(&error))?);
-        Ok(Session { task, agent, id: id.to_owned(), first_token })
+        Ok(Session { task, follow_ups, agent, id: id.to_owned(), first_token })
     }
 
     pub(super) fn take_turns(&mut self, count: usize) -> Result<TurnTimes, Failure> {
@@ -73,6 +78,7 @@ impl Session {
                 return Err(format!("turn {number} has no text"));
             };
             times.first_tokens.push((shown - sent).as_secs_f64() * 1e3);
+            tend(&self.agent.opened, &self.follow_ups)?;
         }
         Ok(times)
     }
@@ -92,7 +98,7 @@ impl Session {
     }
 }
 
-fn build_agent(home: PathBuf, url: &str) -> Agent {
+fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
     let opened = Opened::new(OpenOptions {
         forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
         home,
@@ -104,6 +110,7 @@ fn build_agent(home: PathBuf, url: &str) -> Agent {
         on_recovery: |_| {},
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
+        reports_ends: |_| true,
     });
     Agent {
         opened: Arc::new(opened),
@@ -124,8 +131,26 @@ fn build_agent(home: PathBuf, url: &str) -> Agent {
         approval: ApprovalMode::Effects,
         has_checkpoints: true,
         user_home: None,
-        on_follow_up: Box::new(|_, _| {}),
+        on_follow_up: Box::new(move |_, follow_up| {
+            follow_ups.lock().unwrap_or_else(PoisonError::into_inner).push(follow_up);
+        }),
     }
+}
+
+/// Does the work that takeback leaves to background processes, as `takeback checkpoints tend` does.
+fn tend(opened: &Opened, follow_ups: &FollowUps) -> Result<(), Failure> {
+    let due = std::mem::take(&mut *follow_ups.lock().unwrap_or_else(PoisonError::into_inner));
+    for follow_up in due {
+        if let FollowUp::Tend { workspace, session, time } = follow_up {
+            hook::tend_workspace(opened, &workspace, &session, time)
+                .map_err(|error| error_chain(&error))?;
+        }
+    }
+    let store = opened.store().map_err(|error| error_chain(&error))?;
+    if store.needs_merge() {
+        store.merge().map_err(|error| error_chain(&error))?;
+    }
+    Ok(())
 }
 
 /// A front end that notes when it shows the first text.

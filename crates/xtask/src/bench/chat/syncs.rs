@@ -48,7 +48,7 @@ pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>,
     }
     let text = std::fs::read_to_string(&log).map_err(io_failure("read", &log))?;
     let turns = text.lines().skip_while(|line| !line.contains(MARKER)).skip(1);
-    let syncs = turns.filter(|line| line.contains("sync")).count();
+    let syncs = turns.filter(|line| line.contains("sync(")).count();
     Ok(Some(syncs as f64 / TURNS as f64))
 }
 

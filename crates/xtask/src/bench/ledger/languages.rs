@@ -54,7 +54,7 @@ impl Vocabulary {
         pick_frequent(random, &self.english[FUNCTION_WORDS.len()..])
     }
 
-    /// Adds a sentence to a text.
+    /// Appends a sentence to the text.
     pub(crate) fn push_sentence(&self, language: Language, random: &mut Random, text: &mut String) {
         let words = 4 + random.below(14);
         match language {

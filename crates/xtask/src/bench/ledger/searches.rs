@@ -167,7 +167,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// Splits a text into English words and words from code.
+/// Splits text into English words and words from code.
 fn ascii_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }

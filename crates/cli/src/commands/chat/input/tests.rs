@@ -38,8 +38,8 @@ fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     Some(terminal)
 }
 
-/// Waits for a text, and for the next prompt. Keys that are pressed earlier would be interpreted by
-/// the terminal, not by the editor.
+/// Waits until the screen contains `text` and ends with a prompt. Keys that are pressed earlier
+/// would be interpreted by the terminal, not by the editor.
 #[track_caller]
 fn wait_for_prompt(terminal: &PseudoTerminal, text: &str) {
     let is_ready = |screen: &str| {

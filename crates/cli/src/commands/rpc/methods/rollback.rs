@@ -9,6 +9,7 @@ use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
 use super::checkpoints::{CheckpointName, take_paths};
 use crate::context::Context;
+use crate::conversations;
 use crate::failure::Failure;
 use crate::logs;
 
@@ -69,7 +70,8 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     let Some(digest) = digest else {
         let opened = context.opened_anyway()?;
         logs::catch_up_ledger(context);
-        let view = roll_back(opened, request).map_err(Failure::from)?;
+        let mut view = roll_back(opened, request).map_err(Failure::from)?;
+        conversations::follow_rollback(&mut view, context);
         return answer_unless_blocked(&view);
     };
     let planned = make_plan(context, request)?;
@@ -79,7 +81,9 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     if planned.is_blocked() || planned.is_empty() {
         return answer_unless_blocked(planned.view());
     }
-    answer(&apply_plan(context.opened()?, planned).map_err(Failure::from)?)
+    let mut view = apply_plan(context.opened()?, planned).map_err(Failure::from)?;
+    conversations::follow_rollback(&mut view, context);
+    answer(&view)
 }
 
 fn answer_unless_blocked(view: &RollbackView) -> Answer {

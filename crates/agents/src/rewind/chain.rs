@@ -1,0 +1,135 @@
+//! Claude Code and Qwen Code: each line names the line before it. A log may contain branches that
+//! an earlier rewind left, so only the chain that leads to the kept end is copied.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+
+use super::lines::{Line, find_once, join_lines, parse_lines, with_fields};
+use super::{Copy, Cut, RewindError};
+
+/// Copies a Claude Code log.
+pub(super) fn cut_claude(cut: &Cut<'_>) -> Result<Copy, RewindError> {
+    let lines = parse_lines(cut.bytes)?;
+    check_version(&lines, "2.")?;
+    let (chain, keep) = find_chain(&lines, cut.anchor)?;
+    let chain = with_parallel_parts(&lines, chain);
+    let is_kept = |index: usize, line: &Line<'_>| {
+        let is_snapshot = line.value["type"] == "file-history-snapshot";
+        chain.contains(&index) || (is_snapshot && is_about(&line.value, &lines, &chain))
+    };
+    let mut copied = copy_lines(cut, &lines, is_kept)?;
+    copied.push(
+        json!({ "type": "last-prompt", "leafUuid": keep, "explicit": true, "sessionId": cut.new })
+            .to_string(),
+    );
+    Ok(place_beside(cut, &copied))
+}
+
+/// Copies a Qwen Code log.
+pub(super) fn cut_qwen(cut: &Cut<'_>) -> Result<Copy, RewindError> {
+    let lines = parse_lines(cut.bytes)?;
+    check_version(&lines, "0.")?;
+    let (chain, _) = find_chain(&lines, cut.anchor)?;
+    let copied = copy_lines(cut, &lines, |index, _| chain.contains(&index))?;
+    Ok(place_beside(cut, &copied))
+}
+
+fn check_version(lines: &[Line<'_>], known: &str) -> Result<(), RewindError> {
+    let mut versions = lines.iter().filter_map(|line| line.value["version"].as_str()).peekable();
+    match versions.peek().is_some() && versions.all(|version| version.starts_with(known)) {
+        true => Ok(()),
+        false => Err(RewindError::UnknownFormat("an unknown version wrote it")),
+    }
+}
+
+/// Finds the lines that lead from the beginning to the line before the anchor. Also returns the id
+/// of that last line.
+fn find_chain<'l>(
+    lines: &'l [Line<'_>],
+    anchor: &str,
+) -> Result<(BTreeSet<usize>, &'l str), RewindError> {
+    let anchor = find_once(lines, |line| line["uuid"] == anchor)?;
+    let mut index_of: HashMap<&str, usize> = HashMap::new();
+    for (index, line) in lines.iter().enumerate() {
+        if let Some(uuid) = line.value["uuid"].as_str() {
+            index_of.insert(uuid, index);
+        }
+    }
+    let keep = parent_of(&lines[anchor].value).ok_or(RewindError::NoAnchor)?;
+    let mut chain = BTreeSet::new();
+    let mut next = Some(keep);
+    while let Some(uuid) = next {
+        let index = *index_of.get(uuid).ok_or(RewindError::UnknownFormat("a line is missing"))?;
+        if !chain.insert(index) {
+            return Err(RewindError::UnknownFormat("its lines form a circle"));
+        }
+        next = parent_of(&lines[index].value);
+    }
+    Ok((chain, keep))
+}
+
+/// Returns the id of the line that a line continues. After a compaction, the chain goes on with
+/// what was summarized.
+fn parent_of(line: &Value) -> Option<&str> {
+    line["parentUuid"].as_str().or_else(|| line["logicalParentUuid"].as_str())
+}
+
+/// Adds the other parts of responses with several calls, and their results. Claude Code continues
+/// only one of several results, so the chain does not lead through the others.
+fn with_parallel_parts(lines: &[Line<'_>], mut chain: BTreeSet<usize>) -> BTreeSet<usize> {
+    let Some(end) = chain.last().copied() else { return chain };
+    let responses: BTreeSet<String> =
+        chain.iter().filter_map(|index| response_id(&lines[*index].value)).collect();
+    let earlier = || lines.iter().enumerate().take(end);
+    let parts: Vec<usize> = earlier()
+        .filter(|(_, line)| response_id(&line.value).is_some_and(|id| responses.contains(&id)))
+        .map(|(index, _)| index)
+        .collect();
+    chain.extend(parts);
+    let uuids: BTreeSet<&str> =
+        chain.iter().filter_map(|index| lines[*index].value["uuid"].as_str()).collect();
+    let results: Vec<usize> = earlier()
+        .filter(|(_, line)| line.value["type"] == "user" && is_result(&line.value))
+        .filter(|(_, line)| parent_of(&line.value).is_some_and(|parent| uuids.contains(parent)))
+        .map(|(index, _)| index)
+        .collect();
+    chain.extend(results);
+    chain
+}
+
+fn response_id(line: &Value) -> Option<String> {
+    let is_main = line["type"] == "assistant" && line["isSidechain"] != true;
+    is_main.then(|| line["message"]["id"].as_str().map(str::to_owned))?
+}
+
+fn is_result(line: &Value) -> bool {
+    let blocks = line["message"]["content"].as_array();
+    blocks.is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"))
+}
+
+/// Returns true if a record about files belongs to a line that is kept.
+fn is_about(record: &Value, lines: &[Line<'_>], chain: &BTreeSet<usize>) -> bool {
+    chain.iter().any(|index| {
+        let uuid = &lines[*index].value["uuid"];
+        uuid.is_string() && *uuid == record["messageId"]
+    })
+}
+
+fn copy_lines(
+    cut: &Cut<'_>,
+    lines: &[Line<'_>],
+    is_kept: impl Fn(usize, &Line<'_>) -> bool,
+) -> Result<Vec<String>, RewindError> {
+    let kept = lines.iter().enumerate().filter(|(index, line)| is_kept(*index, line));
+    kept.map(|(_, line)| match line.value["sessionId"].as_str() {
+        Some(_) => with_fields(line.text, &[("sessionId", json!(cut.new))]),
+        None => Ok(line.text.to_owned()),
+    })
+    .collect()
+}
+
+fn place_beside(cut: &Cut<'_>, lines: &[String]) -> Copy {
+    let path = cut.path.with_file_name(format!("{}.jsonl", cut.new));
+    Copy::of_log(path, join_lines(lines.iter().map(String::as_str)))
+}

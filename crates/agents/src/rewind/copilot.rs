@@ -1,0 +1,31 @@
+//! Copilot CLI: a directory per session, with a log that only grows and a file about the session.
+
+use serde_json::json;
+use takeback_base::foreign;
+
+use super::lines::{find_once, join_lines, parse_lines, with_fields};
+use super::{Copy, Cut, RewindError};
+
+/// Copies a session's directory, with the log up to an event.
+pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
+    let lines = parse_lines(cut.bytes)?;
+    let header = lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?;
+    let start = &header.value["data"];
+    let is_known = header.value["type"] == "session.start" && start["version"] == 1;
+    if !is_known || start["sessionId"] != cut.old {
+        return Err(RewindError::UnknownFormat("it does not begin with its own session"));
+    }
+    let end = find_once(&lines, |line| line["id"] == cut.anchor)?;
+    let mut data = start.clone();
+    data["sessionId"] = json!(cut.new);
+    let first = with_fields(header.text, &[("data", data)])?;
+    let rest = lines[1..end.max(1)].iter().map(|line| line.text);
+    let content = join_lines(std::iter::once(first.as_str()).chain(rest));
+    let old = cut.path.parent().ok_or(RewindError::NoAnchor)?;
+    let new = old.with_file_name(cut.new);
+    let about = foreign::read_regular(&old.join("workspace.yaml"), foreign::MAX_TEXT)?;
+    let about = String::from_utf8_lossy(&about).replace(cut.old, cut.new).into_bytes();
+    let mut copy = Copy::of_log(new.join("events.jsonl"), content);
+    copy.others.push((new.join("workspace.yaml"), about));
+    Ok(copy)
+}

@@ -1,0 +1,61 @@
+//! Logs with one JSON object per line.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::RewindError;
+
+/// A line of a log.
+pub(super) struct Line<'a> {
+    pub(super) text: &'a str,
+    pub(super) value: Value,
+}
+
+/// Parses all complete lines. A line at the end that is still being written is left out.
+pub(super) fn parse_lines(bytes: &[u8]) -> Result<Vec<Line<'_>>, RewindError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| RewindError::UnknownFormat("not UTF-8"))?;
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    let lines = complete.lines().filter(|line| !line.trim().is_empty());
+    lines
+        .map(|text| {
+            let value = serde_json::from_str::<Value>(text).ok().filter(Value::is_object);
+            let value = value.ok_or(RewindError::UnknownFormat("a line is not an object"))?;
+            Ok(Line { text, value })
+        })
+        .collect()
+}
+
+/// Finds the only line that a condition is true for.
+pub(super) fn find_once(
+    lines: &[Line<'_>],
+    is_it: impl Fn(&Value) -> bool,
+) -> Result<usize, RewindError> {
+    let mut found = lines.iter().enumerate().filter(|(_, line)| is_it(&line.value));
+    match (found.next(), found.next()) {
+        (Some((index, _)), None) => Ok(index),
+        _ => Err(RewindError::NoAnchor),
+    }
+}
+
+/// Writes an object with some fields changed. All other values keep their exact text.
+pub(super) fn with_fields(text: &str, changes: &[(&str, Value)]) -> Result<String, RewindError> {
+    let malformed = |_| RewindError::UnknownFormat("a line is not an object");
+    let mut fields: BTreeMap<&str, Box<RawValue>> =
+        serde_json::from_str(text).map_err(malformed)?;
+    for (name, value) in changes {
+        fields.insert(name, to_raw_value(value).map_err(malformed)?);
+    }
+    serde_json::to_string(&fields).map_err(malformed)
+}
+
+/// Joins lines, each with a line ending.
+pub(super) fn join_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in lines {
+        out.extend_from_slice(line.as_bytes());
+        out.push(b'\n');
+    }
+    out
+}

@@ -1,0 +1,343 @@
+//! Copies of conversations that end at an earlier point.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use takeback_agents::{
+    LogRef, REWINDS, Rewind, RewindError, RewindRequest, WrittenCopy, find_rewind, log_format,
+};
+use takeback_ledger::{LogFact, LogPage};
+use tempfile::TempDir;
+
+use crate::log_copy::logs_of;
+
+/// A session as the agent keeps it, with its log at the place and under the name that it expects.
+struct Session {
+    directory: TempDir,
+    rewind: &'static Rewind,
+    id: String,
+    log: LogRef,
+}
+
+/// A message of a log.
+struct LoggedMessage {
+    origin: String,
+    role: String,
+    text: String,
+}
+
+impl Session {
+    /// Arranges a captured log.
+    fn captured(agent: &str) -> Session {
+        let is_captured = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with("real.")
+                || (name == "events.jsonl" && !path.to_str().unwrap().contains("rich"))
+        };
+        let source = logs_of(agent).into_iter().find(is_captured).unwrap();
+        let id = list_pages(agent, &source)[0].entries[0].session.clone();
+        let id = id.split_once(':').unwrap().1.to_owned();
+        let session = Session::new(agent, &id, &join_chain(&fs::read_to_string(&source).unwrap()));
+        if agent == "cline" {
+            fs::copy(
+                source.with_file_name("real.json"),
+                session.log.path.with_file_name(format!("{id}.json")),
+            )
+            .unwrap();
+        }
+        session
+    }
+
+    fn new(agent: &str, id: &str, content: &str) -> Session {
+        let directory = TempDir::new().unwrap();
+        let place = directory.path().join("sessions");
+        let path = match agent {
+            "codex" => place.join(format!("rollout-2026-11-16T06-52-04-{id}.jsonl")),
+            "pi" => place.join(format!("2026-11-16T06-52-04-000Z_{id}.jsonl")),
+            "copilot" => place.join(id).join("events.jsonl"),
+            "cline" => place.join(id).join(format!("{id}.messages.json")),
+            _ => place.join(format!("{id}.jsonl")),
+        };
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        if agent == "copilot" {
+            fs::write(path.with_file_name("workspace.yaml"), format!("id: {id}\ncwd: /PROJECT\n"))
+                .unwrap();
+        }
+        let log = LogRef { path, session: None };
+        Session { directory, rewind: find_rewind(agent).unwrap(), id: id.to_owned(), log }
+    }
+
+    fn messages(&self) -> Vec<LoggedMessage> {
+        list_messages(&list_pages(self.rewind.agent, &self.log.path))
+    }
+
+    /// Copies the conversation up to a message, or fails.
+    fn copy(&self, messages: &[LoggedMessage], end: usize) -> Result<WrittenCopy, RewindError> {
+        let kept = messages[..end].iter().map(|message| message.origin.clone()).collect();
+        self.rewind.write_copy(&RewindRequest {
+            log: &self.log,
+            session: &self.id,
+            kept: &kept,
+            first_gone: &messages[end].origin,
+            is_prompt: messages[end].role == "user",
+            own_directory: &self.directory.path().join("own"),
+        })
+    }
+
+    /// Lists all files with their contents.
+    fn files(&self) -> BTreeSet<(PathBuf, Vec<u8>)> {
+        fn walk(directory: &Path, files: &mut BTreeSet<(PathBuf, Vec<u8>)>) {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => walk(&path, files),
+                    false => drop(files.insert((path.clone(), fs::read(&path).unwrap()))),
+                }
+            }
+        }
+        let mut files = BTreeSet::new();
+        walk(self.directory.path(), &mut files);
+        files
+    }
+
+    /// Copies the conversation up to each message in turn. Every copy has exactly the messages
+    /// before; if there is none, nothing is written. Returns the ends at which there was a copy.
+    fn copy_everywhere(&self) -> Vec<usize> {
+        let messages = self.messages();
+        let mut copied = Vec::new();
+        for end in 1..messages.len() {
+            let before = self.files();
+            let Ok(copy) = self.copy(&messages, end) else {
+                assert_eq!(self.files(), before, "after a failure at {end}");
+                continue;
+            };
+            assert!(self.files().is_superset(&before), "the original has changed at {end}");
+            let pages = list_pages(self.rewind.agent, &copy.log.path);
+            let mark = |pages: &[LogPage]| {
+                pages
+                    .last()
+                    .map(|page| (page.to.log.clone(), page.to.offset, page.to.identity.clone()))
+            };
+            assert_eq!(mark(&pages), mark(&copy.pages));
+            let found = list_messages(&pages);
+            let texts = |messages: &[LoggedMessage]| {
+                messages.iter().map(|message| message.text.clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(texts(&found), texts(&messages[..end]), "a copy that ends at {end}");
+            let id = format!("{}:{}", self.rewind.agent, copy.session);
+            assert!(pages.iter().flat_map(|page| &page.entries).all(|entry| entry.session == id));
+            copied.push(end);
+        }
+        copied
+    }
+}
+
+/// Closes the gaps in a captured Claude Code log, which lacks some of its attachments.
+fn join_chain(content: &str) -> String {
+    let mut last: Option<String> = None;
+    let mut known = BTreeSet::new();
+    let mut lines = Vec::new();
+    for line in content.lines() {
+        let Ok(mut value) = serde_json::from_str::<Value>(line) else { return content.to_owned() };
+        let parent = value["parentUuid"].as_str().map(str::to_owned);
+        if parent.is_some_and(|parent| !known.contains(&parent)) {
+            value["parentUuid"] = json!(last);
+        }
+        if let Some(uuid) = value["uuid"].as_str() {
+            known.insert(uuid.to_owned());
+            last = Some(uuid.to_owned());
+        }
+        lines.push(value);
+    }
+    if known.is_empty() { content.to_owned() } else { to_lines(&lines) }
+}
+
+fn list_pages(agent: &str, path: &Path) -> Vec<LogPage> {
+    let log = LogRef { path: path.to_owned(), session: None };
+    let format = log_format(agent).unwrap();
+    let mut pages: Vec<LogPage> = Vec::new();
+    loop {
+        let read = format.read_page(&log, pages.last().map(|page| page.to.clone())).unwrap();
+        pages.push(read.page);
+        if !read.has_more {
+            return pages;
+        }
+    }
+}
+
+/// Lists the messages in order. An agent may log a message again, so the first one counts.
+fn list_messages(pages: &[LogPage]) -> Vec<LoggedMessage> {
+    let mut messages: Vec<LoggedMessage> = Vec::new();
+    for entry in pages.iter().flat_map(|page| &page.entries) {
+        let (LogFact::Message(message) | LogFact::Summary(message)) = &entry.fact else { continue };
+        if !messages.iter().any(|known| known.origin == entry.origin) {
+            let text = format!("{:?} {:?}", message.content, message.tool_calls);
+            let (origin, role) = (entry.origin.clone(), message.role.clone());
+            messages.push(LoggedMessage { origin, role, text });
+        }
+    }
+    messages
+}
+
+#[test]
+fn a_captured_conversation_is_copied_up_to_each_later_prompt() {
+    for rewind in REWINDS {
+        let session = Session::captured(rewind.agent);
+        let messages = session.messages();
+        let copied = session.copy_everywhere();
+        for (end, message) in messages.iter().enumerate().skip(1) {
+            let is_prompt = message.role == "user" && message.text.contains("String");
+            assert!(!is_prompt || copied.contains(&end), "{}: {}", rewind.agent, message.text);
+        }
+    }
+}
+
+#[test]
+fn a_copy_never_ends_with_an_open_call() {
+    for rewind in REWINDS {
+        let session = Session::captured(rewind.agent);
+        let messages = session.messages();
+        for end in session.copy_everywhere() {
+            let last = &messages[end - 1];
+            assert!(!last.text.contains("Some(Array"), "{}: {}", rewind.agent, last.text);
+        }
+    }
+}
+
+#[test]
+fn the_command_that_continues_a_session_names_it() {
+    for rewind in REWINDS {
+        let command = rewind.command("1234-id", Path::new("/own/1234-id.jsonl"));
+        assert!(command.len() > 1 && command.join(" ").contains("1234-id"), "{command:?}");
+        assert_eq!(rewind.new_command(), command[..1]);
+        assert!(rewind.typed("x").is_none_or(|line| line.starts_with('/') && line.contains('x')));
+    }
+}
+
+#[test]
+fn a_log_of_an_unknown_version_is_not_copied() {
+    let known: [(&str, &str, &str); 5] = [
+        ("claude", "\"version\": \"2.1.325\"", "\"version\": \"9.0.0\""),
+        ("qwen", "\"version\": \"0.24.4\"", "\"version\": \"9.0.0\""),
+        ("pi", "\"version\": 3", "\"version\": 4"),
+        ("droid", "\"version\": 2", "\"version\": 3"),
+        ("cline", "\"version\": 1", "\"version\": 2"),
+    ];
+    for (agent, known, unknown) in known {
+        let session = Session::captured(agent);
+        let content = fs::read_to_string(&session.log.path).unwrap();
+        let compact = |text: &str| text.replace("\": ", "\":");
+        let other = content.replace(known, unknown).replace(&compact(known), &compact(unknown));
+        assert_ne!(content, other, "{agent}");
+        fs::write(&session.log.path, other).unwrap();
+        assert!(session.copy_everywhere().is_empty(), "{agent}");
+    }
+}
+
+/// A line of a Claude Code log.
+fn claude_line(uuid: &str, parent: Option<&str>, role: &str, content: &Value) -> Value {
+    json!({
+        "uuid": uuid, "parentUuid": parent, "type": role, "sessionId": "s", "version": "2.1.325",
+        "cwd": "/p", "isSidechain": false, "timestamp": "2026-01-02T03:04:05.000Z",
+        "message": { "role": role, "content": content, "id": format!("m-{uuid}") },
+    })
+}
+
+fn to_lines(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn an_earlier_branch_is_left_out() {
+    let said = |text: &str| json!([{ "type": "text", "text": text }]);
+    let lines = [
+        claude_line("a1", None, "user", &said("first")),
+        claude_line("a2", Some("a1"), "assistant", &said("answer")),
+        claude_line("dead", Some("a2"), "user", &said("taken back in the agent")),
+        claude_line("b1", Some("a2"), "user", &said("second")),
+        claude_line("b2", Some("b1"), "assistant", &said("another answer")),
+        claude_line("c1", Some("b2"), "user", &said("third")),
+    ];
+    let session = Session::new("claude", "s", &to_lines(&lines));
+    let kept: BTreeSet<String> = ["a1", "a2", "b1", "b2"].map(str::to_owned).into();
+    let request = RewindRequest {
+        log: &session.log,
+        session: "s",
+        kept: &kept,
+        first_gone: "c1",
+        is_prompt: true,
+        own_directory: session.directory.path(),
+    };
+    let copy = session.rewind.write_copy(&request).unwrap();
+    let content = fs::read_to_string(&copy.log.path).unwrap();
+    assert!(
+        !content.contains("taken back in the agent") && !content.contains("third"),
+        "{content}"
+    );
+    assert!(content.trim_end().lines().last().unwrap().contains("\"leafUuid\":\"b2\""));
+    // The ledger knows a message that the branch lacks, so nothing is written.
+    let more = kept.iter().cloned().chain(["dead".to_owned()]).collect();
+    let before = session.files();
+    let error = session.rewind.write_copy(&RewindRequest { kept: &more, ..request }).unwrap_err();
+    assert!(matches!(error, RewindError::Differs), "{error}");
+    assert_eq!(session.files(), before);
+}
+
+#[test]
+fn the_results_of_parallel_calls_are_kept() {
+    let call = |id: &str| json!([{ "type": "tool_use", "id": id, "name": "Bash", "input": {} }]);
+    let result =
+        |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": "done" }]);
+    let mut first = claude_line("c1", Some("a1"), "assistant", &call("t1"));
+    let mut second = claude_line("c2", Some("c1"), "assistant", &call("t2"));
+    first["message"]["id"] = json!("m");
+    second["message"]["id"] = json!("m");
+    let lines = [
+        claude_line("a1", None, "user", &json!("do both")),
+        first,
+        second,
+        claude_line("r1", Some("c1"), "user", &result("t1")),
+        claude_line("r2", Some("c2"), "user", &result("t2")),
+        claude_line("e1", Some("r2"), "assistant", &json!([{ "type": "text", "text": "Done" }])),
+        claude_line("b1", Some("e1"), "user", &json!("and now this")),
+    ];
+    let session = Session::new("claude", "s", &to_lines(&lines));
+    assert_eq!(session.copy_everywhere().last(), Some(&6));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Logs with lines that are missing, repeated, torn or unknown: a copy is exact, or there is
+    /// none.
+    #[test]
+    fn a_damaged_log_is_copied_exactly_or_not_at_all(
+        agent in 0..REWINDS.len(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0..5_u8), 1..4),
+    ) {
+        let agent = REWINDS[agent].agent;
+        let session = Session::captured(agent);
+        let content = fs::read_to_string(&session.log.path).unwrap();
+        let mut lines: Vec<String> = content.lines().map(str::to_owned).collect();
+        for (index, kind) in changes {
+            let index = index.index(lines.len());
+            match kind {
+                0 => drop(lines.remove(index)),
+                1 => lines.insert(index, lines[index].clone()),
+                2 => lines.insert(index, "{\"type\":\"unheard-of\",\"uuid\":\"u\"}".into()),
+                3 => { let line = &lines[index]; lines[index] = line[..line.floor_char_boundary(line.len() / 2)].to_owned(); }
+                _ => lines.truncate(index + 1),
+            }
+            if lines.is_empty() { return Ok(()); }
+        }
+        fs::write(&session.log.path, lines.join("\n")).unwrap();
+        let format = log_format(agent).unwrap();
+        if format.read_page(&session.log, None).is_ok() {
+            session.copy_everywhere();
+        }
+    }
+}
