@@ -209,7 +209,6 @@ pub(crate) fn resume_in(
     budget: Budget,
 ) -> Result<ExitCode, Failure> {
     let goal = find_goal(goal, conversation.context())?;
-    conversation.leave("worked on a goal");
     conversation.resume_task(&goal.task)?;
     work(conversation, &goal.id, Run::New(Some(budget)))
 }

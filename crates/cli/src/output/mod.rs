@@ -99,8 +99,10 @@ pub(crate) fn set_colors(color: Color) {
 /// Sends everything that is printed from now on to this pager if it is longer than the screen.
 pub(crate) fn use_pager(words: Vec<String>) {
     // If the size is unknown, a program rather than a user may be reading the terminal.
-    if let Some(size) = Size::of(io::stdout()) {
-        let mut output = output();
+    let mut output = output();
+    if let Some(size) = Size::of(io::stdout())
+        && !matches!(output.sink, Sink::Captured(_))
+    {
         output.pager = Some(words);
         output.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
     }

@@ -115,7 +115,7 @@ pub(crate) fn answer_line(line: &SlashLine<'_>, context: &Context) -> Option<Sla
     let answer = match parsed.check() {
         Err(reason) => Err(Failure::new(reason)),
         Ok(()) if line.is_headless && is_changing(&parsed) => {
-            let hint = format!("type /{} yourself", parsed.name);
+            let hint = format!("type /{} in a terminal", parsed.name);
             Err(Failure::new("nothing was changed: no user typed this line").hint(hint))
         }
         Ok(()) => answer_command(&parsed, line, context),
@@ -152,7 +152,12 @@ fn answer_command(
             None => Ok(SlashAnswer::text(format!("Asking {}.", chat::find_model(None, context)?))),
         },
         ("model", [name]) => {
-            let model = chat::find_model(Some(name), context)?;
+            let model = match (chat::find_model(Some(name), context), line.model) {
+                (Ok(model), _) => model,
+                // The front end asks a provider that is not the one in the settings.
+                (Err(_), Some(_)) => output::disarm(name),
+                (Err(failure), None) => return Err(failure),
+            };
             let action = SlashAction::Model { name: (*name).to_owned() };
             Ok(SlashAnswer::action(format!("Now asking {model}."), action))
         }
@@ -221,8 +226,12 @@ fn make_fork(
     let context = context.in_directory(&context.directory);
     let (made, captured) = capture_output(|| fork::make_and_print(&moment, files, &context));
     let made = made?;
+    let mut answer = SlashAnswer::of(&captured);
+    if let Some(session) = &made.session {
+        answer.text.push_str(&format!("\nNow in {}.", output::disarm(session)));
+    }
     let action = SlashAction::Resume { session: made.session, directory: made.directory };
-    Ok(SlashAnswer { action: Some(action), ..SlashAnswer::of(&captured) })
+    Ok(SlashAnswer { action: Some(action), ..answer })
 }
 
 fn resume(typed: &str, context: &Context) -> Result<SlashAnswer, Failure> {

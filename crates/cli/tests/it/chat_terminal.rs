@@ -1,6 +1,7 @@
 //! `takeback chat` in a terminal: a whole session, as a user types it.
 
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +9,9 @@ use serde_json::json;
 use takeback_script::{Reply, Request, Role, Server, StreamGate, StreamStep};
 
 use crate::pseudo_terminal::PseudoTerminal;
-use crate::scripted_model::{chat, list_tasks, use_model, with_model, writer};
+use crate::scripted_model::{
+    StuckModel, chat, last_session, list_tasks, use_model, with_model, writer,
+};
 use crate::session::Session;
 
 /// Starts a chat in a terminal that is high enough for the whole session.
@@ -195,6 +198,31 @@ fn undoing_a_rollback_brings_files_and_messages_back() {
     assert_eq!(prompts_of(&server.requests().pop().unwrap()), ["write", "hello"]);
     terminal.press("/quit\r");
     assert!(terminal.wait_for_end().0.success());
+}
+
+#[test]
+fn a_session_that_cannot_be_resumed_leaves_the_conversation_where_it_is() {
+    let model = StuckModel::start(writer, |request| request.last_text() == "stall");
+    let session = with_model(&model.server);
+    let Some(mut terminal) = start(&session) else { return };
+    let mut command = chat(&session, &["chat", "-p", "stall"]);
+    let mut live = command.stdout(Stdio::null()).spawn().unwrap();
+    model.reached.recv().unwrap();
+    let other = last_session(&session);
+    terminal.press("write\r");
+    terminal.wait_for("I wrote the note.");
+    terminal.press(&format!("/resume {other}\r"));
+    terminal.wait_for("error: another process is working on task");
+    terminal.press("hello\r");
+    terminal.wait_for("Hello.");
+    assert_eq!(prompts_of(&model.server.requests().pop().unwrap()), ["write", "hello"]);
+    // Help is an answer as well, not a page of its own.
+    terminal.press("/goal help\r");
+    terminal.wait_for("Usage: takeback goal");
+    terminal.press("/quit\r");
+    assert!(terminal.wait_for_end().0.success());
+    live.kill().unwrap();
+    live.wait().unwrap();
 }
 
 #[test]

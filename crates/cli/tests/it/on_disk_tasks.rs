@@ -49,7 +49,7 @@ fn make_home_with_tasks() {
     // A conversation that is long enough for a snapshot of its state.
     let server = Server::start(answer).unwrap();
     use_server(&server);
-    let mut command = chat(&session, &["chat"]);
+    let mut command = chat(&session, &["chat", "--yes"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let prompts: String = (1..=12).map(|number| format!("write {number}\n")).collect();
     let lines = prompts + "/title The long one\n";

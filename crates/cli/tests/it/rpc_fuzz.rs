@@ -7,7 +7,7 @@ use crate::rpc_client::Client;
 use crate::session::Session;
 
 /// Valid requests from which random lines are made.
-const LINES: [&str; 12] = [
+const LINES: [&str; 13] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
     r#"{"jsonrpc":"2.0","id":"a","method":"turn.start","params":{"agent":"f","session":"1","prompt":"go\nön"}}"#,
     r#"{"jsonrpc":"2.0","id":2,"method":"tool.before","params":{"agent":"f","session":1,"call":"c","tool":"bash","input":{"command":"rm -rf x; echo '$(ls)'"}}}"#,
@@ -19,6 +19,7 @@ const LINES: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":null,"method":"sessions.search","params":{"query":"go OR \"ön\"","limit":3}}"#,
     r#"{"jsonrpc":"2.0","method":"messages.append","params":{"session":"1","messages":[{"role":"assistant","content":[{"type":"text"}]}]}}"#,
     r#"[{"jsonrpc":"2.0","id":8,"method":"status"},{"jsonrpc":"2.0","method":"status"},7,{"jsonrpc":"2.0","id":9,"method":"no"}]"#,
+    r#"{"jsonrpc":"2.0","id":11,"method":"slash","params":{"line":"/search go --limit 2","session":"f:1"}}"#,
     r#"{"jsonrpc":"2.0","id":10,"method":"explain","params":{"command":"cat <<E | sh\n$(x"}}"#,
 ];
 

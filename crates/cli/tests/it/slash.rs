@@ -24,7 +24,7 @@ fn after_two_turns(server: &Server) -> (Session, String) {
 
 /// Types lines into `takeback chat`, and returns the answers to the slash commands.
 fn type_into_chat(session: &Session, lines: &[String]) -> Vec<Value> {
-    let mut command = chat(session, &["chat", "--resume", "--json"]);
+    let mut command = chat(session, &["chat", "--resume", "--json", "--yes"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -230,6 +230,45 @@ fn without_a_user_nothing_is_changed() {
 }
 
 #[test]
+fn lines_from_a_pipe_change_nothing_unless_the_user_agrees() {
+    let server = Server::start(writer).unwrap();
+    let (session, _) = after_two_turns(&server);
+    let mut command = chat(&session, &["chat", "--resume"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"/rollback\n/rollback 1\n").unwrap();
+    let said = text_of(&child.wait_with_output().unwrap());
+    assert!(said.contains("before write_file"), "{said}");
+    assert!(said.contains("error: nothing was changed: no user typed this line"), "{said}");
+    assert!(session.exists("other.txt"));
+}
+
+#[test]
+fn a_long_conversation_is_compressed_over_rpc() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    let mut command = chat(&session, &["chat"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let prompts: String = (1..=24).map(|number| format!("prompt {number}\n")).collect();
+    child.stdin.take().unwrap().write_all(prompts.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let id = last_session(&session);
+    let mut client = Client::new(&session);
+    let answer = client.call("slash", json!({ "line": "/compress", "session": id }));
+    let next = answer["action"]["session"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert_ne!(next, id);
+    let text = answer["text"].as_str().unwrap();
+    assert!(text.contains(&format!("the conversation continues as {next}")), "{text}");
+    chat_output(&session, &["chat", "--resume", next, "-p", "hello"]);
+    let last = server.requests().pop().unwrap();
+    let count = |prompt: &str| last.messages.iter().filter(|m| m.text == prompt).count();
+    assert_eq!((count("prompt 1"), count("prompt 24"), count("hello")), (0, 1, 1));
+    // The old messages stay in the old session.
+    let shown = session.json(&["sessions", "show", &id]);
+    assert_eq!(shown["messages"][0]["content"], "prompt 1");
+}
+
+#[test]
 fn a_prompt_is_no_command() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
@@ -277,7 +316,7 @@ fn a_goal_that_is_started_over_rpc_is_worked_on_in_the_background() {
 fn a_goal_that_is_started_in_chat_is_worked_on_at_once() {
     let server = Server::start(worker).unwrap();
     let session = with_model(&server);
-    let mut command = chat(&session, &["chat"]);
+    let mut command = chat(&session, &["chat", "--yes"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = "/goal start write the file --turns 3 --tokens 1000\n/goal list\n";
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();

@@ -14,12 +14,18 @@ use crate::failure::Failure;
 /// A conversation with the agent. Its task begins with the first prompt, so that leaving at once
 /// leaves nothing behind.
 pub(crate) struct Conversation {
-    /// The context of the command, in the directory that the agent works in.
-    context: Context,
+    place: Place,
     arguments: AgentArguments,
-    built: BuiltAgent,
     task: Option<Task>,
     stopper: Stopper,
+}
+
+/// The directory that the agent works in.
+struct Place {
+    /// The context of the command, in this directory.
+    context: Context,
+    /// The agent, whose system prompt names the directory.
+    built: BuiltAgent,
 }
 
 impl Conversation {
@@ -32,12 +38,12 @@ impl Conversation {
         let built = build_agent(&arguments, &context)?;
         let stopper = Stopper::default();
         stopper.listen()?;
-        Ok(Conversation { context, arguments, built, task: None, stopper })
+        Ok(Conversation { place: Place { context, built }, arguments, task: None, stopper })
     }
 
     /// Returns the context of the command, in the directory that the agent works in.
     pub(crate) fn context(&self) -> &Context {
-        &self.context
+        &self.place.context
     }
 
     /// Returns the id of the session, once there is one.
@@ -47,72 +53,91 @@ impl Conversation {
 
     /// Returns the name of the model, with that of its provider.
     pub(crate) fn model(&self) -> String {
-        describe_model(&self.built.agent.provider)
+        describe_model(&self.place.built.agent.provider)
     }
 
     /// Continues the session that the user means, or the last one in this directory.
     pub(crate) fn resume(&mut self, typed: Option<&str>) -> Result<(), Failure> {
         let session = match typed {
-            Some(typed) => find_own_session(typed, &self.context)?,
-            None => find_last_session(&self.context)?,
+            Some(typed) => find_own_session(typed, self.context())?,
+            None => find_last_session(self.context())?,
         };
         self.enter(Some(&session), None)
     }
 
     /// Leaves the conversation so far, and continues another session in its directory. Without a
-    /// session, the next prompt begins one.
+    /// session, the next prompt begins one. If that fails, the conversation stays where it is.
     pub(crate) fn enter(
         &mut self,
         session: Option<&str>,
         directory: Option<&Path>,
     ) -> Result<(), Failure> {
-        let record = match session {
-            Some(session) => Some(self.context.ledger()?.session(session)?),
+        let Some(session) = session else {
+            let place = directory.map(|directory| self.find_place(directory)).transpose()?;
+            self.settle(None, place.flatten());
+            return Ok(());
+        };
+        let workspace = self.context().ledger()?.session(session)?.workspace.map(PathBuf::from);
+        let place = match directory.or(workspace.as_deref()) {
+            Some(directory) => self.find_place(directory)?,
             None => None,
         };
-        let workspace = record.and_then(|record| record.workspace).map(PathBuf::from);
-        if let Some(directory) = directory.or(workspace.as_deref()) {
-            self.move_to(directory)?;
+        if self.session() == Some(session) {
+            return Ok(());
         }
-        self.leave("continued another session");
-        if let Some(session) = session {
-            self.adopt_session(session)?;
-            self.task = Some(Task::resume(self.built.agent.clone(), session, &new_id())?);
-        }
+        let built = &place.as_ref().unwrap_or(&self.place).built;
+        self.adopt_session(session, built)?;
+        let task = Task::resume(built.agent.clone(), session, &new_id())?;
+        self.settle(Some(task), place);
         Ok(())
+    }
+
+    /// Leaves the conversation so far, and continues the task with this id in its directory. If
+    /// that fails, the conversation stays where it is.
+    pub(crate) fn resume_task(&mut self, id: &str) -> Result<(), Failure> {
+        if self.task.as_ref().is_some_and(|task| task.id() == id) {
+            return Ok(());
+        }
+        let workspace = self.context().ledger()?.task(id)?.workspace;
+        let place = match &workspace {
+            Some(directory) => self.find_place(Path::new(directory))?,
+            None => None,
+        };
+        let built = &place.as_ref().unwrap_or(&self.place).built;
+        let task = Task::resume_task(built.agent.clone(), id)?;
+        self.settle(Some(task), place);
+        Ok(())
+    }
+
+    fn settle(&mut self, task: Option<Task>, place: Option<Place>) {
+        self.leave("continued another session");
+        self.task = task;
+        if let Some(place) = place {
+            self.place = place;
+        }
     }
 
     /// Adapts a session that the agent has not continued yet, such as a fork: its system prompt may
     /// name another directory, or the tools of another agent.
-    fn adopt_session(&self, session: &str) -> Result<(), Failure> {
+    fn adopt_session(&self, session: &str, built: &BuiltAgent) -> Result<(), Failure> {
         let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };
-        let mut ledger = self.context.ledger()?;
+        let mut ledger = self.context().ledger()?;
         if !ledger.tasks(&filter)?.is_empty() {
             return Ok(());
         }
         let settings = SessionSettings {
-            user_id: self.built.new_session.user.clone(),
-            model: Some(self.built.agent.provider.model.clone()),
-            system_prompt: self.built.new_session.system_prompt.clone(),
+            user_id: built.new_session.user.clone(),
+            model: Some(built.agent.provider.model.clone()),
+            system_prompt: built.new_session.system_prompt.clone(),
             model_config: None,
         };
         Ok(ledger.update_session(session, &settings)?)
     }
 
-    /// Continues the task with this id.
-    pub(crate) fn resume_task(&mut self, id: &str) -> Result<(), Failure> {
-        let workspace = self.context.ledger()?.task(id)?.workspace;
-        if let Some(directory) = workspace {
-            self.move_to(Path::new(&directory))?;
-        }
-        self.task = Some(Task::resume_task(self.built.agent.clone(), id)?);
-        Ok(())
-    }
-
-    /// Works in another directory from now on.
-    fn move_to(&mut self, directory: &Path) -> Result<(), Failure> {
-        if self.context.directory.canonicalize().is_ok_and(|now| now == directory) {
-            return Ok(());
+    /// Prepares to work in another directory. Returns `None` if it is the same one.
+    fn find_place(&self, directory: &Path) -> Result<Option<Place>, Failure> {
+        if self.context().directory.canonicalize().is_ok_and(|now| now == directory) {
+            return Ok(None);
         }
         if !directory.is_dir() {
             let directory = directory.display();
@@ -122,24 +147,26 @@ impl Conversation {
                  its files in a new directory",
             ));
         }
-        let context = self.context.moved_to(directory);
-        self.built = build_agent(&self.arguments, &context)?;
-        self.context = context;
-        Ok(())
+        let context = self.context().moved_to(directory);
+        let built = build_agent(&self.arguments, &context)?;
+        Ok(Some(Place { context, built }))
     }
 
     /// Asks another model from now on.
     pub(crate) fn change_model(&mut self, name: &str) -> Result<(), Failure> {
         let arguments = self.arguments.with_model(name);
-        let built = build_agent(&arguments, &self.context)?;
-        (self.arguments, self.built) = (arguments, built);
-        if let Some(task) = self.task.take() {
-            let id = task.id().to_owned();
-            // The task can be taken over only once it is released.
-            drop(task);
-            self.resume_task(&id)?;
-        }
-        Ok(())
+        self.place.built = build_agent(&arguments, self.context())?;
+        self.arguments = arguments;
+        self.reopen_task()
+    }
+
+    /// Opens the task again, with the agent as it is now.
+    fn reopen_task(&mut self) -> Result<(), Failure> {
+        let Some(task) = self.task.take() else { return Ok(()) };
+        let id = task.id().to_owned();
+        // The task can be taken over only once it is released.
+        drop(task);
+        self.resume_task(&id)
     }
 
     /// Gives the conversation a goal. Returns the id of the goal.
@@ -156,8 +183,9 @@ impl Conversation {
     /// Returns the task, which begins if there is none.
     fn begun_task(&mut self) -> Result<&mut Task, Failure> {
         if self.task.is_none() {
-            let (agent, new) = (self.built.agent.clone(), self.built.new_session.clone());
-            self.task = Some(Task::begin(agent, &self.context.directory, new, &new_id())?);
+            let (agent, new) =
+                (self.place.built.agent.clone(), self.place.built.new_session.clone());
+            self.task = Some(Task::begin(agent, &self.place.context.directory, new, &new_id())?);
         }
         Ok(self.task.as_mut().expect("it was just begun"))
     }
@@ -169,7 +197,7 @@ impl Conversation {
 
     /// True if interrupted turns continue without a question.
     pub(crate) fn is_resumed_automatically(&self) -> bool {
-        self.built.auto_resume
+        self.place.built.auto_resume
     }
 
     /// Runs a turn with this prompt.
@@ -187,8 +215,9 @@ impl Conversation {
     pub(crate) fn give_up_turn(&mut self) -> Result<(), Failure> {
         let Some(task) = self.task.take() else { return Ok(()) };
         let id = task.id().to_owned();
+        // The turn can be ended only once the task is released.
         drop(task);
-        takeback_runtime::cancel_task(self.context.opened_arc()?, &id)?;
+        takeback_runtime::cancel_task(self.context().opened_arc()?, &id)?;
         self.resume_task(&id)
     }
 

@@ -22,7 +22,10 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
         return continue_turn(conversation);
     }
     let context = conversation.context();
-    let goals = continue_goals(context)?;
+    let goals = continue_goals(context).unwrap_or_else(|failure| {
+        output::warn(&failure.to_string());
+        Vec::new()
+    });
     let workspace = context.directory.canonicalize().ok();
     let workspace = workspace.map(|directory| directory.display().to_string());
     let mut tasks = find_open_tasks(TaskFilter { workspace, ..TaskFilter::default() }, context)?;
@@ -52,7 +55,6 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
 
 /// Continues an interrupted task. If that fails, the user begins with another conversation.
 fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
-    conversation.leave("continued another session");
     let done = conversation.resume_task(&task.id).and_then(|()| proceed(conversation));
     if let Err(failure) = done {
         failure.report(conversation.context().globals.json);

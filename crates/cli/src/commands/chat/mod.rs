@@ -1,6 +1,6 @@
 //! `takeback chat`: talk to takeback's own agent.
 //!
-//! Prompts are read by [`PromptReader`], turns are shown by [`TerminalFrontEnd`] or
+//! Prompts are read by `talk`, turns are shown by [`TerminalFrontEnd`] or
 //! [`JsonFrontEnd`], and [`crate::slash`] answers the commands that begin with a slash.
 
 mod agent;
@@ -47,6 +47,7 @@ Examples:
   takeback chat --fork 4f2a@3                    continue differently after its third turn
   takeback chat --fork 4f2a@3 --files            with the files of that moment, in a new directory
 
+/help lists the commands inside the chat. From a pipe, those that change something need --yes.
 The model comes from the table [chat] of config.toml: see docs/configuration.md.")]
 pub(crate) struct Arguments {
     /// Run one turn with this prompt, and leave; `-` reads the prompt from standard input

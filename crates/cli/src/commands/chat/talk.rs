@@ -1,5 +1,6 @@
 //! The interactive mode: prompts and slash commands until the user leaves.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -22,6 +23,8 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
     // True after Ctrl-C. The next one leaves.
     let mut is_interrupted = false;
     loop {
+        // While the user thinks, another process can repair the ledger.
+        conversation.context().close_ledger();
         let prompt = match reader.read_prompt()? {
             PromptInput::Text(prompt) => prompt,
             PromptInput::Interrupted if !is_interrupted => {
@@ -56,14 +59,12 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
 
 /// Answers a slash command. Returns `None` for a prompt.
 fn answer_slash(text: &str, conversation: &Conversation) -> Option<SlashAnswer> {
-    let model = conversation.model();
-    let line = SlashLine {
-        text,
-        session: conversation.session(),
-        model: Some(&model),
-        is_headless: false,
-    };
-    answer_line(&line, conversation.context())
+    let (model, context) = (conversation.model(), conversation.context());
+    // The lines of a pipe can come from anywhere.
+    let is_headless = !std::io::stdin().is_terminal() && !context.globals.yes;
+    let line =
+        SlashLine { text, session: conversation.session(), model: Some(&model), is_headless };
+    answer_line(&line, context)
 }
 
 /// Makes the change that an answer asks for, and shows the answer.
