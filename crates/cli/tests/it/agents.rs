@@ -331,7 +331,8 @@ fn files_changed_since_the_rollback_are_not_in_the_notice() {
     let answer: Value = serde_json::from_str(&scene.tell("UserPromptSubmit")).unwrap();
     let text = answer.pointer(CONTEXT).unwrap().as_str().unwrap();
     assert!(text.starts_with("takeback restored this file in"), "{text}");
-    assert!(text.ends_with("\n- written.txt (deleted)"), "{text}");
+    assert!(text.contains("\n- written.txt (deleted)\nThe user took back the prompt"), "{text}");
+    assert!(!text.contains("new.txt") && !text.contains("main.rs"), "{text}");
 
     // The rollback is undone, so there is no notice about it.
     let scene = Scene::new("claude");

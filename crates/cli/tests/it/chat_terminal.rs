@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use takeback_script::{Reply, Request, Role, Server, StreamGate, StreamStep};
 
+use crate::agent::eventually;
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::scripted_model::{
     StuckModel, chat, last_session, list_tasks, use_model, with_model, writer,
@@ -143,7 +144,7 @@ fn ctrl_c_stops_the_turn_and_keeps_everything_and_a_second_one_leaves() {
     assert_eq!(prompts_of(&last), ["write", "stall", "hello"]);
     assert_eq!(last.count_text("The beginning"), 1);
     assert_eq!(session.read("note.txt"), "hello\n");
-    assert_eq!(list_tasks(&session)[0]["state"], "idle");
+    eventually("the turn is over", || list_tasks(&session)[0]["state"] == "idle");
     terminal.press("\u{3}");
     terminal.wait_for("Ctrl-C again leaves");
     terminal.press("\u{3}");

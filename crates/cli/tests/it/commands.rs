@@ -186,6 +186,7 @@ Everyday:
   redo         Redo what `takeback rollback undo` undid
   checkpoint   Take a checkpoint of this workspace now
   fork         Continue differently from an earlier moment, in a new directory
+  resume       Continue a conversation of any agent, in its directory
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
 

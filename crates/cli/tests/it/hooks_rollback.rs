@@ -202,8 +202,14 @@ fn the_conversations_of_all_sessions_are_rewound_with_their_files() {
     one.turn("third", "a", "2");
     let done = session.json(&["rollback", "3"]);
     assert_eq!(done["undone_messages"], 3);
-    let moved = |session, count| json!({ "session": session, "undone_messages": count, "redone_messages": 0 });
-    assert_eq!(done["sessions"], json!([moved("mine:s1", 2), moved("mine:s2", 1)]));
+    let moved = |session, count, prompt| {
+        json!({
+            "session": session, "undone_messages": count, "redone_messages": 0,
+            "undone_turns": count, "prompt": prompt,
+        })
+    };
+    let expected = [moved("mine:s1", 2, "first"), moved("mine:s2", 1, "second")];
+    assert_eq!(done["sessions"], json!(expected));
     assert!(current_messages(&session).is_empty());
     let undone = session.output(&["rollback", "undo"]);
     let undone = String::from_utf8(undone.stdout).unwrap();

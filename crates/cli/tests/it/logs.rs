@@ -194,7 +194,8 @@ impl<'s> Claude<'s> {
         let ledger =
             rusqlite::Connection::open(self.session.base().join(".takeback/state.db")).unwrap();
         let mut statement = ledger
-            .prepare("SELECT role || ' ' || ifnull(content, 'call') || iif(undone, ' (undone)', '') FROM messages ORDER BY seq")
+            .prepare("SELECT role || ' ' || ifnull(content, 'call') || iif(undone, ' (undone)', '') FROM messages
+                 WHERE session = (SELECT key FROM sessions WHERE id = 'claude:live') ORDER BY seq")
             .unwrap();
         let rows = statement.query_map([], |row| row.get(0)).unwrap();
         rows.map(Result::unwrap).collect()

@@ -239,7 +239,7 @@ fn take_back_conversation(scratch: &Scratch) {
 }
 
 #[test]
-fn taking_back_only_a_conversation_leaves_a_notice_only_about_effects() {
+fn taking_back_only_a_conversation_leaves_a_notice_about_effects() {
     let scratch = Scratch::new();
     scratch.play_turn_of("other", "beside it", || scratch.write("b", "1"));
     scratch.begin_turn("s", "drop it");
@@ -256,9 +256,11 @@ fn taking_back_only_a_conversation_leaves_a_notice_only_about_effects() {
 }
 
 #[test]
-fn taking_back_only_a_conversation_without_effects_leaves_no_notice() {
+fn taking_back_only_a_conversation_leaves_a_notice_about_the_prompt() {
     let scratch = with_four_turns();
     take_back_conversation(&scratch);
-    let ledger = scratch.opened.ledger().unwrap().unwrap();
-    assert!(!ledger.has_notices("mine:s").unwrap());
+    let notices = rollback::take_notices(&scratch.opened, "mine:s").unwrap();
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert!(notice.files.is_empty() && notice.effects.is_empty(), "{notice:?}");
+    assert!(notice.taken_back.is_some(), "{notice:?}");
 }
