@@ -5,6 +5,7 @@
 mod adversary;
 mod agents;
 mod bench;
+mod browser;
 mod deny;
 mod fuzz;
 mod nextest;
@@ -24,6 +25,8 @@ usage: cargo xtask <task>
   test          Run all checks and tests, and install the programs they need
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
+  test-web      Test the pages of `takeback serve` in Chromium, which is installed if possible
+  screenshots   Take pictures of every page, in target/screenshots
   soak          Run the test suite repeatedly, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test_everything(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
+        ["test-web"] => browser::test_web(),
+        ["screenshots"] => browser::write_screenshots(),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),

@@ -65,6 +65,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "fork",
             "search",
             "status",
+            "serve",
         ],
     ),
     (
