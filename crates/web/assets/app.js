@@ -52,6 +52,7 @@ export async function open(address, { push = true, focus = false } = {}) {
   pane.scrollTop = place;
   document.querySelector(".panes").className = "panes show-detail";
   if (push) history.pushState(null, "", url);
+  else history.replaceState(null, "", url);
   const title = pane.querySelector(".turn-head h1")?.textContent.trim() ?? "takeback";
   document.title = `${title.slice(0, 60)} · takeback`;
   markCurrent(url);

@@ -173,6 +173,16 @@ function explain(error) {
 
 const kinds = (effects) => [...new Set(effects.map((effect) => effect.kind))].join("/");
 
+/** Leaves out the directories of a list that also has paths inside them. */
+function files(paths) {
+  const names = paths.map((path) => (typeof path === "string" ? path : atob(path.bytes)));
+  const above = new Set();
+  for (const name of names) {
+    for (let at = name.indexOf("/"); at > 0; at = name.indexOf("/", at + 1)) above.add(name.slice(0, at));
+  }
+  return paths.filter((_, index) => !above.has(names[index]));
+}
+
 /** The plan in one line, in the future tense. */
 function summary({ plan, empty }) {
   if (empty) {
@@ -183,8 +193,9 @@ function summary({ plan, empty }) {
   const outside = elsewhere.reduce((sum, part) => sum + part.restored.length + part.deleted.length, 0);
   const parts = [];
   const add = (number, words) => number && parts.push(words);
-  add(plan.restored.length, `restores ${count(plan.restored.length, "file")}`);
-  add(plan.deleted.length, `deletes ${plan.deleted.length.toLocaleString("en")}`);
+  const [restored, deleted] = [files(plan.restored).length, files(plan.deleted).length];
+  add(restored, `restores ${count(restored, "file")}`);
+  add(deleted, `deletes ${deleted.toLocaleString("en")}`);
   add(outside, `changes ${outside} outside the workspace`);
   const kept = plan.kept.length + plan.guarded.length;
   add(kept, `keeps ${kept.toLocaleString("en")}`);
@@ -259,8 +270,9 @@ function conflictChoice(conflicts, resolve, request, show) {
 /** Says what was done, in the past tense, with the way back. */
 function reportDone(done, workspace) {
   const parts = [];
-  if (done.restored.length) parts.push(`restored ${count(done.restored.length, "file")}`);
-  if (done.deleted.length) parts.push(`deleted ${done.deleted.length.toLocaleString("en")}`);
+  const [restored, deleted] = [files(done.restored).length, files(done.deleted).length];
+  if (restored) parts.push(`restored ${count(restored, "file")}`);
+  if (deleted) parts.push(`deleted ${deleted.toLocaleString("en")}`);
   if (done.undone_messages) parts.push(`took back ${count(done.undone_messages, "message")}`);
   if (done.redone_messages) parts.push(`brought back ${count(done.redone_messages, "message")}`);
   const text = parts.length ? parts.join(", ") : "nothing had to be changed";

@@ -43,6 +43,7 @@ mod rpc_errors;
 mod rpc_fuzz;
 mod run;
 mod self_protection;
+mod serve;
 mod session;
 mod sessions;
 mod sessions_exchange;

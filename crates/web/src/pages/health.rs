@@ -28,7 +28,7 @@ fn render(work: &Work, status: &Status) -> Markup {
     let is_fine = status.failures.is_empty() && !status.can_shrink;
     html! {
         h1 { "Health" }
-        @if is_fine { (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed since the last look." } })) }
+        @if is_fine { (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed." } })) }
         @for failure in &status.failures {
             (note("warning", &html! {
                 p { strong { bdi { (work.app.tilde(&failure.workspace.0)) } } ": " (text::one_line(&failure.message)) }

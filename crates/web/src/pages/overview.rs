@@ -73,7 +73,7 @@ fn render_uncovered(timeline: &Timeline) -> Markup {
     html! {
         section .card {
             h2 { "Not protected" }
-            p { (text::count(newest.uncovered.count as u64, "path")) " in this workspace are not captured, so no rollback changes them." }
+            p { "No rollback changes these paths, because they are not captured." }
             ul .paths { @for path in paths.iter().take(LISTED) { li { code { bdi { (path) } } } } }
             @if paths.len() > LISTED {
                 p .faint { "and " (text::group_digits((paths.len() - LISTED) as u64)) " more. The Coverage tab of a turn lists all of them with the reasons." }
@@ -84,7 +84,8 @@ fn render_uncovered(timeline: &Timeline) -> Markup {
 
 fn render_all(work: &Work) -> Result<Markup, WorkError> {
     let now = text::timestamp(work.opened.now());
-    let timelines: Vec<Arc<Timeline>> = work.all_timelines()?;
+    let mut timelines: Vec<Arc<Timeline>> = work.all_timelines()?;
+    timelines.sort_by_key(|timeline| std::cmp::Reverse(timeline.entries.first().map(Entry::time)));
     Ok(html! {
         article .overview {
             h1 { "All workspaces" }

@@ -171,7 +171,7 @@ fn mark_matches(snippet: &str) -> Markup {
     let mut parts = snippet.split(">>>");
     let first = parts.next().unwrap_or_default();
     html! {
-        (text::one_line(first)) " "
+        (text::visible(first))
         @for part in parts {
             @let (found, rest) = part.split_once("<<<").unwrap_or((part, ""));
             mark { (text::visible(found)) } (text::visible(rest))

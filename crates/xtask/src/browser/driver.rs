@@ -1,6 +1,6 @@
 //! A small client for WebDriver, which controls Chromium through chromedriver.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -69,11 +69,8 @@ impl Browser {
             body.len()
         );
         socket.write_all(request.as_bytes()).map_err(failed)?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).map_err(failed)?;
-        let (_, body) = answer.split_once("\r\n\r\n").ok_or("chromedriver sent no body")?;
-        let answer: Value =
-            serde_json::from_str(body).map_err(|error| format!("{error}: {body}"))?;
+        let body = read_body(&mut BufReader::new(socket)).map_err(failed)?;
+        let answer: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
         match answer["value"].get("error") {
             Some(error) => Err(format!("{path}: {error}: {}", answer["value"]["message"])),
             None => Ok(answer["value"].clone()),
@@ -177,6 +174,25 @@ impl Browser {
         }
         Ok(())
     }
+}
+
+/// Reads the body of an answer. Chromedriver keeps connections open, so the length decides.
+fn read_body(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            _ if line.trim_end().is_empty() => break,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(body)
 }
 
 impl Drop for Browser {

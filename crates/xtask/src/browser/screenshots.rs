@@ -33,7 +33,6 @@ pub(crate) fn write_screenshots() -> Result<(), Failure> {
             take_all(&browser, &served, &folder, &format!("{width}-{scheme}"))?;
         }
     }
-    browser.check_logs(served.origin())?;
     println!("{}", folder.display());
     Ok(())
 }
@@ -65,6 +64,10 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
         browser.open(&format!("{origin}{path}"))?;
         if !condition.is_empty() {
             browser.wait_for(condition)?;
+        }
+        if path.ends_with("tab=diff") {
+            // The address says which view was chosen for the width of the window.
+            browser.wait_for("location.search.includes('split') || innerWidth < 1400")?;
         }
         save(browser, folder, &format!("{name}-{look}"))?;
     }
