@@ -27,6 +27,16 @@ pub fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
+/// Formats a number of bytes: `1.2 MB`.
+pub fn format_bytes(size: u64) -> String {
+    match size {
+        0..1_000 => format!("{size} B"),
+        1_000..1_000_000 => format!("{:.1} kB", size as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", size as f64 / 1e6),
+        _ => format!("{:.1} GB", size as f64 / 1e9),
+    }
+}
+
 /// Finds the name that is most similar to a mistyped one.
 pub fn find_similar<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LEAST: f64 = 0.7;

@@ -57,8 +57,8 @@ pub use capture::{Capture, CaptureError, CaptureOptions, Uncovered, UncoveredRea
 pub use checkout::{Checkout, CheckoutError, NewDirectory, remove_temporary};
 pub use compare::PathChange;
 pub use diff::{
-    ChangeKind, ChangeSide, Diff, DiffError, DiffOptions, LineCounts, TreeChange, UnifiedDiff,
-    compare_nodes, diff_trees,
+    ChangeKind, ChangeSide, Diff, DiffError, DiffOptions, Hunk, LineCounts, TreeChange,
+    UnifiedDiff, compare_nodes, diff_trees, find_hunks, split_lines,
 };
 pub use edit::{EditError, NewContent, NewEntry, TreeEdit};
 pub use forbidden::ForbiddenRoots;

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use takeback_base::durable::{self, Temporary};
 use takeback_base::hex;
@@ -104,6 +105,13 @@ pub struct Pin {
 impl Store {
     pub(crate) fn refs_directory(&self) -> PathBuf {
         self.directory().join("refs/takeback")
+    }
+
+    /// Returns the time at which the pins of a workspace last changed, or `None` if it has none.
+    /// Creating, replacing or deleting a pin changes this time.
+    pub fn pins_changed_at(&self, workspace: &WorkspaceId) -> Option<SystemTime> {
+        let directory = self.refs_directory().join(workspace.to_string());
+        fs::metadata(directory).and_then(|metadata| metadata.modified()).ok()
     }
 
     /// Lists all workspaces that have pins.

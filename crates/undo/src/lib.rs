@@ -26,9 +26,9 @@ pub use history::record::{
     clean_reason, read_checkpoints,
 };
 pub use history::{
-    ChangeCounts, CheckpointOptions, CompareError, EffectView, FindError, FoundCheckpoint, History,
-    List, NameError, OtherWorkspace, Row, RowView, StepView, TakeError, TakenCheckpoint,
-    UncoveredView,
+    ChangeCounts, CheckpointOptions, CheckpointView, CompareError, ConversationError, EffectView,
+    FindError, FoundCheckpoint, History, List, NameError, OtherWorkspace, Row, RowView, ShowError,
+    StepView, TakeError, TakenCheckpoint, UncoveredView,
 };
 pub use hook::{
     Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,

@@ -5,6 +5,7 @@
 mod adversary;
 mod agents;
 mod bench;
+mod browser;
 mod deny;
 mod fuzz;
 mod local_model;
@@ -26,6 +27,8 @@ usage: cargo xtask <task>
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
   test-model    Test takeback's own agent with a real model server, llama.cpp from PyPI
+  test-web      Test the pages of `takeback serve` in Chromium, which is installed if possible
+  screenshots   Take pictures of every page, in target/screenshots
   soak          Run the test suite repeatedly, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
@@ -57,6 +60,8 @@ fn main() -> ExitCode {
         ["test"] => test::test_everything(),
         ["test-model"] => local_model::test_model(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
+        ["test-web"] => browser::test_web(),
+        ["screenshots"] => browser::write_screenshots(),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),

@@ -66,6 +66,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "resume",
             "search",
             "status",
+            "serve",
         ],
     ),
     (

@@ -18,6 +18,8 @@ mod resume;
 mod rollback;
 pub(crate) mod rpc;
 mod run;
+#[cfg(not(fuzzing))]
+mod serve;
 mod sessions;
 mod show;
 mod slash;
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Resume(resume::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
+    #[cfg(not(fuzzing))]
+    Serve(serve::Arguments),
     Install(install::Arguments),
     Uninstall(install::UninstallArguments),
     Doctor(doctor::Arguments),
@@ -79,6 +83,10 @@ impl Command {
     /// True if the command's output goes to a pager when it is long. The output of the other
     /// commands is read by agents and programs, or printed while they run.
     pub(crate) fn is_paged(&self) -> bool {
+        #[cfg(not(fuzzing))]
+        if matches!(self, Command::Serve(_)) {
+            return false;
+        }
         !matches!(
             self,
             Command::Hook(_)
@@ -106,6 +114,8 @@ impl Command {
             Command::Resume(arguments) => resume::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),
+            #[cfg(not(fuzzing))]
+            Command::Serve(arguments) => serve::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
             Command::Uninstall(arguments) => install::run_uninstall(&arguments, context),
             Command::Doctor(arguments) => doctor::run(&arguments, context),

@@ -12,7 +12,7 @@ use takeback_tree::{
 };
 use takeback_undo::{
     CompareError, FindError, ForkError, IndexError, MoveHistoryError, NameError, NearCheckpoint,
-    PruneError, RollbackError, StatusError, TakeError, UpdateMirrorError,
+    PruneError, RollbackError, ShowError, StatusError, TakeError, UpdateMirrorError,
 };
 
 use super::Failure;
@@ -143,6 +143,16 @@ impl From<RepairError> for Failure {
         match error {
             RepairError::Store(error) => error.into(),
             RepairError::Busy => Failure::of(&error).hint(LATER),
+        }
+    }
+}
+
+impl From<ShowError> for Failure {
+    fn from(error: ShowError) -> Failure {
+        match error {
+            ShowError::Take(error) => error.into(),
+            ShowError::Find(error) => error.into(),
+            ShowError::Store(error) => error.into(),
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-pub(crate) use takeback_base::text::disarm;
-use takeback_tree::{BlockedPath, BlockedReason, Uncovered, UncoveredReason};
+pub(crate) use takeback_base::text::{disarm, format_bytes as bytes};
+use takeback_tree::{BlockedPath, Uncovered};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -91,51 +91,14 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Formats a number of bytes: `1.2 MB`.
-pub(crate) fn bytes(size: u64) -> String {
-    match size {
-        0..1_000 => format!("{size} B"),
-        1_000..1_000_000 => format!("{:.1} kB", size as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", size as f64 / 1e6),
-        _ => format!("{:.1} GB", size as f64 / 1e9),
-    }
-}
-
 /// Formats a path that is not covered, with the reason.
 pub(crate) fn uncovered_line(uncovered: &Uncovered) -> String {
-    format!("{}  ({})", uncovered.path, disarm(&reason(&uncovered.reason)))
+    format!("{}  ({})", uncovered.path, disarm(&uncovered.reason.to_string()))
 }
 
 /// Names a path that cannot be restored, and says why.
 pub(crate) fn blocked_line(blocked: &BlockedPath) -> String {
-    let mut why = match &blocked.reason {
-        BlockedReason::Uncovered(uncovered) => reason(uncovered),
-        BlockedReason::Uncapturable => "never captured".into(),
-        BlockedReason::ParentReplaced => "no longer a directory".into(),
-        BlockedReason::Changed => "changed meanwhile".into(),
-        BlockedReason::Failed { error } => error.clone(),
-    };
-    for writer in &blocked.writers {
-        why.push_str(&format!("; {} (pid {}) has it open for writing", writer.command, writer.pid));
-    }
-    format!("{}  ({})", blocked.path, disarm(&why))
-}
-
-/// Says why a path is not covered.
-fn reason(reason: &UncoveredReason) -> String {
-    match reason {
-        UncoveredReason::TooLarge { size } => format!("too large ({})", bytes(*size)),
-        UncoveredReason::OverBudget { size } => {
-            format!("over the budget max_named_mb ({})", bytes(*size))
-        }
-        UncoveredReason::Excluded => "excluded".into(),
-        UncoveredReason::Ignored => "ignored".into(),
-        UncoveredReason::Unreadable { error } => format!("unreadable: {error}"),
-        UncoveredReason::Special => "a socket, pipe or device".into(),
-        UncoveredReason::Changing => "kept changing".into(),
-        UncoveredReason::Private => "private".into(),
-        UncoveredReason::Nested => "a nested repository, kept only as a link".into(),
-    }
+    format!("{}  ({})", blocked.path, disarm(&blocked.describe_reason()))
 }
 
 #[cfg(test)]

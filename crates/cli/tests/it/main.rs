@@ -51,6 +51,7 @@ mod rpc_fuzz;
 mod run;
 mod scripted_model;
 mod self_protection;
+mod serve;
 mod session;
 mod sessions;
 mod sessions_exchange;

@@ -13,6 +13,10 @@ mod tests;
 
 use crate::Transcript;
 
+pub use self::view::{
+    Piece, PieceKind, make_visible, message_marks, message_pieces, session_title,
+};
+
 /// Renders a session as Markdown.
 pub fn markdown(transcript: &Transcript) -> String {
     markdown::render(transcript)

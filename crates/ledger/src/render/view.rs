@@ -11,14 +11,16 @@ use crate::{MessageRecord, SessionRecord, Time};
 
 /// A piece of a message.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) kind: PieceKind,
-    pub(super) text: String,
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct Piece {
+    pub kind: PieceKind,
+    pub text: String,
 }
 
 /// The kind of a piece.
 #[derive(Debug, PartialEq)]
-pub(super) enum PieceKind {
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub enum PieceKind {
     Text,
     Reasoning,
     /// A call to the tool with this name.
@@ -77,12 +79,12 @@ fn cost(session: &SessionRecord) -> Option<String> {
 }
 
 /// Returns the title of a session, or its id if it has no title.
-pub(super) fn session_title(session: &SessionRecord) -> &str {
+pub fn session_title(session: &SessionRecord) -> &str {
     session.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&session.id)
 }
 
 /// Returns the marks of a message: `undone`, `compacted` and `summary`.
-pub(super) fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
+pub fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
     [
         (message.undone, "undone"),
         (message.compacted, "compacted"),
@@ -94,7 +96,7 @@ pub(super) fn message_marks(message: &MessageRecord) -> Vec<&'static str> {
 }
 
 /// Splits a message into pieces, in reading order.
-pub(super) fn message_pieces(message: &MessageRecord) -> Vec<Piece> {
+pub fn message_pieces(message: &MessageRecord) -> Vec<Piece> {
     let mut pieces = reasoning_pieces(message);
     let result = || {
         let name = message.tool_name.as_ref().or(message.tool_call_id.as_ref());
@@ -192,7 +194,7 @@ fn format_json(value: &Value) -> String {
 }
 
 /// Escapes control characters and characters that change the direction of text.
-pub(super) fn make_visible(text: &str) -> String {
+pub fn make_visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.replace("\r\n", "\n").chars() {
         if matches!(character, '\n' | '\t') || !is_armed(character) {

@@ -22,12 +22,14 @@ mod state;
 mod summary;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::paths;
+use takeback_base::text::format_bytes;
 
 use crate::beneath::{Root, Stat};
 use crate::git::GitDirectory;
@@ -119,6 +121,24 @@ pub enum UncoveredReason {
     Private,
     /// It is a nested repository in another program's checkpoint, which stored only a link to it.
     Nested,
+}
+
+impl fmt::Display for UncoveredReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UncoveredReason::TooLarge { size } => write!(f, "too large ({})", format_bytes(*size)),
+            UncoveredReason::OverBudget { size } => {
+                write!(f, "over the budget max_named_mb ({})", format_bytes(*size))
+            }
+            UncoveredReason::Excluded => f.write_str("excluded"),
+            UncoveredReason::Ignored => f.write_str("ignored"),
+            UncoveredReason::Unreadable { error } => write!(f, "unreadable: {error}"),
+            UncoveredReason::Special => f.write_str("a socket, pipe or device"),
+            UncoveredReason::Changing => f.write_str("kept changing"),
+            UncoveredReason::Private => f.write_str("private"),
+            UncoveredReason::Nested => f.write_str("a nested repository, kept only as a link"),
+        }
+    }
 }
 
 /// The reason why a capture failed. Nothing was changed.

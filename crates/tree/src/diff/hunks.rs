@@ -10,9 +10,10 @@ use super::LineCounts;
 
 /// A range of lines that was replaced by another range. Either range may be empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Hunk {
-    pub(super) before: Range<usize>,
-    pub(super) after: Range<usize>,
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct Hunk {
+    pub before: Range<usize>,
+    pub after: Range<usize>,
 }
 
 /// The number of lines, on both sides together, up to which the best algorithm takes only
@@ -24,7 +25,7 @@ const SMALL: usize = 10_000;
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.
-pub(super) fn split_lines(content: &[u8]) -> Vec<&[u8]> {
+pub fn split_lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
@@ -38,8 +39,8 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
 }
 
 /// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
-/// line that both sides share.
-pub(super) fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
+/// line that both sides share. The pieces are usually lines, but may be any parts of a text.
+pub fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
     find_hunks_within(before, after, SMALL)
 }
 

@@ -20,6 +20,7 @@ use crate::path::{RelPath, join};
 use crate::rules::{CaptureRules, Matcher};
 use crate::store::{ObjectError, Store};
 
+pub use hunks::{Hunk, find_hunks, split_lines};
 pub use text::UnifiedDiff;
 
 /// The options for a comparison.
@@ -279,7 +280,7 @@ fn kind_of_change(from: Option<ChangeSide>, to: Option<ChangeSide>) -> Option<Ch
 
 impl TreeChange {
     /// Returns the path before the change.
-    fn old_path(&self) -> &RelPath {
+    pub fn old_path(&self) -> &RelPath {
         match &self.kind {
             ChangeKind::Renamed { from } => from,
             _ => &self.path,

@@ -156,6 +156,24 @@ pub enum BlockedReason {
     Failed { error: String },
 }
 
+impl BlockedPath {
+    /// Says why the path cannot be restored, and which processes are writing to it.
+    pub fn describe_reason(&self) -> String {
+        let mut reason = match &self.reason {
+            BlockedReason::Uncovered(uncovered) => uncovered.to_string(),
+            BlockedReason::Uncapturable => "never captured".into(),
+            BlockedReason::ParentReplaced => "no longer a directory".into(),
+            BlockedReason::Changed => "changed meanwhile".into(),
+            BlockedReason::Failed { error } => error.clone(),
+        };
+        for writer in &self.writers {
+            let Writer { command, pid } = writer;
+            reason.push_str(&format!("; {command} (pid {pid}) has it open for writing"));
+        }
+        reason
+    }
+}
+
 /// A step of a plan, with the stat of the file that it expects to find.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct PlannedStep {

@@ -10,7 +10,9 @@ use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
 use super::record::{Checkpoint, TurnId};
-use super::workspace::{WorkspaceRef, find_inner_history, find_workspace, revive_workspace};
+use super::workspace::{
+    WorkspaceRef, find_inner_history, find_workspace, known_workspaces, revive_workspace,
+};
 use super::{History, Row, TakeError};
 use crate::Opened;
 use crate::hook::state::WorkspaceState;
@@ -46,7 +48,7 @@ pub struct List {
 }
 
 /// One row of the list.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct RowView {
     pub number: usize,
@@ -79,7 +81,7 @@ pub struct RowView {
 }
 
 /// A checkpoint before a call of a turn.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct StepView {
     /// The number that identifies the step for `rollback`, such as `3.2`.
@@ -101,7 +103,7 @@ pub struct EffectView {
 }
 
 /// The paths that a checkpoint does not cover.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct UncoveredView {
     pub count: usize,
@@ -149,7 +151,8 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
     Ok(list)
 }
 
-fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
+/// Lists the checkpoints of exactly this workspace. Failures and inner histories are not listed.
+pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
     let history = History::read(workspace.store, &workspace.id)?;
     // Without the ledger, the list has no prompts and no effects.
     let ledger = opened.complete_ledger(LEDGER_WAIT);
@@ -197,17 +200,13 @@ pub fn find_other_workspaces(
     if !opened.has_store() {
         return Ok(Vec::new());
     }
-    let WorkspaceRef { store, id: own, .. } = find_workspace(opened, path)?;
-    let mut others = Vec::new();
-    for id in store.pinned_workspaces()?.into_iter().filter(|id| *id != own) {
-        if let Ok(Some(info)) = store.workspace_info(&id)
-            && !store.pin_names(&id)?.is_empty()
-        {
-            others.push(OtherWorkspace { path: info.path, last_touched: Time(info.last_seen) });
-        }
-    }
-    others.sort_by_key(|other| std::cmp::Reverse(other.last_touched));
-    Ok(others)
+    let own = find_workspace(opened, path)?.id;
+    let others = known_workspaces(opened)?.into_iter().filter(|(known, _)| known.id != own);
+    let view = |(known, last_touched): (WorkspaceRef<'_>, Time)| OtherWorkspace {
+        path: AnyPath(known.path),
+        last_touched,
+    };
+    Ok(others.map(view).collect())
 }
 
 impl RowView {
@@ -263,7 +262,7 @@ fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Result<Option<String>, LedgerE
 }
 
 /// Finds a row's turn in the ledger.
-fn find_ledger_turn(
+pub(super) fn find_ledger_turn(
     ledger: &Ledger,
     row: &Row<'_>,
 ) -> Result<Option<takeback_ledger::Turn>, LedgerError> {

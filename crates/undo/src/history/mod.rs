@@ -2,11 +2,13 @@
 
 pub(crate) mod authorship;
 pub(crate) mod claim;
+mod conversation;
 mod counts;
 mod diff;
 pub(crate) mod in_force;
 mod list;
 pub mod record;
+mod show;
 mod take;
 pub(crate) mod traces;
 pub(crate) mod workspace;
@@ -16,10 +18,15 @@ use std::path::PathBuf;
 
 use takeback_tree::{RelPath, Store, StoreError, WorkspaceId};
 
-use self::record::{CallRef, Checkpoint, Checkpoints, Kind, TurnId, read_checkpoints};
+use self::record::{
+    CallRef, Checkpoint, Checkpoints, Kind, RollbackRecord, TurnId, read_checkpoints,
+};
 use self::traces::{PrunedCheckpoints, read_pruned};
 use crate::hook::state::{OpenCall, WorkspaceState};
 
+pub use self::conversation::{
+    ConversationError, TurnMessages, find_first_message, read_turn_messages,
+};
 pub(crate) use self::counts::count_changes;
 pub use self::counts::{ChangeCounts, list_changes};
 pub use self::diff::{
@@ -28,13 +35,14 @@ pub use self::diff::{
 pub(crate) use self::list::effects_of_row;
 pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
-    list_checkpoints,
+    list_checkpoints, list_workspace,
 };
+pub use self::show::{CheckpointView, ShowError, show_checkpoint};
 pub use self::take::{CheckpointOptions, NameError, TakeError, TakenCheckpoint, take_checkpoint};
 pub(crate) use self::take::{has_pin, new_record, pin_tree};
 pub use self::workspace::{
-    RevivedDirectories, WorkspaceRef, find_workspace, find_workspace_with, open_workspace,
-    revive_workspace,
+    RevivedDirectories, WorkspaceRef, find_workspace, find_workspace_with, known_workspace,
+    known_workspaces, open_workspace, revive_workspace,
 };
 
 /// All checkpoints of a workspace.
@@ -196,6 +204,17 @@ impl History {
     /// Returns the number of the newest checkpoint, whatever its kind, or 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
         self.all.last().map_or(0, |newest| newest.pin.name.seq)
+    }
+
+    /// Returns the rollbacks that were made, oldest first, each with its safety checkpoint.
+    pub fn rollbacks(&self) -> impl Iterator<Item = (&Checkpoint, &RollbackRecord)> {
+        self.all.iter().filter_map(|safety| Some((safety, safety.record.rollback.as_ref()?)))
+    }
+
+    /// Returns the sessions whose tool calls have begun but not ended. A session whose agent was
+    /// killed in the middle of a call is among them until its next call.
+    pub fn working_sessions(&self) -> BTreeSet<&str> {
+        self.open.iter().map(|open| open.session.as_str()).collect()
     }
 
     /// Returns the rows, newest first.

@@ -1,5 +1,6 @@
 //! The workspace that the user means by a path, even if its directory no longer exists.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode};
 use takeback_base::directory;
 use takeback_base::paths::canonicalize;
+use takeback_ledger::Time;
 use takeback_tree::{Store, StoreError, Workspace, WorkspaceError, WorkspaceId};
 
 use super::take::TakeError;
@@ -107,6 +109,41 @@ pub fn find_workspace<'o>(opened: &'o Opened, path: &Path) -> Result<WorkspaceRe
         return Ok(WorkspaceRef { store, id: store.workspace_id(&path), path });
     }
     Ok(WorkspaceRef::of(&open_workspace(opened, path)?))
+}
+
+/// Lists all workspaces that have checkpoints, and when takeback last used each of them. The most
+/// recently used comes first.
+pub fn known_workspaces(opened: &Opened) -> Result<Vec<(WorkspaceRef<'_>, Time)>, StoreError> {
+    if !opened.has_store() {
+        return Ok(Vec::new());
+    }
+    let store = opened.store()?;
+    let mut known = Vec::new();
+    for id in store.pinned_workspaces()? {
+        if let Ok(Some(info)) = store.workspace_info(&id)
+            && !store.pin_names(&id)?.is_empty()
+        {
+            known.push((WorkspaceRef { store, id, path: info.path.0 }, Time(info.last_seen)));
+        }
+    }
+    known.sort_by_key(|(_, last_seen)| Reverse(*last_seen));
+    Ok(known)
+}
+
+/// Finds a workspace that has checkpoints by its id.
+pub fn known_workspace<'o>(
+    opened: &'o Opened,
+    id: &WorkspaceId,
+) -> Result<Option<WorkspaceRef<'o>>, StoreError> {
+    if !opened.has_store() {
+        return Ok(None);
+    }
+    let store = opened.store()?;
+    if store.pin_names(id)?.is_empty() {
+        return Ok(None);
+    }
+    let info = store.workspace_info(id)?;
+    Ok(info.map(|info| WorkspaceRef { store, id: id.clone(), path: info.path.0 }))
 }
 
 /// Finds the workspace that the user means by a path and a checkpoint. If the directory has become

@@ -90,7 +90,7 @@ struct Server {
 
 /// The identity of the configuration file and of the store. It changes if the file is edited, or if
 /// another process replaces either of them.
-type Stamp = [Option<(u64, i64, i64, u64)>; 2];
+pub(crate) type Stamp = [Option<(u64, i64, i64, u64)>; 2];
 
 impl Server {
     fn new(context: &Context, is_stopped: Arc<AtomicBool>) -> Server {
@@ -157,7 +157,8 @@ impl Server {
     }
 }
 
-fn read_stamp(home: &Path) -> Stamp {
+/// Reads the stamp of the files that a home is opened from.
+pub(crate) fn read_stamp(home: &Path) -> Stamp {
     ["config.toml", "checkpoints/store/store.json"].map(|name| {
         let found = fs::metadata(home.join(name)).ok()?;
         Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))

@@ -1,0 +1,179 @@
+//! `takeback serve`: the history as web pages.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use takeback_undo::Opened;
+use takeback_web::{Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+
+use super::rpc::{Stamp, read_stamp};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::logs;
+use crate::output;
+
+/// Show the history in a browser
+///
+/// Serves pages on this machine alone: the timeline of all workspaces, every turn with its files,
+/// diff, conversation and effects, rollback and undo with a preview, sessions and search. The first
+/// line of the output is the link; it works until the server ends. The same address has an HTTP
+/// API; docs/serve.md describes it.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback serve --open            open the pages in the browser
+  takeback serve --port 4567
+  takeback serve --listen 192.168.0.7 --insecure
+                                   for other machines, without encryption")]
+pub(crate) struct Arguments {
+    /// The port; 0 for any free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    port: u16,
+    /// Open the pages in the browser
+    #[arg(long)]
+    open: bool,
+    /// Listen on this address instead of 127.0.0.1; anyone who can read the traffic gets in, so
+    /// this needs --insecure
+    #[arg(long, value_name = "ADDRESS", requires = "insecure")]
+    listen: Option<IpAddr>,
+    /// Serve other machines without encryption
+    #[arg(long, requires = "listen")]
+    insecure: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let ip = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let address = SocketAddr::from((ip, arguments.port));
+    // An invalid configuration is reported at once, and the pages use its valid part.
+    context.opened_anyway()?;
+    let server = Server::bind(ServerOptions {
+        address,
+        reach: if ip.is_loopback() { Reach::Loopback } else { Reach::Network },
+        token: make_secret()?,
+        cookie: make_secret()?,
+        home: Arc::new(ServedHome::new(context)),
+        zone: jiff::tz::TimeZone::system(),
+        user_home: context.user_home().and_then(|home| home.canonicalize().ok()),
+    });
+    let server = server.map_err(|error| {
+        Failure::new(format!("cannot listen on {address}"))
+            .because(&error)
+            .hint("choose another port with --port, or leave it out for a free one")
+    })?;
+    let link = server.link();
+    stop_on_signals(server.stopper())?;
+    if context.globals.json {
+        output::print_json(&serde_json::json!({ "url": link }));
+    } else {
+        println!("{link}");
+        println!("The link opens your history on this machine until Ctrl-C. Do not share it.");
+    }
+    // A program that starts the server waits for the link.
+    let _ = std::io::stdout().flush();
+    if arguments.open {
+        open_browser(&link);
+    }
+    server.run().map_err(|error| Failure::new("cannot serve").because(&error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a secret of 256 random bits.
+fn make_secret() -> Result<String, Failure> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new("the system has no random numbers").because(&error))?;
+    Ok(takeback_base::hex::encode(&bytes))
+}
+
+/// Stops the server at the first signal. A second one ends the process at once; a restore that is
+/// cut off is finished or reverted by the next command.
+fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new("cannot listen for signals").because(&error);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let wait = move || {
+        for (number, signal) in signals.forever().enumerate() {
+            match number {
+                0 => stopper.stop(),
+                // The default action of these signals is to end the process.
+                _ => drop(signal_hook::low_level::emulate_default_handler(signal)),
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).map_err(failed)?;
+    Ok(())
+}
+
+/// Opens a link in the user's browser.
+fn open_browser(link: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let started = Command::new(program)
+        .arg(link)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if started.is_err() {
+        output::warn(&format!("cannot run {program}; open the link yourself"));
+    }
+}
+
+/// Takeback's home, for the server.
+struct ServedHome(Mutex<(Context, Option<Stamp>)>);
+
+impl ServedHome {
+    fn new(context: &Context) -> ServedHome {
+        ServedHome(Mutex::new((context.in_directory(&context.directory), None)))
+    }
+
+    /// Returns a context whose home is open. Opens it again if another process has replaced the
+    /// configuration or the store.
+    fn context(&self) -> Result<Context, Failure> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (context, stamp) = &mut *state;
+        let now = read_stamp(&context.home);
+        if *stamp != Some(now) {
+            context.reopen();
+            *stamp = Some(now);
+        }
+        context.opened_anyway()?;
+        Ok(context.in_directory(&context.directory))
+    }
+}
+
+impl Home for ServedHome {
+    fn open(&self) -> Result<Arc<Opened>, Problem> {
+        let context = self.context().map_err(describe)?;
+        context.opened_arc().cloned().map_err(describe)
+    }
+
+    fn catch_up(&self) {
+        if let Ok(context) = self.context() {
+            logs::catch_up_ledger(&context);
+        }
+    }
+
+    fn explain(&self, error: Error) -> Problem {
+        describe(match error {
+            Error::Compare(error) => error.into(),
+            Error::Find(error) => error.into(),
+            Error::Ledger(error) => error.into(),
+            Error::Open(error) => error.into(),
+            Error::Rollback(error) => error.into(),
+            Error::Show(error) => error.into(),
+            Error::Status(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Take(error) => error.into(),
+        })
+    }
+}
+
+fn describe(failure: Failure) -> Problem {
+    let Failure { message, causes, hint } = failure;
+    Problem { causes, hint, ..Problem::new(500, message) }
+}

@@ -1,0 +1,175 @@
+// Opens turns beside the timeline, loads folded parts, and keeps the page up to date.
+
+import { fetchPart, showProblem, updateTimes } from "./page.js";
+import { startKeys } from "./keys.js";
+import { startRestore, takeBack } from "./restore.js";
+import { startTimeline } from "./timeline.js";
+
+const WIDE = window.matchMedia("(min-width: 1400px)");
+const detail = () => document.querySelector("[data-pane=detail]");
+
+/** The chosen view of diffs: side by side if the window is wide, unless the user chose one. */
+function preferredSplit() {
+  const chosen = localStorage.getItem("diff-view");
+  return chosen ? chosen === "split" : WIDE.matches;
+}
+
+/** Adds the preferred view to the address of a diff that names none. */
+function withView(address) {
+  const url = new URL(address, location.href);
+  if (url.searchParams.get("tab") === "diff" && !url.searchParams.has("split")) {
+    url.searchParams.set("split", preferredSplit() ? "1" : "0");
+  }
+  return url;
+}
+
+let opening = null;
+
+/** Shows a turn, or another part of it, without loading the list again. */
+export async function open(address, { push = true, focus = false } = {}) {
+  const pane = detail();
+  const url = withView(address);
+  if (!pane) {
+    location.assign(url);
+    return;
+  }
+  const mine = (opening = Symbol("opening"));
+  const part = new URL(url);
+  part.searchParams.set("part", "detail");
+  let content;
+  try {
+    content = await fetchPart(part);
+  } catch (error) {
+    showProblem(error);
+    return;
+  }
+  // The user has opened something else meanwhile.
+  if (opening !== mine) return;
+  const isSame = content.querySelector("[data-checkpoint]")?.dataset.checkpoint
+    === pane.querySelector(".detail")?.dataset.checkpoint;
+  const place = isSame ? pane.scrollTop : 0;
+  pane.replaceChildren(content);
+  pane.scrollTop = place;
+  document.querySelector(".panes").className = "panes show-detail";
+  if (push) history.pushState(null, "", url);
+  else history.replaceState(null, "", url);
+  const title = pane.querySelector(".turn-head h1")?.textContent.trim() ?? "takeback";
+  document.title = `${title.slice(0, 60)} · takeback`;
+  markCurrent(url);
+  updateTimes(pane);
+  startRestore(pane);
+  if (focus) pane.focus({ preventScroll: true });
+}
+
+/** Marks the row whose turn is shown. */
+function markCurrent(url) {
+  for (const link of document.querySelectorAll("a[data-open]")) {
+    const isIt = new URL(link.href).pathname === url.pathname;
+    if (isIt) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+/** Goes back to the list, in a window that shows only one pane. */
+export function close() {
+  const list = document.querySelector(".entries")?.dataset.list;
+  if (!list) return;
+  document.querySelector(".panes").className = "panes show-list";
+  history.pushState(null, "", list);
+  document.querySelector("a.row[aria-current]")?.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey;
+  if (!isPlain || event.defaultPrevented) return;
+  const target = event.target;
+  const view = target.closest("[data-view]");
+  if (view) localStorage.setItem("diff-view", view.dataset.view);
+  const link = target.closest("a[data-open], a[data-tab]");
+  if (link && detail()) {
+    event.preventDefault();
+    open(link.href, { focus: link.matches("[data-open]") && !matchMedia("(min-width: 1100px)").matches });
+    return;
+  }
+  if (target.closest("a[data-close]") && document.querySelector(".entries")) {
+    event.preventDefault();
+    close();
+    return;
+  }
+  const reverse = target.closest("button[data-reverse]");
+  if (reverse) takeBack(reverse.dataset.workspace, reverse.dataset.reverse, reverse);
+  const whole = target.closest("button[data-whole]");
+  if (whole) {
+    event.preventDefault();
+    loadFile(whole.closest(".diff-file"), whole.dataset.whole);
+    whole.remove();
+  }
+  // A menu closes when the user clicks elsewhere.
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(target)) menu.open = false;
+  }
+});
+
+/** Loads the content of a file of a diff. */
+async function loadFile(file, address) {
+  file.open = true;
+  try {
+    file.querySelector(".diff-body").replaceChildren(await fetchPart(address));
+  } catch (error) {
+    showProblem(error);
+  }
+}
+
+// `toggle` does not bubble, so that it is caught on the way down.
+document.addEventListener("toggle", async (event) => {
+  const details = event.target;
+  if (!details.open) return;
+  const { source, card } = details.dataset;
+  if (source) {
+    delete details.dataset.source;
+    loadFile(details, source);
+  }
+  if (card) {
+    delete details.dataset.card;
+    try {
+      details.querySelector(".card-files").replaceChildren(await fetchPart(card));
+    } catch (error) {
+      showProblem(error);
+    }
+  }
+}, true);
+
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("[data-submit]")?.form;
+  if (!form) return;
+  if (form.dataset.tab === undefined) {
+    form.requestSubmit();
+  } else {
+    open(`${form.action}?${new URLSearchParams(new FormData(form))}`);
+  }
+});
+
+// Empty fields need not be in the address.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches(".filter")) return;
+  for (const field of event.target.elements) {
+    if (field.name && !field.value) field.disabled = true;
+  }
+});
+
+window.addEventListener("popstate", () => {
+  if (/^\/w\/[^/]+\/c\//.test(location.pathname)) open(location.href, { push: false });
+  else if (document.querySelector(".entries")?.dataset.list === location.pathname) {
+    document.querySelector(".panes").className = "panes show-list";
+    if (matchMedia("(min-width: 1100px)").matches) location.reload();
+  } else location.reload();
+});
+
+updateTimes();
+setInterval(updateTimes, 30000);
+startRestore(document);
+startTimeline();
+startKeys({ open, close });
+document.querySelector(".pane-list .row[aria-current]")?.scrollIntoView({ block: "center" });
+const first = withView(location.href);
+if (detail() && first.href !== location.href) open(first, { push: false });

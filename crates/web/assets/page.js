@@ -1,0 +1,113 @@
+// Helpers that all scripts share: requests, parts of pages, messages.
+
+// Only markup of this server becomes part of a page. It escapes all text of histories.
+const policy = window.trustedTypes?.createPolicy("takeback", { createHTML: (text) => text });
+
+/** Turns markup of this server into nodes. */
+function parse(text) {
+  const template = document.createElement("template");
+  template.innerHTML = policy ? policy.createHTML(text) : text;
+  return template.content;
+}
+
+/** Fetches a part of a page as nodes. */
+export async function fetchPart(address) {
+  const response = await fetch(address, { headers: { accept: "text/html" } });
+  const text = await response.text();
+  if (!response.ok) {
+    const problem = parse(text).querySelector(".problem h1");
+    throw new Error(problem?.textContent ?? `The server answered ${response.status}.`);
+  }
+  return parse(text);
+}
+
+/** An answer of the API that is not a success. */
+export class Problem extends Error {
+  constructor(body) {
+    super(body.title);
+    this.body = body;
+  }
+}
+
+/** Sends a request to the API. */
+export async function post(path, body, signal) {
+  const response = await fetch(`/api/v1/${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+  const answer = await response.json();
+  if (!response.ok) throw new Problem(answer);
+  return answer;
+}
+
+/** Creates an element with text, attributes and children. */
+export function make(name, { text, ...attributes } = {}, ...children) {
+  const element = document.createElement(name);
+  if (text !== undefined) element.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+/** Formats a number with its noun. */
+export function count(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** Shows a message for a while, with an optional button. */
+export function toast(text, { bad = false, button } = {}) {
+  const box = make("div", { class: bad ? "toast bad" : "toast" }, make("span", { text }));
+  if (button) {
+    const action = make("button", { type: "button", class: "small", text: button.label });
+    action.addEventListener("click", () => {
+      box.remove();
+      button.run();
+    });
+    box.append(action);
+  }
+  document.getElementById("toasts").replaceChildren(box);
+  // A message with a way back stays until the next one.
+  if (!button) setTimeout(() => box.remove(), bad ? 12000 : 6000);
+}
+
+/** Says what went wrong, and what to do. */
+export function showProblem(error) {
+  const body = error.body ?? {};
+  const first = (body.title ?? error.message).replace(/^./, (letter) => letter.toUpperCase());
+  const causes = (body.causes ?? []).slice(0, 3).join("; ");
+  const hint = body.hint ? ` Hint: ${body.hint}.` : "";
+  toast(`${first}${causes ? `: ${causes}` : ""}.${hint}`, { bad: true });
+}
+
+/** Shows how long ago the times of a part were, or the times themselves. */
+export function updateTimes(root = document) {
+  const isAbsolute = document.documentElement.dataset.times === "absolute";
+  for (const element of root.querySelectorAll("time[datetime]:not(.message time)")) {
+    const then = new Date(element.dateTime);
+    const long = element.dataset.long !== undefined;
+    const short = relative(then);
+    const words = !long ? short : short === "now" ? "just now" : `${short} ago`;
+    element.textContent = isAbsolute ? absolute(then) : words;
+    element.title = then.toLocaleString();
+  }
+}
+
+function relative(then) {
+  const seconds = Math.floor((Date.now() - then.getTime()) / 1000);
+  if (seconds < 60) return "now";
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)}h`;
+  if (seconds < 31536000) return `${Math.floor(seconds / 86400)}d`;
+  return `${Math.floor(seconds / 31536000)}y`;
+}
+
+function absolute(then) {
+  const two = (number) => String(number).padStart(2, "0");
+  const day = `${then.getFullYear()}-${two(then.getMonth() + 1)}-${two(then.getDate())}`;
+  const time = `${two(then.getHours())}:${two(then.getMinutes())}`;
+  return new Date().toDateString() === then.toDateString() ? time : `${day} ${time}`;
+}

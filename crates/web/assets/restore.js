@@ -1,0 +1,298 @@
+// The way back: the live plan at the foot of a turn, the dialog, and "Take that back".
+
+import { Problem, count, make, post, showProblem, toast } from "./page.js";
+
+/** Starts the foot of a turn that has just been shown. */
+export function startRestore(root) {
+  const form = root.querySelector("form.restore");
+  if (!form) return;
+  form.hidden = false;
+  const foot = new Foot(form, root);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    foot.confirm();
+  });
+  form.addEventListener("change", () => foot.update());
+  root.querySelector(".tab")?.addEventListener("change", (event) => foot.tick(event.target));
+  foot.update();
+}
+
+class Foot {
+  constructor(form, root) {
+    this.form = form;
+    this.root = root;
+    this.plan = null;
+    this.request = null;
+    this.asked = null;
+  }
+
+  get boxes() {
+    return [...this.root.querySelectorAll('.file input[name="path"]')];
+  }
+
+  get action() {
+    return this.form.elements.action.value;
+  }
+
+  get label() {
+    return this.form.querySelector('input[name="action"]:checked').dataset.label;
+  }
+
+  /** Follows a box: a directory or "all" ticks the files below it. */
+  tick(box) {
+    if (!box.matches?.('input[type="checkbox"]')) return;
+    if (box.dataset.all !== undefined) this.boxes.forEach((file) => (file.checked = box.checked));
+    if (box.dataset.directory !== undefined) {
+      const below = box.closest(".directory").querySelectorAll('input[name="path"]');
+      below.forEach((file) => (file.checked = box.checked));
+    }
+    for (const directory of this.root.querySelectorAll(".directory")) {
+      const files = [...directory.querySelectorAll('input[name="path"]')];
+      setShare(directory.querySelector("[data-directory]"), files);
+    }
+    setShare(this.root.querySelector("[data-all]"), this.boxes);
+    const ticked = this.boxes.filter((file) => file.checked).length;
+    const choice = this.form.querySelector('input[value="files"]');
+    choice.disabled = ticked === 0;
+    choice.dataset.label = ticked === 1 ? "Restore 1 selected file" : `Restore ${ticked} selected files`;
+    if (ticked) choice.checked = true;
+    else if (choice.checked) this.form.querySelector('input[value="rollback"]').checked = true;
+    this.update();
+  }
+
+  makeRequest(extra = {}) {
+    const { workspace, checkpoint } = this.form.dataset;
+    const request = { workspace, checkpoint, ...extra };
+    if (this.action === "undo") request.undo = true;
+    if (this.action === "files") {
+      const ticked = this.boxes.filter((box) => box.checked);
+      request.paths = ticked.map((box) => JSON.parse(box.value));
+    }
+    return request;
+  }
+
+  /** Asks for the plan of the chosen action, and shows it in one line. */
+  async update(extra) {
+    const button = this.form.querySelector("button");
+    const line = this.form.querySelector(".plan");
+    button.textContent = `${this.label}…`;
+    button.disabled = true;
+    this.asked?.abort();
+    const asked = (this.asked = new AbortController());
+    // A short wait shows nothing, so that the line does not flicker.
+    const slow = setTimeout(() => (line.textContent = "Comparing with the workspace…"), 300);
+    this.request = this.makeRequest(extra);
+    try {
+      const answer = await post("plan", this.request, asked.signal);
+      if (this.asked !== asked) return;
+      this.show(answer);
+    } catch (error) {
+      if (asked.signal.aborted) return;
+      this.plan = null;
+      line.textContent = explain(error);
+    } finally {
+      clearTimeout(slow);
+    }
+  }
+
+  show(answer) {
+    this.plan = answer;
+    const line = this.form.querySelector(".plan");
+    line.replaceChildren(...summary(answer));
+    this.form.querySelector("button").disabled = answer.empty;
+    const since = new Set([...answer.plan.others, ...(answer.plan.conflicts ?? []).map((found) => found.path)].map((path) => JSON.stringify(path)));
+    for (const file of this.root.querySelectorAll(".file[data-path]")) {
+      const isEdited = since.has(JSON.stringify(JSON.parse(file.dataset.path)));
+      const whose = file.querySelector(".whose");
+      whose.classList.toggle("since", isEdited);
+      whose.textContent = isEdited ? "⚠ edited since" : "";
+    }
+  }
+
+  /** Shows the plan in full, and applies it once the user confirms. */
+  confirm() {
+    if (!this.plan) return;
+    const dialog = document.getElementById("confirm");
+    const isBlocked = this.plan.plan.blocked.length > 0;
+    const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
+    const label = isBlocked ? "Skip these and restore the rest" : this.label;
+    const go = make("button", { type: "button", class: "danger", text: label });
+    keep.addEventListener("click", () => dialog.close());
+    go.addEventListener("click", () => {
+      dialog.close();
+      if (isBlocked) this.update({ skip_blocked: true }).then(() => this.confirm());
+      else this.apply();
+    });
+    dialog.replaceChildren(
+      make("h2", { id: "confirm-title", text: `${this.label}?` }),
+      make("div", { class: "body" }, ...describePlan(this.plan.plan, (way) => this.resolve(way), this.request)),
+      make("div", { class: "buttons" }, keep, go),
+    );
+    if (!dialog.open) dialog.showModal();
+    keep.focus();
+  }
+
+  /** Plans again with another way to resolve conflicts. */
+  async resolve(conflicts) {
+    await this.update({ conflicts });
+    this.confirm();
+  }
+
+  async apply() {
+    const button = this.form.querySelector("button");
+    button.disabled = true;
+    try {
+      const done = await post("apply", { digest: this.plan.digest });
+      reportDone(done, this.form.dataset.workspace);
+    } catch (error) {
+      if (error instanceof Problem && error.body.now) {
+        this.show(error.body.now);
+        toast("The workspace changed meanwhile. Nothing was restored; this is the new plan.", { bad: true });
+        this.confirm();
+        return;
+      }
+      showProblem(error);
+    }
+    this.update();
+  }
+}
+
+function setShare(box, files) {
+  if (!box) return;
+  const ticked = files.filter((file) => file.checked).length;
+  box.checked = ticked > 0 && ticked === files.length;
+  box.indeterminate = ticked > 0 && ticked < files.length;
+}
+
+function explain(error) {
+  const body = error.body ?? {};
+  const causes = (body.causes ?? []).join("; ");
+  const text = `${body.title ?? error.message}${causes ? `: ${causes}` : ""}`;
+  return `${text.replace(/^./, (letter) => letter.toUpperCase())}.${body.hint ? ` ${body.hint.replace(/^./, (letter) => letter.toUpperCase())}.` : ""}`;
+}
+
+const kinds = (effects) => [...new Set(effects.map((effect) => effect.kind))].join("/");
+
+/** Leaves out the directories of a list that also has paths inside them. */
+function files(paths) {
+  const names = paths.map((path) => (typeof path === "string" ? path : atob(path.bytes)));
+  const above = new Set();
+  for (const name of names) {
+    for (let at = name.indexOf("/"); at > 0; at = name.indexOf("/", at + 1)) above.add(name.slice(0, at));
+  }
+  return paths.filter((_, index) => !above.has(names[index]));
+}
+
+/** The plan in one line, in the future tense. */
+function summary({ plan, empty }) {
+  if (empty) {
+    const left = (plan.conflicts ?? []).length + (plan.uncertain ?? []).length;
+    return [left ? `Nothing can be undone by itself: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
+  }
+  const elsewhere = plan.elsewhere ?? [];
+  const outside = elsewhere.reduce((sum, part) => sum + part.restored.length + part.deleted.length, 0);
+  const parts = [];
+  const add = (number, words) => number && parts.push(words);
+  const [restored, deleted] = [files(plan.restored).length, files(plan.deleted).length];
+  add(restored, `restores ${count(restored, "file")}`);
+  add(deleted, `deletes ${deleted.toLocaleString("en")}`);
+  add(outside, `changes ${outside} outside the workspace`);
+  const kept = plan.kept.length + plan.guarded.length;
+  add(kept, `keeps ${kept.toLocaleString("en")}`);
+  const undone = plan.undone_messages;
+  add(undone, `takes back ${count(undone, "message")}`);
+  add(plan.redone_messages, `brings back ${count(plan.redone_messages, "message")}`);
+  const conflicts = (plan.conflicts ?? []).filter((found) => !found.resolved).length;
+  add(conflicts, `leaves ${count(conflicts, "conflict")}`);
+  const text = parts.join(", ");
+  const nodes = [make("strong", { text: `${text.charAt(0).toUpperCase()}${text.slice(1)}.` })];
+  if (plan.others.length) nodes.push(` ${count(plan.others.length, "file")} edited since.`);
+  if (plan.blocked.length) nodes.push(` ⚠ ${count(plan.blocked.length, "path")} cannot be restored.`);
+  if (plan.effects.length) nodes.push(` ⚠ ${kinds(plan.effects)} effects stay.`);
+  return nodes;
+}
+
+/** The plan in full, as nodes for the dialog. */
+function describePlan(plan, resolve, request) {
+  const show = (path) => (typeof path === "string" ? path : `(bytes ${path.bytes})`);
+  const list = (title, items) =>
+    items.length
+      ? make("section", {}, make("h3", { text: title }), make("ul", { class: "list", tabindex: "0" }, ...items.map((item) => make("li", { text: item }))))
+      : null;
+  const nodes = [make("p", {}, ...summary({ plan, empty: false }))];
+  if (plan.effects.length) {
+    nodes.push(make("div", { class: "note warning", role: "note" },
+      make("span", { class: "sign", text: "⚠", "aria-hidden": "true" }),
+      make("div", {},
+        make("p", { text: `Files will be restored, but ${kinds(plan.effects)} changes made by these commands cannot be reversed:` }),
+        make("ul", { class: "list" }, ...plan.effects.map((effect) => make("li", { text: effect.command }))))));
+  }
+  nodes.push(list("Cannot be restored", plan.blocked.map((found) => show(found.path))));
+  nodes.push(list("Edited since, by you or another agent (saved in the safety checkpoint)", plan.others.map(show)));
+  nodes.push(list("Will be restored", plan.restored.map(show)));
+  nodes.push(list("Will be deleted", plan.deleted.map(show)));
+  for (const part of plan.elsewhere ?? []) {
+    nodes.push(list(`Changes in ${show(part.workspace)}`, [...part.restored, ...part.deleted].map(show)));
+  }
+  if (plan.conflicts?.length) nodes.push(conflictChoice(plan.conflicts, resolve, request, show));
+  nodes.push(list("Left as they are, because others may have changed them", (plan.uncertain ?? []).map(show)));
+  nodes.push(list("Kept", [...plan.kept.map((found) => show(found.path)), ...plan.guarded.map(show)]));
+  if (plan.repository?.command) {
+    nodes.push(make("p", { text: "HEAD of the git repository has moved since. To move it back: " }, make("code", { text: plan.repository.command })));
+  }
+  if (plan.chat?.resume) nodes.push(make("p", { class: "faint", text: `To take back the agent’s own copy of the conversation: ${plan.chat.resume}` }));
+  nodes.push(...plan.warnings.map((text) => make("p", { class: "note warning", text })));
+  nodes.push(make("p", { class: "faint", text: "The current state is saved first. “Take that back” returns to it." }));
+  return nodes.filter(Boolean);
+}
+
+/** The files that were edited in the same lines, and what to do with them. */
+function conflictChoice(conflicts, resolve, request, show) {
+  const chosen = request.conflicts ?? "leave";
+  const ways = [
+    ["leave", "Leave these files alone"],
+    ["ours", "Undo the rest, keep the edited lines"],
+    ["theirs", "Restore the lines from before the turn"],
+    ["markers", "Write both versions, with markers"],
+  ];
+  const options = ways.map(([way, words]) => {
+    const radio = make("input", { type: "radio", name: "conflicts", value: way, checked: way === chosen });
+    radio.addEventListener("change", () => resolve(way));
+    return make("label", {}, radio, words);
+  });
+  return make("fieldset", { class: "conflicts note warning" },
+    make("div", {},
+      make("h3", { text: `${count(conflicts.length, "file")} edited since in the same lines` }),
+      make("ul", { class: "list" }, ...conflicts.map((found) => make("li", { text: `${show(found.path)}  (${found.reason})` }))),
+      ...options));
+}
+
+/** Says what was done, in the past tense, with the way back. */
+function reportDone(done, workspace) {
+  const parts = [];
+  const [restored, deleted] = [files(done.restored).length, files(done.deleted).length];
+  if (restored) parts.push(`restored ${count(restored, "file")}`);
+  if (deleted) parts.push(`deleted ${deleted.toLocaleString("en")}`);
+  if (done.undone_messages) parts.push(`took back ${count(done.undone_messages, "message")}`);
+  if (done.redone_messages) parts.push(`brought back ${count(done.redone_messages, "message")}`);
+  const text = parts.length ? parts.join(", ") : "nothing had to be changed";
+  const way = done.action === "undo" ? "redo" : "undo";
+  const button = done.safety_checkpoint
+    ? { label: "Take that back", run: () => takeBack(workspace, way) }
+    : undefined;
+  toast(`Done: ${text}.`, { button });
+  document.dispatchEvent(new Event("takeback:changed"));
+}
+
+/** Reverses the last rollback. */
+export async function takeBack(workspace, way, button) {
+  if (button) button.disabled = true;
+  try {
+    reportDone(await post(way, { workspace }), workspace);
+    const form = document.querySelector("form.restore");
+    form?.dispatchEvent(new Event("change"));
+  } catch (error) {
+    showProblem(error);
+    if (button) button.disabled = false;
+  }
+}

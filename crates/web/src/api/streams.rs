@@ -1,0 +1,39 @@
+//! The stream of events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{KeepAlive, Sse};
+
+use crate::app::App;
+use crate::events::{EventStream, start_watching};
+use crate::problem::Problem;
+
+/// Streams the changes of workspaces and conversations.
+///
+/// The events are `workspace` (its id is in the data), `ledger`, `ready` after the missed events,
+/// and `gap` if events were missed that the server no longer knows. Their ids only grow.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(
+    ("Last-Event-ID" = Option<u64>, Header, description = "The id of the last event that was received.")),
+    responses((status = 200, description = "Server-sent events.", content_type = "text/event-stream",
+        body = String), (status = "default", body = Problem)))]
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Result<
+    Sse<impl futures_core::Stream<Item = <EventStream as futures_core::Stream>::Item>>,
+    Problem,
+> {
+    let last = match headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
+        None | Some("") => None,
+        Some(id) => {
+            Some(id.parse().map_err(|_| Problem::invalid("Last-Event-ID is not a number"))?)
+        }
+    };
+    let now = app.work(|work| Ok(work.opened.now())).await?;
+    let stream = app.hub.subscribe(u64::try_from(now.0).unwrap_or(0), last)?;
+    start_watching(&app);
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(20))))
+}

@@ -1,0 +1,159 @@
+//! The state that all requests share, and the way in which they work on takeback's home.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use takeback_base::errors::error_messages;
+use takeback_tree::WorkspaceId;
+use takeback_undo::Opened;
+use takeback_undo::history::{WorkspaceRef, known_workspace};
+use tokio::sync::watch;
+use tokio::task;
+use tokio::time::sleep;
+
+use crate::cache::TimelineCache;
+use crate::events::Hub;
+use crate::plans::Plans;
+use crate::problem::{Error, Problem, WorkError, status_of};
+
+/// The time without requests after which the ledger is closed, so that other processes can repair
+/// it.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Takeback's home, as the program that starts the server provides it.
+pub trait Home: Send + Sync {
+    /// Opens the home, or opens it again if its configuration has changed.
+    fn open(&self) -> Result<Arc<Opened>, Problem>;
+
+    /// Adds new entries of the agents' own logs to the ledger.
+    fn catch_up(&self);
+
+    /// Explains an error, with the hint that the commands give. The status is set later.
+    fn explain(&self, error: Error) -> Problem;
+}
+
+/// The state that all requests share.
+pub(crate) struct App {
+    home: Arc<dyn Home>,
+    pub(crate) zone: TimeZone,
+    user_home: Option<PathBuf>,
+    pub(crate) plans: Plans,
+    pub(crate) timelines: TimelineCache,
+    pub(crate) hub: Hub,
+    /// True once the server is being stopped.
+    pub(crate) stopping: watch::Receiver<bool>,
+    /// The number of pieces of work that have begun or ended. While the server is idle, it stays
+    /// the same.
+    beats: AtomicU64,
+}
+
+/// A piece of work on takeback's home, in a thread that may block.
+pub(crate) struct Work {
+    pub(crate) app: Arc<App>,
+    pub(crate) opened: Arc<Opened>,
+}
+
+impl App {
+    pub(crate) fn new(
+        home: Arc<dyn Home>,
+        zone: TimeZone,
+        user_home: Option<PathBuf>,
+        stopping: watch::Receiver<bool>,
+    ) -> App {
+        App {
+            home,
+            zone,
+            user_home,
+            plans: Plans::default(),
+            timelines: TimelineCache::default(),
+            hub: Hub::default(),
+            stopping,
+            beats: AtomicU64::new(0),
+        }
+    }
+
+    /// Does a piece of work in a thread that may block. The work is finished even if the client
+    /// goes away meanwhile.
+    pub(crate) async fn work<T: Send + 'static>(
+        self: &Arc<App>,
+        work: impl FnOnce(&Work) -> Result<T, WorkError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let app = self.clone();
+        self.beats.fetch_add(1, Ordering::Relaxed);
+        let result = task::spawn_blocking(move || {
+            let opened = app.home.open()?;
+            let worker = Work { app, opened };
+            work(&worker).map_err(|error| worker.app.explain(error))
+        });
+        let result = result.await;
+        let beat = self.beats.fetch_add(1, Ordering::Relaxed) + 1;
+        task::spawn(close_when_idle(self.clone(), beat));
+        result.unwrap_or_else(|_| {
+            Err(Problem::new(500, "takeback crashed: please report this as a bug"))
+        })
+    }
+
+    fn explain(&self, error: WorkError) -> Problem {
+        match error {
+            WorkError::Problem(problem) => *problem,
+            WorkError::Error(error) => {
+                let status = status_of(&error);
+                Problem { status, ..self.home.explain(*error) }
+            }
+        }
+    }
+
+    /// Formats a path with `~` for the user's home directory.
+    pub(crate) fn tilde(&self, path: &Path) -> String {
+        let short = self.user_home.as_ref().and_then(|home| path.strip_prefix(home).ok());
+        let shown = match short {
+            Some(inner) => format!("~/{}", inner.display()),
+            None => path.display().to_string(),
+        };
+        takeback_base::text::disarm(&shown)
+    }
+}
+
+/// Closes the ledger unless more work has begun since.
+async fn close_when_idle(app: Arc<App>, beat: u64) {
+    sleep(IDLE).await;
+    if app.beats.load(Ordering::Relaxed) != beat {
+        return;
+    }
+    let closing = task::spawn_blocking(move || {
+        if let Ok(opened) = app.home.open() {
+            opened.close_ledger();
+        }
+    });
+    // A failure leaves the ledger open, which does no harm.
+    let _ = closing.await;
+}
+
+impl Work {
+    /// Finds a workspace that has checkpoints. All others are unknown to the server.
+    pub(crate) fn workspace(&self, id: &str) -> Result<WorkspaceRef<'_>, WorkError> {
+        let id: Result<WorkspaceId, ()> = id.parse();
+        let found = match id {
+            Ok(id) => known_workspace(&self.opened, &id)?,
+            Err(()) => None,
+        };
+        found.ok_or_else(|| Problem::not_found("workspace").into())
+    }
+
+    /// Adds new entries of the agents' own logs to the ledger.
+    pub(crate) fn catch_up(&self) {
+        self.app.home.catch_up();
+    }
+}
+
+impl Problem {
+    /// Creates a problem from an error and its causes.
+    pub fn of(error: &dyn std::error::Error) -> Problem {
+        let mut messages = error_messages(error).into_iter();
+        let title = messages.next().unwrap_or_default();
+        Problem { causes: messages.collect(), ..Problem::new(500, title) }
+    }
+}

@@ -1,0 +1,46 @@
+//! The styles and scripts of the pages, which are part of the program.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use takeback_tree::{ObjectKind, Oid};
+
+use crate::app::App;
+use crate::pages;
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+/// The files, with their names and types.
+const FILES: [(&str, &str, &str); 8] = [
+    ("app.css", STYLE, include_str!("../assets/app.css")),
+    ("diff.css", STYLE, include_str!("../assets/diff.css")),
+    ("app.js", SCRIPT, include_str!("../assets/app.js")),
+    ("page.js", SCRIPT, include_str!("../assets/page.js")),
+    ("timeline.js", SCRIPT, include_str!("../assets/timeline.js")),
+    ("restore.js", SCRIPT, include_str!("../assets/restore.js")),
+    ("keys.js", SCRIPT, include_str!("../assets/keys.js")),
+    ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
+];
+
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new().route("/assets/{name}", get(serve_file))
+}
+
+async fn serve_file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let Some((_, kind, content)) = FILES.iter().find(|(known, ..)| *known == name) else {
+        return pages::not_found().await.into_response();
+    };
+    let tag = format!("\"{}\"", Oid::of(ObjectKind::Blob, content.as_bytes()));
+    let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known == tag.as_str());
+    let head = [(CONTENT_TYPE, *kind), (CACHE_CONTROL, "no-cache"), (ETAG, tag.as_str())];
+    match is_known {
+        true => (StatusCode::NOT_MODIFIED, head).into_response(),
+        false => (head, *content).into_response(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The server: binds a port, serves requests, and stops without cutting off a restore.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use jiff::tz::TimeZone;
+use tokio::runtime;
+use tokio::sync::watch;
+
+use crate::app::{App, Home};
+use crate::guard::{Guard, Reach, check_request};
+use crate::{api, assets, pages};
+
+/// The maximum size of a request's body, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// The maximum number of requests that work on the store or the ledger at once.
+const MAX_WORKERS: usize = 16;
+
+/// The values that the caller provides to start a server.
+pub struct ServerOptions {
+    /// The address to listen on. Port 0 means any free port.
+    pub address: SocketAddr,
+    /// The hosts that requests may name.
+    pub reach: Reach,
+    /// The secret in the link that opens the pages. It is new for each start.
+    pub token: String,
+    /// The secret in the cookie that a browser gets for the token.
+    pub cookie: String,
+    /// Takeback's home.
+    pub home: Arc<dyn Home>,
+    /// The time zone in which times are shown.
+    pub zone: TimeZone,
+    /// The user's home directory, which is shown as `~`.
+    pub user_home: Option<PathBuf>,
+}
+
+/// A server whose port is open.
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+    guard: Arc<Guard>,
+    stopping: watch::Receiver<bool>,
+    stopper: Stopper,
+}
+
+/// A handle that stops the server from another thread.
+#[derive(Clone)]
+pub struct Stopper(Arc<watch::Sender<bool>>);
+
+impl Stopper {
+    /// Stops the server. Requests that are being answered, and their restores, are finished first.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Opens the port. Requests wait until [`Server::run`] answers them.
+    pub fn bind(options: ServerOptions) -> io::Result<Server> {
+        let ServerOptions { address, reach, token, cookie, home, zone, user_home } = options;
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopping) = watch::channel(false);
+        let guard = Arc::new(Guard::new(address, reach, token, cookie));
+        let app = Arc::new(App::new(home, zone, user_home, stopping.clone()));
+        Ok(Server { listener, app, guard, stopping, stopper: Stopper(Arc::new(stop)) })
+    }
+
+    /// Returns the link that opens the pages. It holds the token.
+    pub fn link(&self) -> String {
+        self.guard.link()
+    }
+
+    /// Returns a handle that stops the server.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Answers requests until the server is stopped.
+    pub fn run(self) -> io::Result<()> {
+        let Server { listener, app, guard, mut stopping, stopper: _stopper } = self;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(MAX_WORKERS)
+            .build()?;
+        let router = make_router(app, guard);
+        let result = runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let stopped = async move {
+                // An error means that no stopper is left, so that nothing can stop the server.
+                let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+            };
+            axum::serve(listener, router).with_graceful_shutdown(stopped).await
+        });
+        // Dropping the runtime waits for work whose client has gone away, such as a restore.
+        drop(runtime);
+        result
+    }
+}
+
+fn make_router(app: Arc<App>, guard: Arc<Guard>) -> Router {
+    Router::new()
+        .merge(pages::routes())
+        .merge(api::routes())
+        .merge(assets::routes())
+        .fallback(pages::not_found)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn_with_state(guard, check_request))
+        .with_state(app)
+}

@@ -1,0 +1,6 @@
+//! What the pages and the API show, independent of how they show it.
+
+pub(crate) mod diff;
+pub(crate) mod filter;
+pub(crate) mod timeline;
+pub(crate) mod turn;

@@ -1,0 +1,177 @@
+//! One turn, step, checkpoint or rollback in full.
+
+use std::sync::Arc;
+
+use takeback_ledger::MessageRecord;
+use takeback_tree::{
+    DiffOptions, GitDirectory, Head, Oid, RelPath, StoreError, TreeChange, diff_trees,
+};
+use takeback_undo::history::{
+    WorkspaceRef, compare_checkpoints, compare_with_present, list_changes, read_turn_messages,
+    revive_workspace,
+};
+use takeback_undo::{Checkpoint, CheckpointView, FindError, History};
+
+use super::timeline::{Entry, Timeline};
+use crate::app::Work;
+use crate::problem::{Problem, WorkError};
+
+/// One turn, step, checkpoint or rollback.
+pub(crate) struct TurnView {
+    pub(crate) timeline: Arc<Timeline>,
+    /// The place of the entry in the timeline. `None` if the checkpoint is not part of a row.
+    pub(crate) place: Option<usize>,
+    pub(crate) checkpoint: CheckpointView,
+    /// The commit and branch of the workspace's own repository now.
+    pub(crate) head: Option<Head>,
+}
+
+/// The state that a checkpoint is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// The state after the turn, so that only the turn's own changes are shown.
+    Turn,
+    /// The current state of the workspace.
+    Now,
+    /// Another checkpoint.
+    Checkpoint(String),
+}
+
+impl Compared {
+    pub(crate) fn parse(text: &str) -> Compared {
+        match text {
+            "" | "turn" => Compared::Turn,
+            "now" => Compared::Now,
+            other => Compared::Checkpoint(other.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Compared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Compared::Turn => "turn",
+            Compared::Now => "now",
+            Compared::Checkpoint(id) => id,
+        })
+    }
+}
+
+impl TurnView {
+    pub(crate) fn entry(&self) -> Option<&Entry> {
+        self.place.map(|place| &self.timeline.entries[place])
+    }
+
+    /// Returns true if the checkpoint was taken before a call other than the first of its turn.
+    pub(crate) fn is_step(&self) -> bool {
+        matches!(self.entry(), Some(Entry::Row(row)) if row.id != self.checkpoint.id)
+    }
+}
+
+impl Work {
+    /// Finds a turn or checkpoint by its id.
+    pub(crate) fn turn(&self, workspace: &str, id: &str) -> Result<TurnView, WorkError> {
+        let known = self.workspace(workspace)?;
+        let timeline = self.app.timelines.read(&self.opened, &known)?;
+        let history = History::read(known.store(), known.id())?;
+        let found = find_exact(&history, &known, id)?;
+        let place = timeline.find(&found.pin.id);
+        let mut checkpoint = CheckpointView::new(found);
+        if let Some(Entry::Row(row)) = place.map(|place| &timeline.entries[place]) {
+            if row.id == checkpoint.id {
+                checkpoint = checkpoint.with_row(row.as_ref().clone(), Vec::new());
+            } else {
+                let step = row.steps.iter().find(|step| step.id == checkpoint.id);
+                checkpoint.number = step.map(|step| step.number.clone());
+                checkpoint.prompt.clone_from(&row.prompt);
+                checkpoint.effects.clone_from(&row.effects);
+            }
+        }
+        let head = GitDirectory::find(&known.path).map(|git| git.head());
+        Ok(TurnView { timeline, place, checkpoint, head })
+    }
+
+    /// Lists the changes between a checkpoint and another state.
+    pub(crate) fn changes(
+        &self,
+        workspace: &str,
+        id: &str,
+        compared: &Compared,
+        paths: &[RelPath],
+    ) -> Result<Vec<TreeChange>, WorkError> {
+        let known = self.workspace(workspace)?;
+        let history = History::read(known.store(), known.id())?;
+        let found = find_exact(&history, &known, id)?;
+        match compared {
+            Compared::Turn => self.own_changes(&known, &history, found, paths),
+            Compared::Now => {
+                let (open, _revived) = revive_workspace(&self.opened, &known.path)?;
+                let found = compare_with_present(&self.opened, &open, &history, found, paths)?;
+                Ok(found.changes)
+            }
+            Compared::Checkpoint(other) => {
+                let other = find_exact(&history, &known, other)?;
+                let store = known.store();
+                Ok(compare_checkpoints(&self.opened, store, found, other, paths)?.changes)
+            }
+        }
+    }
+
+    /// Lists the changes that the turn, or the rollback, made itself.
+    fn own_changes(
+        &self,
+        known: &WorkspaceRef<'_>,
+        history: &History,
+        found: &Checkpoint,
+        paths: &[RelPath],
+    ) -> Result<Vec<TreeChange>, WorkError> {
+        let is_part = |change: &TreeChange| {
+            paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
+        };
+        if let Some(done) = &found.record.rollback {
+            let options = DiffOptions { paths, ..DiffOptions::new(self.opened.rules()) };
+            let compared = diff_trees(known.store(), &found.pin.tree, &done.tree, &options);
+            return Ok(compared.map_err(StoreError::from)?.changes);
+        }
+        let mut rows = history.rows();
+        let Some(row) = rows.find(|row| row.steps().any(|step| step.pin.id == found.pin.id)) else {
+            return Ok(Vec::new());
+        };
+        let mut changes = list_changes(&self.opened, known, &row)?;
+        changes.retain(is_part);
+        Ok(changes)
+    }
+
+    /// Reads the messages of the turn that a checkpoint belongs to.
+    pub(crate) fn turn_messages(
+        &self,
+        workspace: &str,
+        id: &Oid,
+    ) -> Result<Option<Vec<MessageRecord>>, WorkError> {
+        self.catch_up();
+        let known = self.workspace(workspace)?;
+        let history = History::read(known.store(), known.id())?;
+        let mut rows = history.rows();
+        let Some(row) = rows.find(|row| row.steps().any(|step| step.pin.id == *id)) else {
+            return Ok(None);
+        };
+        Ok(read_turn_messages(&self.opened, &row)?.map(|found| found.messages))
+    }
+}
+
+/// Finds a checkpoint of exactly this workspace by its id.
+fn find_exact<'h>(
+    history: &'h History,
+    known: &WorkspaceRef<'_>,
+    id: &str,
+) -> Result<&'h Checkpoint, WorkError> {
+    // Row numbers change with every new checkpoint, so that an address must not contain one.
+    let is_number = id.len() < 6 && id.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_number {
+        return Err(Problem::not_found("checkpoint").into());
+    }
+    match history.find(known.store(), id) {
+        Err(FindError::Elsewhere { .. }) => Err(Problem::not_found("checkpoint").into()),
+        found => Ok(found?.checkpoint),
+    }
+}

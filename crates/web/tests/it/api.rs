@@ -1,0 +1,274 @@
+//! The API: lists, diffs, plans, and their application.
+
+use serde_json::{Value, json};
+
+use crate::scratch::Scratch;
+
+/// Plays two turns: one writes a file, the other changes and deletes.
+fn two_turns() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("keep.txt", "one\ntwo\nthree\n");
+    scratch.write("old.txt", "old\n");
+    scratch.play_turn("add the cart", "make cart", || scratch.write("src/cart.py", "total = 1\n"));
+    scratch.play_turn("tidy up", "git push origin main", || {
+        scratch.write("keep.txt", "one\n2\nthree\n");
+        std::fs::remove_file(scratch.project().join("old.txt")).unwrap();
+    });
+    scratch
+}
+
+fn ids(scratch: &Scratch) -> Vec<String> {
+    let list = scratch.browser().json("/api/v1/checkpoints");
+    let entries = list["entries"].as_array().unwrap().iter();
+    entries.map(|entry| entry["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn plan(scratch: &Scratch, body: Value) -> Value {
+    let mut body = body;
+    body["workspace"] = json!(scratch.workspace());
+    let answer = scratch.browser().post("/api/v1/plan", body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()
+}
+
+#[test]
+fn turns_are_listed_newest_first_with_their_effects() {
+    let scratch = two_turns();
+    let list = scratch.browser().json("/api/v1/checkpoints");
+    let entries = list["entries"].as_array().unwrap();
+    let prompts: Vec<&str> =
+        entries.iter().map(|entry| entry["prompt"].as_str().unwrap()).collect();
+    assert_eq!(prompts, ["tidy up", "add the cart"]);
+    assert_eq!(entries[0]["effects"][0]["command"], "git push origin main");
+    assert_eq!(entries[0]["workspace"], json!(scratch.workspace()));
+    assert_eq!((&entries[0]["files_changed"], &list["total"]), (&json!(2), &json!(2)));
+    let workspaces = scratch.browser().json("/api/v1/workspaces");
+    assert_eq!(workspaces[0]["id"], json!(scratch.workspace()));
+}
+
+#[test]
+fn pages_follow_each_other_without_gaps() {
+    let scratch = Scratch::new();
+    for number in 0..5 {
+        scratch.play_turn(&format!("turn {number}"), "make", || {
+            scratch.write("a", number.to_string())
+        });
+    }
+    let browser = scratch.browser();
+    let (mut seen, mut before) = (Vec::new(), String::new());
+    loop {
+        let page = browser.json(&format!("/api/v1/checkpoints?limit=2&before={before}"));
+        for entry in page["entries"].as_array().unwrap() {
+            seen.push(entry["prompt"].as_str().unwrap().to_owned());
+        }
+        match page["next"].as_str() {
+            Some(next) => before = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["turn 4", "turn 3", "turn 2", "turn 1", "turn 0"]);
+}
+
+#[test]
+fn filters_select_turns() {
+    let scratch = two_turns();
+    let count = |query: &str| {
+        let list = scratch.browser().json(&format!("/api/v1/checkpoints?{query}"));
+        list["total"].as_u64().unwrap()
+    };
+    assert_eq!(count("text=CART"), 1);
+    assert_eq!(count("text=push"), 1);
+    assert_eq!(count("text=cart+push"), 0);
+    assert_eq!((count("agent=claude"), count("agent=codex")), (2, 0));
+    assert_eq!((count("session=claude:s1"), count("session=claude:s2")), (2, 0));
+    assert_eq!((count("since=2020-01-01"), count("until=2020-01-01")), (2, 0));
+    let wrong = scratch.browser().get("/api/v1/checkpoints?since=yesterday");
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.json()["title"].as_str().unwrap().contains("since"), "{}", wrong.body);
+}
+
+#[test]
+fn a_diff_shows_the_turns_own_changes_or_those_until_now() {
+    let scratch = two_turns();
+    let ids = ids(&scratch);
+    let diff = |id: &str, to: &str| {
+        let workspace = scratch.workspace();
+        scratch
+            .browser()
+            .json(&format!("/api/v1/diff?workspace={workspace}&checkpoint={id}&to={to}"))
+    };
+    let paths = |diff: &Value| -> Vec<String> {
+        let changes = diff["changes"].as_array().unwrap().iter();
+        changes.map(|change| change["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(paths(&diff(&ids[1], "turn")), ["src/cart.py"]);
+    assert_eq!(paths(&diff(&ids[1], "now")), ["keep.txt", "old.txt", "src/cart.py"]);
+    assert_eq!(paths(&diff(&ids[1], &ids[0])), ["src/cart.py"]);
+    let text = diff(&ids[0], "turn");
+    assert!(text["diff"].as_str().unwrap().contains("-two\n+2\n"), "{text}");
+}
+
+#[test]
+fn a_plan_is_applied_and_taken_back() {
+    let scratch = two_turns();
+    let planned = plan(&scratch, json!({ "checkpoint": ids(&scratch)[0] }));
+    assert_eq!(planned["plan"]["restored"], json!(["keep.txt", "old.txt"]));
+    assert_eq!(planned["plan"]["effects"][0]["kind"], "publish");
+    assert_eq!(scratch.read("keep.txt"), "one\n2\nthree\n");
+    let browser = scratch.browser();
+    let done = browser.post("/api/v1/apply", json!({ "digest": planned["digest"] }));
+    assert_eq!(done.status, 200, "{}", done.body);
+    assert_eq!(scratch.read("keep.txt"), "one\ntwo\nthree\n");
+    assert!(scratch.has("old.txt"));
+    let list = browser.json("/api/v1/checkpoints");
+    assert_eq!(list["entries"][0]["entry"], "rollback");
+    assert_eq!(list["entries"][1]["taken_back"], true);
+
+    let workspace = json!({ "workspace": scratch.workspace() });
+    let back = browser.post("/api/v1/undo", workspace.clone());
+    assert_eq!(back.status, 200, "{}", back.body);
+    assert_eq!(scratch.read("keep.txt"), "one\n2\nthree\n");
+    assert!(!scratch.has("old.txt"));
+    assert_eq!(browser.post("/api/v1/redo", workspace.clone()).status, 200);
+    assert!(scratch.has("old.txt"));
+    assert_eq!(browser.post("/api/v1/redo", workspace).status, 409);
+}
+
+#[test]
+fn a_plan_that_no_longer_fits_is_not_applied() {
+    let scratch = two_turns();
+    let planned = plan(&scratch, json!({ "checkpoint": ids(&scratch)[0] }));
+    scratch.write("keep.txt", "my own edit\n");
+    let browser = scratch.browser();
+    let refused = browser.post("/api/v1/apply", json!({ "digest": planned["digest"] }));
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert_eq!(refused.header("content-type"), "application/problem+json");
+    assert_eq!(scratch.read("keep.txt"), "my own edit\n");
+    let now = refused.json()["now"].clone();
+    assert_ne!(now["digest"], planned["digest"]);
+    assert_eq!(now["plan"]["others"], json!(["keep.txt"]), "{now}");
+    // The user has seen the new plan, and confirms it.
+    let done = browser.post("/api/v1/apply", json!({ "digest": now["digest"] }));
+    assert_eq!(done.status, 200, "{}", done.body);
+    assert_eq!(scratch.read("keep.txt"), "one\ntwo\nthree\n");
+    // Each plan is applied once.
+    assert_eq!(browser.post("/api/v1/apply", json!({ "digest": now["digest"] })).status, 404);
+}
+
+#[test]
+fn single_files_are_restored() {
+    let scratch = two_turns();
+    let id = ids(&scratch)[0].clone();
+    let planned = plan(&scratch, json!({ "checkpoint": id, "paths": ["old.txt"] }));
+    assert_eq!(planned["plan"]["restored"], json!(["old.txt"]));
+    scratch.browser().post("/api/v1/apply", json!({ "digest": planned["digest"] }));
+    assert!(scratch.has("old.txt"));
+    assert_eq!(scratch.read("keep.txt"), "one\n2\nthree\n");
+    let body = json!({ "workspace": scratch.workspace(), "checkpoint": id, "paths": ["nothing"] });
+    assert_eq!(scratch.browser().post("/api/v1/plan", body).status, 400);
+}
+
+#[test]
+fn an_undo_keeps_what_others_changed_since() {
+    let scratch = two_turns();
+    let ids = ids(&scratch);
+    scratch.write("mine.txt", "mine\n");
+    let planned = plan(&scratch, json!({ "checkpoint": ids[1], "undo": true }));
+    let done = scratch.browser().post("/api/v1/apply", json!({ "digest": planned["digest"] }));
+    assert_eq!(done.status, 200, "{}", done.body);
+    assert!(!scratch.has("src/cart.py"));
+    assert_eq!(
+        (scratch.read("mine.txt"), scratch.read("keep.txt")),
+        ("mine\n".into(), "one\n2\nthree\n".into())
+    );
+}
+
+#[test]
+fn conflicts_are_resolved_as_asked() {
+    let scratch = two_turns();
+    let id = ids(&scratch)[0].clone();
+    scratch.write("keep.txt", "one\nzwei\nthree\n");
+    let left = plan(&scratch, json!({ "checkpoint": id, "undo": true }));
+    assert_eq!(left["plan"]["conflicts"][0]["path"], "keep.txt", "{left}");
+    assert_eq!(left["plan"]["conflicts"][0]["resolved"], false);
+    let body = json!({ "checkpoint": id, "undo": true, "conflicts": "theirs" });
+    let planned = plan(&scratch, body);
+    assert_eq!(planned["plan"]["conflicts"][0]["resolved"], true, "{planned}");
+    scratch.browser().post("/api/v1/apply", json!({ "digest": planned["digest"] }));
+    assert_eq!(scratch.read("keep.txt"), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_checkpoint_is_taken_by_hand() {
+    let scratch = two_turns();
+    let new = json!({ "workspace": scratch.workspace(), "name": "good", "reason": "before lunch" });
+    let taken = scratch.browser().post("/api/v1/checkpoints", new.clone());
+    assert_eq!(taken.status, 201, "{}", taken.body);
+    let path = format!("/api/v1/checkpoints/{}/good", scratch.workspace());
+    let shown = scratch.browser().json(&path);
+    assert_eq!((&shown["kind"], &shown["reason"]), (&json!("manual"), &json!("before lunch")));
+    let again = scratch.browser().post("/api/v1/checkpoints", new);
+    assert_eq!(again.status, 409, "{}", again.body);
+    assert_eq!(again.json()["hint"], "a hint of the commands");
+}
+
+#[test]
+fn sessions_messages_and_search_are_served() {
+    let scratch = two_turns();
+    let browser = scratch.browser();
+    let sessions = browser.json("/api/v1/sessions");
+    assert_eq!(sessions[0]["id"], "claude:s1", "{sessions}");
+    let messages = browser.json("/api/v1/messages?session=claude:s1");
+    assert_eq!(messages["messages"][0]["content"], "add the cart", "{messages}");
+    assert_eq!(browser.get("/api/v1/messages?session=claude:s9").status, 404);
+    let found = browser.json("/api/v1/search?q=cart");
+    assert_eq!(
+        (&found["total"], &found["results"][0]["message"]),
+        (&json!(1), &json!(1)),
+        "{found}"
+    );
+    assert_eq!(browser.json("/api/v1/stats?by=source")[0]["key"], "claude");
+    assert_eq!(browser.json("/api/v1/tasks"), json!([]));
+    assert_eq!(browser.json("/api/v1/status")["workspaces"][0]["checkpoints"], 2);
+}
+
+#[test]
+fn invalid_requests_are_problems() {
+    let scratch = two_turns();
+    let browser = scratch.browser();
+    let cases = [
+        browser.post("/api/v1/plan", json!({})),
+        browser.post("/api/v1/plan", json!({ "workspace": 1, "checkpoint": 2 })),
+        browser.post("/api/v1/plan", json!({ "workspace": "x", "checkpoint": "y", "extra": 1 })),
+        browser.post("/api/v1/apply", json!([])),
+        browser.get("/api/v1/diff"),
+        browser.get("/api/v1/checkpoints?before=x"),
+        browser.get("/api/v1/nothing"),
+        browser.get("/api/v1/stats?by=nothing"),
+        browser.header("content-type", "application/json").send("POST", "/api/v1/apply", "{"),
+    ];
+    for answer in cases {
+        assert!((400..500).contains(&answer.status), "{}", answer.body);
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{}", answer.body);
+        assert!(answer.json()["title"].is_string(), "{}", answer.body);
+    }
+    // The number of a row names another turn after each new one, so that it names none here.
+    let path = format!("/api/v1/checkpoints/{}/1", scratch.workspace());
+    assert_eq!(browser.get(&path).status, 404);
+}
+
+#[test]
+fn the_openapi_document_describes_every_route() {
+    let scratch = Scratch::new();
+    let document = scratch.browser().json("/api/v1/openapi.json");
+    let paths = document["paths"].as_object().unwrap();
+    let mut known: Vec<&str> = paths.keys().map(String::as_str).collect();
+    known.sort_unstable();
+    let routes = include_str!("../../src/api/mod.rs").split(".route(\"").skip(1);
+    let mut served: Vec<String> =
+        routes.map(|route| format!("/api/v1{}", route.split('"').next().unwrap())).collect();
+    served.retain(|path| path != "/api/v1/openapi.json");
+    served.sort_unstable();
+    assert_eq!(known, served);
+    assert_eq!(document["paths"]["/api/v1/plan"]["post"]["requestBody"]["required"], true);
+}

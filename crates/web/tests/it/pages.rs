@@ -1,0 +1,133 @@
+//! The pages: what they show, and that they can be read without scripts.
+
+use crate::scratch::Scratch;
+
+/// Plays a turn with a rename, an edit and an effect.
+fn story() -> Scratch {
+    let scratch = Scratch::new();
+    scratch
+        .write("src/cart.py", "def total(items):\n    return sum(item.price for item in items)\n");
+    scratch.write("notes.txt", "remember\n");
+    scratch.play_turn("add a discount", "psql -c 'DROP TABLE carts'", || {
+        let new = "def total(items):\n    return sum(item.price for item in items) * 0.9\n";
+        scratch.write("src/cart.py", new);
+        std::fs::remove_file(scratch.project().join("notes.txt")).unwrap();
+    });
+    scratch
+}
+
+fn turn(scratch: &Scratch) -> String {
+    let list = scratch.browser().json("/api/v1/checkpoints");
+    format!("/w/{}/c/{}", scratch.workspace(), list["entries"][0]["id"].as_str().unwrap())
+}
+
+#[test]
+fn an_empty_home_explains_itself() {
+    let scratch = Scratch::new();
+    let page = scratch.browser().page("/");
+    assert!(page.contains("No checkpoints yet"), "{page}");
+    assert!(page.contains("takeback install claude"), "{page}");
+    assert!(scratch.browser().page("/sessions").contains("No sessions yet"));
+    assert!(scratch.browser().page("/health").contains("Everything is protected"));
+    assert!(scratch.browser().page("/search?q=x").contains("No message matches"));
+}
+
+#[test]
+fn the_timeline_shows_prompts_counts_and_effects() {
+    let scratch = story();
+    for path in ["/".to_owned(), format!("/w/{}", scratch.workspace())] {
+        let page = scratch.browser().page(&path);
+        for part in ["add a discount", "2 files", "+1", "−2", "⚠ database", "Today", "here now"]
+        {
+            assert!(page.contains(part), "{path}: {part}");
+        }
+    }
+    let none = scratch.browser().page("/?text=nothing");
+    assert!(none.contains("No turn matches this filter"), "{none}");
+}
+
+#[test]
+fn a_turn_shows_its_files_diff_conversation_and_effects() {
+    let scratch = story();
+    let (browser, turn) = (scratch.browser(), turn(&scratch));
+    let files = browser.page(&turn);
+    assert!(files.contains("cart.py") && files.contains("Restore selected files"), "{files}");
+    let diff = browser.page(&format!("{turn}?tab=diff"));
+    assert!(diff.contains("<mark> * 0.9</mark>") || diff.contains("<mark>"), "{diff}");
+    assert!(diff.contains("class=\"removed\"") && diff.contains("remember"), "{diff}");
+    let split = browser.page(&format!("{turn}?tab=diff&split=1&to=now"));
+    assert!(split.contains("class=\"diff split\""), "{split}");
+    assert!(browser.page(&format!("{turn}?tab=conversation")).contains("add a discount"));
+    let effects = browser.page(&format!("{turn}?tab=effects"));
+    assert!(effects.contains("DROP TABLE carts"), "{effects}");
+    assert!(
+        browser.page(&format!("{turn}?tab=coverage")).contains("This checkpoint holds 2 files")
+    );
+}
+
+#[test]
+fn a_part_of_a_page_is_not_a_page() {
+    let scratch = story();
+    let turn = turn(&scratch);
+    for path in [format!("{turn}?part=detail"), "/?part=rows".into(), format!("{turn}/card")] {
+        let part = scratch.browser().page(&path);
+        assert!(!part.contains("<html"), "{path}");
+        assert!(part.contains("cart.py") || part.contains("add a discount"), "{path}: {part}");
+    }
+    let whole = format!("{turn}/file?path=%22src/cart.py%22&whole=1");
+    assert!(scratch.browser().page(&whole).contains("0.9"));
+    assert_eq!(scratch.browser().get(&format!("{turn}/file?path=%22none%22")).status, 404);
+}
+
+#[test]
+fn the_session_links_to_its_checkpoints_and_hits() {
+    let scratch = story();
+    let browser = scratch.browser();
+    let session = browser.page("/sessions/claude%3As1");
+    assert!(session.contains(&turn(&scratch)), "{session}");
+    let found = browser.page("/search?q=discount");
+    assert!(found.contains("<mark>discount</mark>"), "{found}");
+    assert!(found.contains("/sessions/claude%3As1?from=1#m1"), "{found}");
+    assert_eq!(browser.get("/sessions/claude%3Anone").status, 404);
+}
+
+#[test]
+fn a_rollback_is_shown_with_the_way_back() {
+    let scratch = story();
+    let (browser, turn) = (scratch.browser(), turn(&scratch));
+    let id = turn.rsplit('/').next().unwrap();
+    let body = serde_json::json!({ "workspace": scratch.workspace(), "checkpoint": id });
+    let digest = browser.post("/api/v1/plan", body).json()["digest"].clone();
+    let done = browser.post("/api/v1/apply", serde_json::json!({ "digest": digest }));
+    assert_eq!(done.status, 200, "{}", done.body);
+    let page = browser.page(&format!("/w/{}", scratch.workspace()));
+    for part in ["Rolled back to before “add a discount”", "Take that back", "taken back", "◇"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let safety = browser.page(&crate::pages::turn(&scratch));
+    assert!(safety.contains("Return to before this rollback"), "{safety}");
+}
+
+#[test]
+fn many_checkpoints_come_in_windows() {
+    let scratch = Scratch::new();
+    for number in 0..60 {
+        let name = format!("p{number:02}");
+        let reason = serde_json::json!({ "workspace": scratch.workspace(), "reason": name });
+        if number == 0 {
+            scratch.play_turn("begin", "make", || scratch.write("a", "1"));
+        }
+        assert_eq!(scratch.browser().post("/api/v1/checkpoints", reason).status, 201);
+    }
+    let first = scratch.browser().page("/");
+    assert_eq!(first.matches("data-open").count(), 50);
+    assert!(first.contains("p59") && !first.contains("p05"));
+    let more = first.split("data-more").next().unwrap().rsplit("href=\"").next().unwrap();
+    let more = more.split('"').next().unwrap().replace("&amp;", "&");
+    let rest = scratch.browser().page(&format!("{more}&part=rows"));
+    assert!(
+        rest.contains("p05") && rest.contains("begin") && rest.contains("61 entries"),
+        "{rest}"
+    );
+}

@@ -1,0 +1,165 @@
+//! A scratch home and workspace, an agent that works there, and a running server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use serde_json::json;
+use takeback_tree::ForbiddenRoots;
+use takeback_undo::{
+    Deadline, OpenOptions, Opened, Protection, Report, ReportedEvent, Settings, ToolCall, ToolWork,
+    hook,
+};
+use takeback_web::{Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+
+use crate::client::Client;
+
+pub(crate) const TOKEN: &str = "test-token";
+const COOKIE: &str = "test-cookie";
+
+struct TestHome(Arc<Opened>);
+
+impl Home for TestHome {
+    fn open(&self) -> Result<Arc<Opened>, Problem> {
+        Ok(self.0.clone())
+    }
+
+    fn catch_up(&self) {}
+
+    fn explain(&self, error: Error) -> Problem {
+        Problem::of(&error).hint("a hint of the commands")
+    }
+}
+
+/// A home with a workspace, and a server for it.
+pub(crate) struct Scratch {
+    base: tempfile::TempDir,
+    opened: Arc<Opened>,
+    link: String,
+    stopper: Stopper,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join("project")).unwrap();
+        let home = base.path().join("home");
+        let opened = Arc::new(Opened::new(OpenOptions {
+            forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
+            home,
+            settings: Settings::default(),
+            protection: Protection::default(),
+            redact: false,
+            lock_wait: None,
+            clock: SystemTime::now,
+            on_recovery: |_| {},
+            resume_hint: |_| None,
+            find_hook_files: |_| Vec::new(),
+        }));
+        let server = Server::bind(ServerOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            reach: Reach::Loopback,
+            token: TOKEN.into(),
+            cookie: COOKIE.into(),
+            home: Arc::new(TestHome(opened.clone())),
+            zone: jiff::tz::TimeZone::UTC,
+            user_home: None,
+        })
+        .unwrap();
+        let (link, stopper) = (server.link(), server.stopper());
+        let server = Some(thread::spawn(move || server.run().unwrap()));
+        Scratch { base, opened, link, stopper, server }
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.base.path().canonicalize().unwrap().join("project")
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.project().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.project().join(name)).unwrap()
+    }
+
+    pub(crate) fn has(&self, name: impl AsRef<Path>) -> bool {
+        self.project().join(name).exists()
+    }
+
+    /// Plays a turn of an agent that runs one command.
+    pub(crate) fn play_turn(&self, prompt: &str, command: &str, act: impl FnOnce()) {
+        let report = |event| {
+            let report = Report {
+                agent: "claude".into(),
+                session: "s1".into(),
+                parent: None,
+                turn: None,
+                directory: self.project(),
+                model: None,
+                event,
+            };
+            let handled = hook::handle(&self.opened, &report, &Deadline::open());
+            assert_eq!(handled.failures, Vec::<String>::new());
+        };
+        report(ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
+        let call = ToolCall {
+            id: Some(prompt.into()),
+            tool: "Bash".into(),
+            input: json!({ "command": command }),
+            work: ToolWork::run_script(command),
+        };
+        report(ReportedEvent::BeforeTool(call.clone()));
+        act();
+        report(ReportedEvent::AfterTool { call, outcome: None });
+        report(ReportedEvent::TurnEnd);
+    }
+
+    /// Returns the id of the workspace in addresses.
+    pub(crate) fn workspace(&self) -> String {
+        self.opened.store().unwrap().workspace_id(&self.project()).to_string()
+    }
+
+    /// Returns a browser that has opened the link.
+    pub(crate) fn browser(&self) -> Client {
+        let cookie = format!("takeback_{}={COOKIE}", self.port());
+        Client::new(self.port()).header("cookie", &cookie)
+    }
+
+    /// Returns a client without the token.
+    pub(crate) fn stranger(&self) -> Client {
+        Client::new(self.port())
+    }
+
+    pub(crate) fn link(&self) -> &str {
+        &self.link
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        let rest = self.link.strip_prefix("http://127.0.0.1:").unwrap();
+        rest.split('/').next().unwrap().parse().unwrap()
+    }
+
+    /// Stops the server and waits until it has ended.
+    pub(crate) fn stop(&mut self) {
+        self.stopper.stop();
+        if let Some(server) = self.server.take() {
+            server.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

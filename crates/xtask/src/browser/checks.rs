@@ -1,0 +1,225 @@
+//! `cargo xtask test-web`: what a user does, in a real Chromium.
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::driver::Browser;
+use super::served::{Served, takeback};
+use super::{prepare, story};
+use crate::Failure;
+use crate::run::target_directory;
+
+/// A check, with its name.
+type Check = (&'static str, fn(&Browser, &Served) -> Result<(), Failure>);
+
+/// All checks, in order. Each begins with the timeline of the shop.
+const CHECKS: [Check; 9] = [
+    ("every page opens without errors", open_every_page),
+    ("a turn opens beside the timeline", open_a_turn),
+    ("a diff is shown unified and side by side", switch_the_diff),
+    ("ticked files are restored, and taken back", restore_files),
+    ("the safe button of the dialog has the focus", keep_everything),
+    ("a changed workspace is planned again", change_meanwhile),
+    ("the keyboard alone is enough", use_the_keyboard),
+    ("a new turn appears by itself", see_a_new_turn),
+    ("hostile names are harmless", show_hostile_names),
+];
+
+pub(crate) fn test_web() -> Result<(), Failure> {
+    if !prepare()? {
+        println!("skipped: no Chromium (chromium and chromium-driver)");
+        return Ok(());
+    }
+    let base = target_directory().join("browser-test");
+    let _ = fs::remove_dir_all(&base);
+    story::play_story(&base)?;
+    let served = Served::start(&base)?;
+    let browser = Browser::start()?;
+    browser.set_look(1440, 900, "light")?;
+    browser.open(&served.link)?;
+    let mut failed = Vec::new();
+    for (name, check) in CHECKS {
+        let result = open_shop(&browser, &served)
+            .and_then(|()| check(&browser, &served))
+            .and_then(|()| browser.check_logs(served.origin()));
+        match &result {
+            Ok(()) => println!("ok      {name}"),
+            Err(error) => println!("FAILED  {name}: {error}"),
+        }
+        failed.extend(result.err().map(|_| name));
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("{} checks failed", failed.len())) }
+}
+
+/// Opens the timeline of the shop.
+fn open_shop(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    browser.open(&format!("{}/w/{}", served.origin(), shop_id(browser)?))
+}
+
+fn shop_id(browser: &Browser) -> Result<String, Failure> {
+    let known =
+        browser.run("return fetch('/api/v1/workspaces').then((answer) => answer.json())")?;
+    let is_shop =
+        |known: &&Value| known["path"].as_str().is_some_and(|path| path.ends_with("/code/shop"));
+    let shop = known.as_array().and_then(|known| known.iter().find(is_shop).cloned());
+    shop.and_then(|shop| Some(shop["id"].as_str()?.to_owned())).ok_or("no shop".into())
+}
+
+fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
+    if is_true { Ok(()) } else { Err(message.to_owned()) }
+}
+
+const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
+const INCIDENT: &str = "a.row[href*='/c/']";
+
+/// Opens the turn that deleted too much.
+fn open_incident(browser: &Browser) -> Result<(), Failure> {
+    let click = "const rows = [...document.querySelectorAll('a.row')];
+         rows.find((row) => row.textContent.includes('tidy up the imports')
+           && !row.textContent.includes('Rolled')).click()";
+    browser.run(click)?;
+    browser.wait_for("document.querySelector('.turn-head h1')?.textContent.includes('tidy up')")?;
+    browser.wait_for(PLANNED)
+}
+
+fn open_every_page(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    for path in ["/", "/sessions", "/sessions/claude%3Ac2", "/search?q=legacy", "/health"] {
+        browser.open(&format!("{}{path}", served.origin()))?;
+        browser.wait_for("document.querySelector('h1')")?;
+    }
+    Ok(())
+}
+
+fn open_a_turn(browser: &Browser, _: &Served) -> Result<(), Failure> {
+    browser.click(INCIDENT)?;
+    browser.wait_for("location.pathname.includes('/c/') && document.querySelector('.detail')")?;
+    browser.wait_for("document.querySelector('a.row[aria-current]')")?;
+    browser.run("history.back()")?;
+    browser.wait_for("!location.pathname.includes('/c/')")
+}
+
+fn switch_the_diff(browser: &Browser, _: &Served) -> Result<(), Failure> {
+    open_incident(browser)?;
+    browser.click(".tabs a[data-key=d]")?;
+    browser.wait_for("document.querySelector('table.diff mark')")?;
+    browser.click("[data-view=unified]")?;
+    browser.wait_for("document.querySelector('table.diff:not(.split)')")?;
+    browser.click("[data-view=split]")?;
+    browser.wait_for("document.querySelector('table.diff.split')")
+}
+
+fn restore_files(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    open_incident(browser)?;
+    let before = served.read("code/shop/src/models.py")?;
+    browser.click(".file[data-path='\"src/models.py\"'] input")?;
+    browser.wait_for(
+        "document.querySelector('form.restore button').textContent.includes('1 selected file')",
+    )?;
+    browser.wait_for(PLANNED)?;
+    browser
+        .wait_for("document.querySelector('.plan').textContent.startsWith('Restores 1 file.')")?;
+    browser.click("form.restore button")?;
+    browser.wait_for("document.querySelector('#confirm[open]')?.textContent.includes('psql')")?;
+    browser.click("#confirm button.danger")?;
+    browser
+        .wait_for("document.querySelector('.toast')?.textContent.includes('restored 1 file')")?;
+    let restored = served.read("code/shop/src/models.py")?;
+    expect(restored.contains("Model39"), "the file was not restored")?;
+    browser.click(".toast button")?;
+    browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Done') && !document.querySelector('.toast').textContent.includes('0 files')")?;
+    browser
+        .wait_for("document.querySelector('#last-action')?.textContent.includes('Took back')")?;
+    expect(served.read("code/shop/src/models.py")? == before, "the file was not taken back")
+}
+
+fn keep_everything(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    open_incident(browser)?;
+    browser.click("form.restore button")?;
+    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
+    // Enter takes the button that has the focus.
+    browser.press(&["\u{e007}"])?;
+    browser.wait_for("!document.querySelector('#confirm[open]')")?;
+    expect(!served.read("code/shop/src/models.py")?.contains("Model39"), "something was restored")
+}
+
+fn change_meanwhile(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    open_incident(browser)?;
+    let path = story::shop(served.base()).join("README.md");
+    let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    fs::write(&path, "# My own edit\n").map_err(|error| error.to_string())?;
+    browser.click("form.restore button")?;
+    browser.wait_for("document.querySelector('#confirm[open]')")?;
+    browser.click("#confirm button.danger")?;
+    browser.wait_for(
+        "document.querySelector('.toast.bad')?.textContent.includes('changed meanwhile')",
+    )?;
+    browser.wait_for("document.querySelector('#confirm[open]')")?;
+    browser.click("#confirm button.safe")?;
+    expect(served.read("code/shop/README.md")? == "# My own edit\n", "the edit was lost")?;
+    fs::write(&path, before).map_err(|error| error.to_string())
+}
+
+fn use_the_keyboard(browser: &Browser, _: &Served) -> Result<(), Failure> {
+    browser.press(&["j", "j"])?;
+    browser.wait_for("document.activeElement.matches('a.row')")?;
+    browser.press(&["\u{e007}"])?;
+    browser.wait_for("document.querySelector('.detail')")?;
+    browser.wait_for("document.querySelector('form.restore:not([hidden])')")?;
+    browser.press(&["e"])?;
+    browser.wait_for("document.querySelector('.tab-effects')")?;
+    browser.press(&["d"])?;
+    browser.wait_for("document.querySelector('.tab-diff')")?;
+    browser.press(&["?"])?;
+    browser.wait_for("document.querySelector('#keys[open]')")?;
+    browser.press(&["\u{e00c}"])?;
+    browser.wait_for("!document.querySelector('#keys[open]')")?;
+    browser.press(&["/"])?;
+    browser.wait_for("document.activeElement.matches('[data-key=\"/\"]')")
+}
+
+fn see_a_new_turn(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    browser.run("document.querySelector('.entries').dataset.seen = 'yes'")?;
+    let taken = takeback(served.base(), &story::shop(served.base()))
+        .args(["checkpoint", "--reason", "from the terminal"])
+        .stdout(Stdio::null())
+        .status();
+    expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
+    browser
+        .wait_for("document.querySelector('.entries').textContent.includes('from the terminal')")?;
+    browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
+}
+
+fn show_hostile_names(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    let shop = story::shop(served.base());
+    browser.run("window.alert = () => { window.hit = true; }")?;
+    for name in ["<img src=x onerror=alert(1)>", "a\u{202e}b", "line\nbreak", &"x".repeat(255)] {
+        fs::write(shop.join(name), "<script>alert(2)</script>")
+            .map_err(|error| error.to_string())?;
+    }
+    let name = "<img src=x onerror=alert(3)>";
+    let taken = takeback(served.base(), &shop)
+        .args(["checkpoint", "--reason", name])
+        .stdout(Stdio::null())
+        .status();
+    expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
+    browser
+        .wait_for("document.querySelector('.entries').textContent.includes('onerror=alert(3)')")?;
+    open_incident(browser)?;
+    browser.click(".tabs a[data-key=d]")?;
+    browser.wait_for("document.querySelector('.tab-diff')")?;
+    browser.run(
+        "[...document.querySelectorAll('.diff-tools a')].find((link) => link.textContent.startsWith('Since')).click()",
+    )?;
+    browser
+        .wait_for("document.querySelector('.tab-diff').textContent.includes('onerror=alert(1)')")?;
+    browser.click("form.restore button")?;
+    browser.wait_for(
+        "document.querySelector('#confirm[open]')?.textContent.includes('onerror=alert(1)')",
+    )?;
+    browser.click("#confirm button.safe")?;
+    let is_hit = browser
+        .run("return Boolean(window.hit) || document.querySelectorAll('main img').length > 0")?;
+    expect(is_hit == Value::Bool(false), "a name became markup")
+}
