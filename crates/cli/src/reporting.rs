@@ -136,6 +136,10 @@ impl PendingReport {
         let work = move || {
             // The receiver no longer exists if the work took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
+            if work.event.ends_turn() {
+                // If this fails, the follow-up work tries again.
+                let _ = hook::conclude_unended_calls(&worker, &work.session_id());
+            }
         };
         let work = Arc::new(Mutex::new(Some(work)));
         let in_thread = work.clone();
@@ -159,6 +163,7 @@ impl PendingReport {
         match answer {
             Ok(handled) => {
                 self.withdraw_missed(&handled);
+                self.wait_for_conclusion();
                 Waited::Done(handled)
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -180,6 +185,16 @@ impl PendingReport {
                 self.opened.note_missed(&self.workspace(), message);
                 Waited::Broken { message }
             }
+        }
+    }
+
+    /// Waits until the turn is concluded, but no longer than the agent waits for a checkpoint. The
+    /// follow-up work does what remains.
+    fn wait_for_conclusion(&self) {
+        if self.report.event.ends_turn() {
+            let limit = Duration::from_millis(self.opened.settings().timeout_ms);
+            // Nothing more is sent: the channel is closed when the thread is done.
+            let _ = self.handled.recv_timeout(limit);
         }
     }
 

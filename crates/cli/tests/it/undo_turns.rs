@@ -62,6 +62,20 @@ fn a_file_that_the_user_writes_after_refusing_the_very_first_call_stays() {
 }
 
 #[test]
+fn edits_right_after_a_turn_stay_even_if_its_calls_have_no_ends() {
+    let session = Session::new();
+    session.write("a", "0\nx\ny\n");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("edit");
+    agent.begins("Edit", json!({ "path": "a" }));
+    session.write("a", "1\nx\ny\n");
+    agent.is_done();
+    session.write("a", "1\nx\ny\nthe user's\n");
+    let undone = session.json(&["undo"]);
+    assert_eq!(session.read("a"), "0\nx\ny\nthe user's\n", "{undone}");
+}
+
+#[test]
 fn a_turn_that_a_rollback_took_back_is_not_undone_again() {
     let session = Session::new();
     session.write("a", "0\n");

@@ -73,20 +73,18 @@ pub fn tend_workspace(
     Ok(())
 }
 
-/// Concludes a turn while the agent still waits, if the ends of some calls were not reported. The
-/// user's next edits must not count as the work of these calls.
-pub(super) fn conclude_unended_calls(
-    opened: &Opened,
-    session: &SessionState,
-) -> Result<(), TakeError> {
-    if !opened.has_store() {
+/// Captures the state at the end of a session's turn, if the ends of some of its calls were not
+/// reported. This is done while the agent still waits, because the user's next edits must not count
+/// as the work of these calls. If it fails, [`tend_workspace`] tries again.
+pub fn conclude_unended_calls(opened: &Opened, session: &str) -> Result<(), TakeError> {
+    let Some(state) = opened.session_state(session).filter(|_| opened.has_store()) else {
         return Ok(());
-    }
-    let store = opened.store()?;
-    let notes = store.notes(&store.workspace_id(&session.workspace.0));
-    let past = PastTurns::of(opened, &session.session, opened.now());
+    };
+    let (store, directory) = (opened.store()?, &state.workspace.0);
+    let notes = store.notes(&store.workspace_id(directory));
+    let past = PastTurns::of(opened, session, opened.now());
     if WorkspaceState::new(notes).open_calls().iter().any(|call| past.contain(call)) {
-        let workspace = store.workspace(&session.workspace.0, &opened.forbidden)?;
+        let workspace = store.workspace(directory, &opened.forbidden)?;
         conclude_turn(opened, &workspace, &past)?;
     }
     Ok(())

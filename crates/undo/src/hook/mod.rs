@@ -38,7 +38,7 @@ use crate::history::record::clean_reason;
 use crate::rollback::finish_before_turn;
 
 pub use self::deadline::Deadline;
-pub use self::follow_up::{FollowUp, tend_workspace, warm_workspace};
+pub use self::follow_up::{FollowUp, conclude_unended_calls, tend_workspace, warm_workspace};
 pub use self::held::{HeldFiles, hold_files};
 pub use self::report::{
     Report, ReportedEvent, ToolCall, ToolWork, find_paths, find_script, quote_word,

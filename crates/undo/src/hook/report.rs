@@ -145,7 +145,7 @@ impl Report {
 
 impl ReportedEvent {
     /// Returns true if the event is the last one before the next prompt.
-    pub(super) fn ends_turn(&self) -> bool {
+    pub fn ends_turn(&self) -> bool {
         matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
     }
 }

@@ -10,7 +10,7 @@ use takeback_ledger::{Event as LedgerEvent, MessageRecord};
 use takeback_tree::{AnyPath, WorkspaceError};
 
 use super::Handled;
-use super::follow_up::{FollowUp, conclude_unended_calls};
+use super::follow_up::FollowUp;
 use super::report::Report;
 use super::state::{SessionState, Turn};
 use crate::Opened;
@@ -163,8 +163,6 @@ impl ReportingSession {
     pub(super) fn end_turn(&mut self, opened: &Opened, handled: &mut Handled) {
         self.state.over = true;
         self.store(opened, handled);
-        // If this fails, the follow-up tries again.
-        let _ = conclude_unended_calls(opened, &self.state);
         handled.follow_up = Some(FollowUp::tend(opened, &self.state));
     }
 }

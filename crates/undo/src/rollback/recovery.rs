@@ -54,7 +54,8 @@ pub(crate) fn is_interrupted(store: &Store, workspace: &WorkspaceId) -> bool {
 
 /// Finishes an interrupted rollback in a workspace before the conversation continues, because the
 /// rollback must not take back later messages. If another process is making or finishing a
-/// rollback, waits for that process. If the conversation cannot be moved now, it stays as it is.
+/// rollback, waits for that process, but not for long. If the conversation cannot be moved now, it
+/// stays as it is.
 pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
     if !opened.has_store() {
         return;
@@ -62,6 +63,7 @@ pub(crate) fn finish_before_turn(opened: &Opened, workspace: &Path) {
     let Ok(store) = opened.store() else { return };
     let id = store.workspace_id(workspace);
     if (store.has_unfinished_restore(&id) || has_unfinished_parts(store, &id))
+        && matches!(store.wait_for_workspace(&id), Ok(Some(_)))
         && let Ok(workspace) = store.workspace(workspace, &opened.forbidden)
         && let Ok(mut lock) = opened.lock(&workspace)
         && matches!(lock.recovery(), Some(Recovery::Finished(_) | Recovery::Restored))

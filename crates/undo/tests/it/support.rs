@@ -123,6 +123,9 @@ impl Scratch {
         };
         let handled = hook::handle(&self.opened, &report, &Deadline::open());
         assert_eq!(handled.failures, Vec::<String>::new());
+        if report.event.ends_turn() {
+            hook::conclude_unended_calls(&self.opened, &report.session_id()).unwrap();
+        }
         handled
     }
 
