@@ -126,6 +126,11 @@ impl Attempts {
         self.setback = Some(Setback::Cut(failure.clone()));
     }
 
+    /// Returns true if the conversation did not fit into the context window.
+    pub(crate) fn is_overflow(&self) -> bool {
+        matches!(&self.setback, Some(Setback::Failed(failure)) if failure.kind == FailureKind::Overflow)
+    }
+
     /// Notes that the next request is smaller than the ones that failed.
     pub(crate) fn note_smaller_request(&mut self) {
         (self.failures, self.overloads, self.setback) = (0, 0, None);

@@ -171,12 +171,15 @@ impl Task {
     /// Returns the circumstances of the next step in this state.
     pub(crate) fn circumstances_in(&self, state: &State) -> Circumstances {
         let use_fallback = state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
+        // Only then does the next step depend on all messages, of which there may be many.
+        let is_too_long = state.turn.as_ref().is_some_and(|turn| turn.attempts.is_overflow());
+        let messages = &self.conversation.messages;
         Circumstances {
             max_output: self.agent.provider(use_fallback).max_output,
             first_wait: self.agent.client.first_wait(),
             has_fallback: self.agent.fallback.is_some(),
-            can_clear: can_clear(&self.conversation.messages, &[], state.cleared),
-            can_compress: self.can_compress(),
+            can_clear: is_too_long && can_clear(messages, &[], state.cleared),
+            can_compress: is_too_long && self.can_compress(),
         }
     }
 

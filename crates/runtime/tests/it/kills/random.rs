@@ -15,7 +15,7 @@ use super::stories::{Story, find_story};
 use crate::support::Scratch;
 
 /// The number of kills per story.
-const KILLS: usize = 30;
+const KILLS: usize = 32;
 
 /// The number of kills in a row, before the process may finish.
 const IN_A_ROW: u64 = 8;

@@ -91,18 +91,20 @@ impl Session {
         Ok(times)
     }
 
-    /// Measures how long a new process needs until it can take the next turn.
-    pub(super) fn measure_resume(&mut self, rounds: usize) -> Result<Latencies, Failure> {
+    /// Measures how long a new process needs until it can take the next turn. Returns the times and
+    /// the processor times.
+    pub(super) fn measure_resume(&mut self, rounds: usize) -> Result<[Latencies; 2], Failure> {
         self.task = None;
-        let mut times = Vec::new();
+        let (mut times, mut work) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             self.agent.opened.close_ledger();
-            let began = Instant::now();
+            let (began, worked) = (Instant::now(), processor_time());
             let task = Task::resume_task(self.agent.clone(), &self.id);
             times.push(began.elapsed().as_secs_f64() * 1e3);
+            work.push(processor_time() - worked);
             drop(task.map_err(|error| error_chain(&error))?);
         }
-        Ok(Latencies::new(times))
+        Ok([times, work].map(Latencies::new))
     }
 }
 
