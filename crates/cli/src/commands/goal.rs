@@ -263,7 +263,9 @@ fn change(
     let changed = context.ledger()?.update_goal(&update, context.now())?;
     let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
     context.close_ledger();
-    if is_running || state == GoalState::Cancelled {
+    // A goal that is not active shares its task with a conversation, which goes on.
+    let works_on_it = is_running && goal.state == GoalState::Active;
+    if works_on_it || (!is_running && state == GoalState::Cancelled) {
         takeback_runtime::cancel_task(context.opened_arc()?, &goal.task)?;
     }
     show(&changed, context)

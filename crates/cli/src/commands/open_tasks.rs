@@ -1,8 +1,8 @@
 //! The tasks and goals that were left open: they wait for the user, or their process ended.
 
 use serde::Serialize;
-use takeback_ledger::TaskFilter;
-use takeback_runtime::{TaskView, list_interrupted_goals, list_tasks};
+use takeback_ledger::{GoalRecord, GoalState, TaskFilter};
+use takeback_runtime::{TaskView, list_goals, list_interrupted_goals, list_tasks};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -36,21 +36,22 @@ impl OpenTask {
     }
 }
 
-/// Lists what was left open in all workspaces: goals, then conversations, each with the newest first.
+/// Lists what was left open in all workspaces: goals, then conversations, each with the newest
+/// first.
 pub(crate) fn list_open_tasks(context: &Context) -> Result<Vec<OpenTask>, Failure> {
-    let goals = list_interrupted_goals(context.opened()?)?;
+    let tasks = find_open_tasks(TaskFilter::default(), context)?;
+    let goals = find_open_goals(&tasks, context)?;
     let mut open = Vec::new();
-    for goal in &goals {
+    for OpenGoal { goal, state } in &goals {
         open.push(OpenTask {
             kind: "goal",
             id: goal.id.clone(),
             session: context.ledger()?.task(&goal.task)?.session,
-            state: "interrupted".to_owned(),
+            state: (*state).to_owned(),
             command: format!("takeback goal resume {}", goal.id),
         });
     }
-    let tasks = find_open_tasks(TaskFilter::default(), context)?;
-    let is_goal = |task: &TaskView| goals.iter().any(|goal| goal.task == task.id);
+    let is_goal = |task: &TaskView| goals.iter().any(|open| open.goal.task == task.id);
     open.extend(tasks.into_iter().filter(|task| !is_goal(task)).map(|task| OpenTask {
         kind: "chat",
         command: format!("takeback tasks resume {}", task.id),
@@ -59,6 +60,30 @@ pub(crate) fn list_open_tasks(context: &Context) -> Result<Vec<OpenTask>, Failur
         state: task.state,
     }));
     Ok(open)
+}
+
+/// A goal that was left open.
+pub(crate) struct OpenGoal {
+    pub(crate) goal: GoalRecord,
+    /// `interrupted`, or `waiting` for the user's answer.
+    pub(crate) state: &'static str,
+}
+
+/// Finds the goals that were left open: their process ended, or one of these tasks waits for an
+/// approval that a goal needs.
+pub(crate) fn find_open_goals(
+    tasks: &[TaskView],
+    context: &Context,
+) -> Result<Vec<OpenGoal>, Failure> {
+    let interrupted = list_interrupted_goals(context.opened()?)?;
+    let is_waiting = |goal: &GoalRecord| {
+        let mut waiting = tasks.iter().filter(|task| task.state == "waiting");
+        goal.state == GoalState::Blocked && waiting.any(|task| task.id == goal.task)
+    };
+    let waiting = list_goals(context.opened()?)?.into_iter().filter(is_waiting);
+    let waiting = waiting.map(|goal| OpenGoal { goal, state: "waiting" }).collect::<Vec<_>>();
+    let interrupted = interrupted.into_iter().map(|goal| OpenGoal { goal, state: "interrupted" });
+    Ok(interrupted.chain(waiting).collect())
 }
 
 /// Finds the tasks whose last turn is open and that no process works on, the newest first. The

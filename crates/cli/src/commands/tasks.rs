@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use takeback_ledger::{TaskFilter, TaskRecord};
-use takeback_runtime::{CancelledTask, TaskView, cancel_task, list_interrupted_goals, list_tasks};
+use takeback_runtime::{CancelledTask, TaskView, cancel_task, list_tasks};
 
 use super::chat::{self, AgentArguments, Conversation};
+use super::open_tasks::{find_open_goals, find_open_tasks};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Table};
@@ -102,10 +103,11 @@ fn resume(id: &str, agent: AgentArguments, context: &Context) -> Result<ExitCode
         return Err(Failure::new(format!("task {id} is a subagent of task {parent}"))
             .hint(format!("`takeback tasks resume {parent}` continues both")));
     }
-    let goals = list_interrupted_goals(context.opened()?)?;
-    if let Some(goal) = goals.iter().find(|goal| goal.task == *id) {
+    let open = find_open_tasks(TaskFilter::default(), context)?;
+    let goals = find_open_goals(&open, context)?;
+    if let Some(open) = goals.iter().find(|open| open.goal.task == *id) {
         return Err(Failure::new(format!("task {id} works on a goal"))
-            .hint(format!("`takeback goal resume {}` continues it", goal.id)));
+            .hint(format!("`takeback goal resume {}` continues it", open.goal.id)));
     }
     let mut conversation = Conversation::new(agent, context)?;
     conversation.resume_task(id)?;

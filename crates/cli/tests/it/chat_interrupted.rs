@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use takeback_script::{Reply, Request};
+use takeback_script::{Reply, Request, Server};
 
 use crate::agent::eventually;
 use crate::scripted_model::{
@@ -138,4 +138,27 @@ fn a_goal_whose_process_was_killed_continues_when_a_chat_begins() {
     eventually("the goal is reached", || show()["state"] == "complete");
     // The turn before the end of the process still counts.
     assert_eq!(show()["spent_in_run"]["turns"], 2);
+}
+
+#[test]
+fn a_goal_that_needs_approval_waits_for_the_user() {
+    let server = Server::start(|request: &Request| match request.last_result() {
+        None => Reply::call("terminal", json!({ "command": "git push" })),
+        Some(_) => worker(request),
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let output = chat(&session, &["goal", "start", "publish it"]).output().unwrap();
+    assert!(text_of(&output).contains("blocked: a call waits for approval"), "{output:?}");
+    let goal = session.json(&["goal", "list"])["goals"][0].clone();
+    let (id, task) = (goal["id"].as_str().unwrap(), goal["task"].as_str().unwrap());
+    let said = text_of(&session.output(&["status"]));
+    assert!(said.contains(&format!("goal {id} waits for your answer")), "{said}");
+    let said = text_of(&chat(&session, &["tasks", "resume", task]).output().unwrap());
+    assert!(said.contains(&format!("`takeback goal resume {id}` continues it")), "{said}");
+    let output = chat(&session, &["chat"]).stdin(Stdio::null()).output().unwrap();
+    let said = text_of(&output);
+    let told = format!("Goal {id} (“publish it”) waits for your answer: /goal resume {id}");
+    assert!(said.contains(&told), "{said}");
+    assert_eq!(session.json(&["goal", "show", id])["state"], "blocked");
 }

@@ -22,6 +22,11 @@ fn start(session: &Session) -> Option<PseudoTerminal> {
     Some(terminal)
 }
 
+/// Waits until the turn is over: before that, a key belongs to the turn.
+fn wait_for_prompt(terminal: &PseudoTerminal) {
+    terminal.wait_until("the next prompt", |screen| screen.trim_end().ends_with("\n>"));
+}
+
 /// Counts the requests whose last prompt is this one.
 fn count_prompts(server: &Server, prompt: &str) -> usize {
     let requests = server.requests();
@@ -93,7 +98,7 @@ fn prompts_are_edited_remembered_and_answered_as_they_stream() {
     assert!(!screen.contains("second half"), "{screen}");
     turnstile.open.send(StreamStep::Send).unwrap();
     terminal.wait_for("The first half, and the second half.");
-    terminal.wait_until("the next prompt", |screen| screen.trim_end().ends_with("out\n>"));
+    wait_for_prompt(&terminal);
     terminal.press("\u{4}");
     let (status, screen, _) = terminal.wait_for_end();
     assert!(status.success(), "{screen}");
@@ -147,6 +152,7 @@ fn ctrl_c_stops_the_turn_and_keeps_everything_and_a_second_one_leaves() {
     eventually("the turn is over", || list_tasks(&session)[0]["state"] == "idle");
     terminal.press("\u{3}");
     terminal.wait_for("Ctrl-C again leaves");
+    wait_for_prompt(&terminal);
     terminal.press("\u{3}");
     let (status, screen, _) = terminal.wait_for_end();
     assert!(status.success(), "{screen}");
@@ -328,11 +334,13 @@ fn ctrl_c_pauses_a_goal() {
     terminal.press("\u{3}");
     let screen = terminal.wait_for("paused: stopped by the user");
     assert!(screen.contains("turns"), "{screen}");
-    // The conversation of the goal continues.
+    let goal = session.json(&["goal", "list"])["goals"][0].clone();
+    assert_eq!(goal["state"], "paused");
+    // The conversation goes on, even if the goal is given up in it.
+    terminal.press(&format!("/goal cancel {}\r", goal["id"].as_str().unwrap()));
+    terminal.wait_for("cancelled: given up by the user");
     terminal.press("hello\r");
     terminal.wait_for("Hello.");
     terminal.press("/quit\r");
     assert!(terminal.wait_for_end().0.success());
-    let goals = session.json(&["goal", "list"]);
-    assert_eq!(goals["goals"][0]["state"], "paused");
 }

@@ -278,6 +278,9 @@ Options:
       --workspace-only
           Do not touch files outside the workspace
 
+      --resume
+          Afterwards, start the agent where its conversation was
+
 Global options:
   -C <DIR>
           Work as if started in DIR
@@ -314,6 +317,7 @@ Examples:
   takeback rollback 2.3                   to before the third step of that turn
   takeback rollback good src docs/a.md    only these files and directories
   takeback rollback 2 --dry-run           show what would happen
+  takeback rollback 2 --resume            start the agent where its conversation was then
   takeback rollback -- list               to the checkpoint called list
   takeback rollback undo                  back to before the last rollback; repeat to go further
   takeback rollback redo                  the reverse of that

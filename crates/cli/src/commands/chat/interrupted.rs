@@ -1,12 +1,12 @@
 //! What was interrupted in this directory, and how it continues when a chat begins.
 
 use takeback_ledger::{MessageFilter, TaskFilter};
-use takeback_runtime::{TaskView, list_interrupted_goals};
+use takeback_runtime::TaskView;
 
 use super::terminal::keyboard::ask_for_key;
 use super::{Conversation, with_front_end};
 use crate::background;
-use crate::commands::open_tasks::find_open_tasks;
+use crate::commands::open_tasks::{OpenGoal, find_open_goals, find_open_tasks};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
@@ -22,14 +22,16 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
         return continue_turn(conversation);
     }
     let context = conversation.context();
-    let goals = continue_goals(context).unwrap_or_else(|failure| {
-        output::warn(&failure.to_string());
-        Vec::new()
-    });
     let workspace = context.directory.canonicalize().ok();
     let workspace = workspace.map(|directory| directory.display().to_string());
-    let mut tasks = find_open_tasks(TaskFilter { workspace, ..TaskFilter::default() }, context)?;
-    tasks.retain(|task| !goals.contains(&task.id));
+    let filter = TaskFilter { workspace: workspace.clone(), ..TaskFilter::default() };
+    let mut tasks = find_open_tasks(filter, context)?;
+    for open in find_open_goals(&tasks, context)? {
+        tasks.retain(|task| task.id != open.goal.task);
+        if context.ledger()?.task(&open.goal.task)?.workspace == workspace {
+            take_up_goal(&open, context);
+        }
+    }
     if conversation.is_resumed_automatically() {
         // The newest comes last, and is the conversation that the user continues.
         for task in tasks.iter().rev().filter(|task| task.state == "interrupted") {
@@ -91,26 +93,19 @@ fn agrees() -> bool {
     is_agreed
 }
 
-/// Lets the goals of this directory whose process ended continue in the background. Returns the
-/// ids of their tasks.
-fn continue_goals(context: &Context) -> Result<Vec<String>, Failure> {
-    let mut tasks = Vec::new();
-    let here = context.directory.canonicalize().ok().map(|path| path.display().to_string());
-    for goal in list_interrupted_goals(context.opened()?)? {
-        if context.ledger()?.task(&goal.task)?.workspace != here {
-            continue;
-        }
-        background::spawn_goal(context, &goal.id, true)
-            .map_err(|error| Failure::new("cannot start a process for a goal").because(&error))?;
-        let (id, objective) = (&goal.id, output::join_lines(&goal.objective));
-        let objective = output::shorten(&objective, PROMPT_LENGTH);
-        say(
-            context,
-            &format!("Goal {id} (“{objective}”) continues in the background: /goal show {id}"),
-        );
-        tasks.push(goal.task);
+/// Lets a goal whose process ended continue in the background. A goal that needs approval needs the
+/// user.
+fn take_up_goal(open: &OpenGoal, context: &Context) {
+    let id = &open.goal.id;
+    let objective = output::shorten(&output::join_lines(&open.goal.objective), PROMPT_LENGTH);
+    let goal = format!("Goal {id} (“{objective}”)");
+    if open.state == "waiting" {
+        return say(context, &format!("{goal} waits for your answer: /goal resume {id}"));
     }
-    Ok(tasks)
+    match background::spawn_goal(context, id, true) {
+        Ok(()) => say(context, &format!("{goal} continues in the background: /goal show {id}")),
+        Err(error) => output::warn(&format!("goal {id} cannot continue: {error}")),
+    }
 }
 
 /// Describes a conversation that was interrupted.
