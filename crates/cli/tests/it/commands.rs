@@ -188,6 +188,7 @@ Everyday:
   fork         Continue differently from an earlier moment, in a new directory
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
+  serve        Show the history in a browser
 
 Setup and maintenance:
   install      Install takeback into agents: hooks, and a /rollback command
