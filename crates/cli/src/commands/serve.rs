@@ -69,7 +69,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let link = server.link();
     stop_on_signals(server.stopper())?;
     if context.globals.json {
-        output::print_json(&serde_json::json!({ "url": link }));
+        // One line, as without --json, because the server goes on.
+        println!("{}", serde_json::json!({ "url": link }));
     } else {
         println!("{link}");
         println!("The link opens your history on this machine until Ctrl-C. Do not share it.");

@@ -189,6 +189,7 @@ Everyday:
   resume       Continue a conversation of any agent, in its directory
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
+  serve        Show the history in a browser
 
 Setup and maintenance:
   install      Install takeback into agents: hooks, and a /rollback command

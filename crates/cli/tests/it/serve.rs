@@ -2,28 +2,29 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::session::Session;
 
+/// A running server, which ends with the test.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts the server and returns its link.
-fn start(session: &Session, arguments: &[&str]) -> (Child, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_takeback"))
-        .arg("serve")
-        .args(arguments)
-        .current_dir(session.base().join("project"))
-        .env_clear()
-        .env("HOME", session.base())
-        .env("TZ", "UTC")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+fn start(session: &Session, arguments: &[&str]) -> (Served, String) {
+    let words: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
+    let mut child = session.command(&words).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (child, line.trim_end().to_owned())
+    (Served(child), line.trim_end().to_owned())
 }
 
 fn get(port: u16, path: &str, header: &str) -> String {
@@ -39,8 +40,8 @@ fn get(port: u16, path: &str, header: &str) -> String {
 fn the_first_line_is_the_link_and_ctrl_c_ends_the_server() {
     let session = Session::new();
     session.write("a.txt", "one\n");
-    session.run(&["checkpoint", "--reason", "by hand"]);
-    let (mut child, link) = start(&session, &[]);
+    session.output(&["checkpoint", "--reason", "by hand"]);
+    let (mut served, link) = start(&session, &[]);
     let rest = link.strip_prefix("http://127.0.0.1:").unwrap();
     let (port, token) = rest.split_once("/?token=").unwrap();
     let port: u16 = port.parse().unwrap();
@@ -59,22 +60,18 @@ fn the_first_line_is_the_link_and_ctrl_c_ends_the_server() {
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
     assert!(missing.contains("`takeback list` lists the checkpoints"), "{missing}");
 
-    let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let id = Pid::from_raw(i32::try_from(served.0.id()).unwrap()).unwrap();
     kill_process(id, Signal::INT).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(served.0.wait().unwrap().success());
 }
 
 #[test]
 fn two_servers_have_different_secrets() {
     let session = Session::new();
-    let (mut first, one) = start(&session, &["--port", "0"]);
-    let (mut second, two) = start(&session, &["--json"]);
+    let (_first, one) = start(&session, &["--port", "0"]);
+    let (_second, two) = start(&session, &["--json"]);
     assert!(two.starts_with("{\"url\":\"http://127.0.0.1:"), "{two}");
     let token =
         |link: &str| link.split("token=").nth(1).unwrap().trim_end_matches("\"}").to_owned();
     assert_ne!(token(&one), token(&two));
-    for child in [&mut first, &mut second] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
 }
