@@ -1,5 +1,7 @@
 //! The server over real HTTP, on a real home.
 
+#![allow(clippy::unwrap_used)]
+
 mod api;
 mod client;
 mod events;

@@ -58,6 +58,7 @@ impl Scratch {
             on_recovery: |_| {},
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
+            reports_ends: |_| true,
         }));
         let server = Server::bind(ServerOptions {
             address: ([127, 0, 0, 1], 0).into(),
