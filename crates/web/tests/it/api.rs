@@ -51,7 +51,7 @@ fn pages_follow_each_other_without_gaps() {
     let scratch = Scratch::new();
     for number in 0..5 {
         scratch.play_turn(&format!("turn {number}"), "make", || {
-            scratch.write("a", number.to_string())
+            scratch.write("a", number.to_string());
         });
     }
     let browser = scratch.browser();

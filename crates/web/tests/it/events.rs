@@ -78,7 +78,7 @@ fn changes_by_other_programs_are_noticed() {
                     return;
                 }
                 scratch.play_turn(&format!("turn {number}"), "make", || {
-                    scratch.write("a", number.to_string())
+                    scratch.write("a", number.to_string());
                 });
             }
         });
