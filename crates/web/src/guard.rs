@@ -32,7 +32,7 @@ const MAX_ADDRESS: usize = 16 << 10;
 /// The hosts that a request may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Only this machine: 127.0.0.1, [::1] and localhost.
+    /// Only this machine: `127.0.0.1`, `[::1]` and `localhost`.
     Loopback,
     /// Every numeric address, because the server listens on the network. A name cannot be trusted.
     Network,

@@ -205,7 +205,7 @@ fn unified_rows(section: &Section) -> Markup {
 fn split_rows(section: &Section) -> Markup {
     let side = |line: Option<&Line>, class: &str| match line {
         Some(line) => {
-            html! { td .n class=(class) { (line.number) } td .code class=(class) { (parts(line)) } }
+            html! { td class={ "n " (class) } { (line.number) } td class={ "code " (class) } { (parts(line)) } }
         }
         None => html! { td .n .void {} td .code .void {} },
     };

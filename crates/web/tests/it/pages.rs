@@ -57,6 +57,7 @@ fn a_turn_shows_its_files_diff_conversation_and_effects() {
     assert!(diff.contains("class=\"removed\"") && diff.contains("remember"), "{diff}");
     let split = browser.page(&format!("{turn}?tab=diff&split=1&to=now"));
     assert!(split.contains("class=\"diff split\""), "{split}");
+    assert!(split.contains("class=\"code removed\"") && split.contains("class=\"code added\""));
     assert!(browser.page(&format!("{turn}?tab=conversation")).contains("add a discount"));
     let effects = browser.page(&format!("{turn}?tab=effects"));
     assert!(effects.contains("DROP TABLE carts"), "{effects}");
