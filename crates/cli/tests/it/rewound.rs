@@ -70,8 +70,8 @@ fn the_copy_is_a_fork_whose_messages_are_found_once() {
     let report = session.json(&["sessions", "import", "--from", "claude"]);
     assert_eq!(report["messages"], 0, "{report}");
     assert_eq!(session.json(&["search", "\"Wrote a.txt.\""])["total"], 1);
-    let tree = session.output(&["sessions", "tree", "claude:live"]);
-    assert!(String::from_utf8_lossy(&tree.stdout).contains(&new));
+    let tree = session.json(&["sessions", "tree", "claude:live"]);
+    assert!(tree.to_string().contains(&new), "{tree:#}");
 }
 
 #[test]
