@@ -1,5 +1,5 @@
 //! The server over real HTTP, on a real home.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 #![allow(clippy::unwrap_used)]
 
 mod api;
