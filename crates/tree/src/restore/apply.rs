@@ -166,6 +166,12 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
     move |source| RestoreError::Io { path, source }
 }
 
+/// Returns true if a file could not be written because there was no space for it.
+fn lacks_space<T>(result: &Result<T, RestoreError>) -> bool {
+    let is_full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    matches!(result, Err(RestoreError::Io { source, .. }) if is_full(source.kind()))
+}
+
 impl Restore<'_> {
     /// Writes all new files durably under temporary names. Also makes directories writable where
     /// needed, but touches nothing else.
@@ -180,7 +186,16 @@ impl Restore<'_> {
             .collect();
         for batch in numbers.chunks(BATCH) {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
-            let results: Vec<_> = batch.par_iter().map(stage).collect();
+            let mut results: Vec<_> = batch.par_iter().map(stage).collect();
+            // While a large file was being written, it may have taken up the space of the others.
+            // By now it has been removed.
+            if results.iter().filter(|result| lacks_space(result)).count() > 1 {
+                for (number, result) in batch.iter().zip(&mut results) {
+                    if lacks_space(result) {
+                        *result = stage(number);
+                    }
+                }
+            }
             let mut staged: Vec<File> = Vec::new();
             for result in results {
                 match result {
