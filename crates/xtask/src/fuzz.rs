@@ -154,8 +154,9 @@ fn fuzz_targets(programs: &Path, options: FuzzOptions, workers: usize) -> Fuzzed
     let width = options.targets.iter().map(String::len).max().unwrap_or(0);
     let waiting = Mutex::new(VecDeque::from(options.targets));
     let fuzzed = Mutex::new(FuzzedTargets::default());
+    let next = || lock(&waiting).pop_front();
     let run_waiting = || {
-        while let Some(name) = lock(&waiting).pop_front() {
+        while let Some(name) = next() {
             let run = TargetRun { program: programs.join(&name), name };
             let outcome = run.start(options.seconds, options.is_repeatable);
             let (summary, finding) = match outcome {
