@@ -103,7 +103,8 @@ impl Task {
     ) -> Following {
         let mut following = Following::default();
         // In another session, the conversation is a different one.
-        if self.cancel.is_cancelled() || change.session.is_some() {
+        let is_stopped = self.cancel.is_cancelled() || self.cancel.is_suspended();
+        if is_stopped || change.session.is_some() {
             return following;
         }
         let messages: Vec<AppendedMessage> = list_messages(change.events)

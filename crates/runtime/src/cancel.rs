@@ -19,6 +19,7 @@ struct Switch {
 #[derive(Default)]
 struct Shared {
     is_cancelled: bool,
+    is_suspended: bool,
     next: u64,
     actions: BTreeMap<u64, Action>,
 }
@@ -39,6 +40,18 @@ impl Cancel {
         };
         self.0.cancelled.notify_all();
         actions.iter().for_each(|action| action());
+    }
+
+    /// Stops the work on the turn before its next step, and leaves the turn open, so that another
+    /// process can continue it. To interrupt the current step too, call [`Cancel::cancel`]
+    /// afterwards.
+    pub fn suspend(&self) {
+        self.lock().is_suspended = true;
+    }
+
+    /// Returns true if the turn is to be left open.
+    pub fn is_suspended(&self) -> bool {
+        self.lock().is_suspended
     }
 
     /// Waits, or until the turn is cancelled. Returns true if the whole time has passed.

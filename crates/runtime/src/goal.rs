@@ -155,7 +155,7 @@ impl Task {
 
     /// Takes turns for as long as the goal is active.
     fn work_on_goal(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
-        while self.goal_run().record.state == GoalState::Active {
+        while self.goal_run().record.state == GoalState::Active && !self.cancel.is_suspended() {
             self.goal_run().turn_began = Instant::now();
             let pause = match self.is_interrupted() {
                 true => self.proceed(front)?,
@@ -164,8 +164,10 @@ impl Task {
                     self.prompt(&prompt, front)?
                 }
             };
-            if pause == Pause::Waiting {
-                self.block_goal("a call waits for approval")?;
+            match pause {
+                Pause::Waiting => self.block_goal("a call waits for approval")?,
+                Pause::Suspended => return Ok(()),
+                Pause::TurnEnded(_) | Pause::Idle => {}
             }
         }
         Ok(())

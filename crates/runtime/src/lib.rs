@@ -41,6 +41,6 @@ pub use error::TaskError;
 pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
 pub use goal::GoalReport;
 pub use goal_list::{PROCESS_ENDED, list_goals, list_interrupted_goals};
-pub use open::NewSession;
+pub use open::{NewSession, adopt_session};
 pub use task::{Pause, Task};
-pub use task_list::{CancelledTask, TaskView, cancel_task, list_tasks};
+pub use task_list::{CancelledTask, TaskView, cancel_task, list_open_tasks, list_tasks};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 use takeback_base::paths::canonicalize;
 use takeback_ledger::{
-    Event, Ledger, LedgerError, LoadedTask, ParentKind, SessionRecord, TaskFilter, TaskRecord,
+    Event, Ledger, LedgerError, LoadedTask, ParentKind, SessionRecord, SessionSettings, TaskFilter,
+    TaskRecord,
 };
 
 use crate::agent::{AGENT, Agent};
@@ -167,6 +168,23 @@ impl Task {
         };
         (Event::Session { record: Box::new(record) }, task)
     }
+}
+
+/// Adapts a session that no task belongs to yet, such as a fork: its system prompt may name another
+/// directory, or the tools of another agent.
+pub fn adopt_session(agent: &Agent, session: &str, new: &NewSession) -> Result<(), TaskError> {
+    let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };
+    let mut ledger = agent.opened.ledger_or_new()?;
+    if !ledger.tasks(&filter)?.is_empty() {
+        return Ok(());
+    }
+    let settings = SessionSettings {
+        user_id: new.user.clone(),
+        model: Some(agent.provider.model.clone()),
+        system_prompt: new.system_prompt.clone(),
+        model_config: None,
+    };
+    Ok(ledger.update_session(session, &settings)?)
 }
 
 fn find_directory(directory: &Path) -> Result<std::path::PathBuf, TaskError> {

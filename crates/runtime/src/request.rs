@@ -172,7 +172,21 @@ impl Task {
                 self.record_reply(provider, &reply, finish, bill, usage)
             }
             AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
-            AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
+            AttemptEnd::Cancelled => {
+                let failure = self.describe_stop();
+                self.record_part(provider, reply, &failure, bill, usage)
+            }
+        }
+    }
+
+    /// Describes the end of an attempt that was stopped.
+    fn describe_stop(&self) -> AttemptFailure {
+        match self.cancel.is_suspended() {
+            true => {
+                let message = "the process that received the answer ended".to_owned();
+                AttemptFailure { message, ..cancelled() }
+            }
+            false => cancelled(),
         }
     }
 

@@ -48,6 +48,18 @@ pub fn list_tasks(ledger: &Ledger, filter: &TaskFilter) -> Result<Vec<TaskView>,
     Ok(tasks.into_iter().map(|task| view_task(running.contains(&task.id), task)).collect())
 }
 
+/// Lists the tasks whose last turn is open and that no process works on, starting with the one that
+/// changed last. The tasks of subagents belong to other tasks.
+pub fn list_open_tasks(opened: &Opened, filter: TaskFilter) -> Result<Vec<TaskView>, TaskError> {
+    let Some(ledger) = opened.ledger()? else { return Ok(Vec::new()) };
+    let states = ["running", STOPPING, "waiting"].map(str::to_owned).to_vec();
+    let mut tasks = list_tasks(&ledger, &TaskFilter { states, ..filter })?;
+    let is_open = |task: &TaskView| matches!(task.state.as_str(), "interrupted" | "waiting");
+    let running = ledger.running_tasks()?;
+    tasks.retain(|task| is_open(task) && task.parent.is_none() && !running.contains(&task.id));
+    Ok(tasks)
+}
+
 fn view_task(is_running: bool, task: TaskRecord) -> TaskView {
     let state = match (task.state.as_str(), is_running) {
         ("running" | STOPPING, false) => "interrupted".to_owned(),

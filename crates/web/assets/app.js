@@ -1,5 +1,6 @@
 // Opens turns beside the timeline, loads folded parts, and keeps the page up to date.
 
+import { startChat } from "./chat.js";
 import { fetchPart, showProblem, updateTimes } from "./page.js";
 import { startKeys } from "./keys.js";
 import { startRestore, takeBack } from "./restore.js";
@@ -169,6 +170,7 @@ updateTimes();
 setInterval(updateTimes, 30000);
 startRestore(document);
 startTimeline();
+startChat();
 startKeys({ open, close });
 document.querySelector(".pane-list .row[aria-current]")?.scrollIntoView({ block: "center" });
 const first = withView(location.href);

@@ -15,6 +15,7 @@ use tokio::task;
 use tokio::time::sleep;
 
 use crate::cache::TimelineCache;
+use crate::chat::{ChatHost, Rooms};
 use crate::events::Hub;
 use crate::plans::Plans;
 use crate::problem::{Error, Problem, WorkError, status_of};
@@ -38,11 +39,13 @@ pub trait Home: Send + Sync {
 /// The state that all requests share.
 pub(crate) struct App {
     home: Arc<dyn Home>,
+    pub(crate) chat: Arc<dyn ChatHost>,
     pub(crate) zone: TimeZone,
     user_home: Option<PathBuf>,
     pub(crate) plans: Plans,
     pub(crate) timelines: TimelineCache,
     pub(crate) hub: Hub,
+    pub(crate) rooms: Rooms,
     /// True once the server is being stopped.
     pub(crate) stopping: watch::Receiver<bool>,
     /// The number of pieces of work that have begun or ended. While the server is idle, it stays
@@ -59,17 +62,20 @@ pub(crate) struct Work {
 impl App {
     pub(crate) fn new(
         home: Arc<dyn Home>,
+        chat: Arc<dyn ChatHost>,
         zone: TimeZone,
         user_home: Option<PathBuf>,
         stopping: watch::Receiver<bool>,
     ) -> App {
         App {
             home,
+            chat,
             zone,
             user_home,
             plans: Plans::default(),
             timelines: TimelineCache::default(),
             hub: Hub::default(),
+            rooms: Rooms::default(),
             stopping,
             beats: AtomicU64::new(0),
         }
@@ -96,7 +102,7 @@ impl App {
         })
     }
 
-    fn explain(&self, error: WorkError) -> Problem {
+    pub(crate) fn explain(&self, error: WorkError) -> Problem {
         match error {
             WorkError::Problem(problem) => *problem,
             WorkError::Error(error) => {

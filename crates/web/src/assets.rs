@@ -17,13 +17,16 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// The files, with their names and types.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("app.css", STYLE, include_str!("../assets/app.css")),
     ("diff.css", STYLE, include_str!("../assets/diff.css")),
+    ("chat.css", STYLE, include_str!("../assets/chat.css")),
     ("app.js", SCRIPT, include_str!("../assets/app.js")),
     ("page.js", SCRIPT, include_str!("../assets/page.js")),
     ("timeline.js", SCRIPT, include_str!("../assets/timeline.js")),
     ("restore.js", SCRIPT, include_str!("../assets/restore.js")),
+    ("chat.js", SCRIPT, include_str!("../assets/chat.js")),
+    ("turn.js", SCRIPT, include_str!("../assets/turn.js")),
     ("keys.js", SCRIPT, include_str!("../assets/keys.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];

@@ -11,6 +11,7 @@ mod api;
 mod app;
 mod assets;
 mod cache;
+mod chat;
 mod events;
 mod guard;
 mod pages;
@@ -21,6 +22,7 @@ mod text;
 mod view;
 
 pub use app::Home;
+pub use chat::{BuiltAgent, ChatHost, SlashAction, SlashAnswer, SlashLine};
 pub use guard::Reach;
 pub use problem::{Error, Problem};
 pub use server::{Server, ServerOptions, Stopper};

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -13,6 +14,7 @@ use tokio::runtime;
 use tokio::sync::watch;
 
 use crate::app::{App, Home};
+use crate::chat::{ChatHost, take_up_interrupted};
 use crate::guard::{Guard, Reach, check_request};
 use crate::{api, assets, pages};
 
@@ -21,6 +23,10 @@ const MAX_BODY: usize = 1 << 20;
 
 /// The maximum number of requests that work on the store or the ledger at once.
 const MAX_WORKERS: usize = 16;
+
+/// The time that a stopping server waits for the steps of running turns, before and after it
+/// interrupts them.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The values that the caller provides to start a server.
 pub struct ServerOptions {
@@ -34,6 +40,8 @@ pub struct ServerOptions {
     pub cookie: String,
     /// Takeback's home.
     pub home: Arc<dyn Home>,
+    /// Takeback's own agent, for conversations in the browser.
+    pub chat: Arc<dyn ChatHost>,
     /// The time zone in which times are shown.
     pub zone: TimeZone,
     /// The user's home directory, which is shown as `~`.
@@ -55,6 +63,7 @@ pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
     /// Stops the server. Requests that are being answered, and their restores, are finished first.
+    /// Running turns stay open, and the next server continues them.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -63,13 +72,13 @@ impl Stopper {
 impl Server {
     /// Opens the port. Requests wait until [`Server::run`] answers them.
     pub fn bind(options: ServerOptions) -> io::Result<Server> {
-        let ServerOptions { address, reach, token, cookie, home, zone, user_home } = options;
+        let ServerOptions { address, reach, token, cookie, home, chat, zone, user_home } = options;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let guard = Arc::new(Guard::new(address, reach, token, cookie));
-        let app = Arc::new(App::new(home, zone, user_home, stopping.clone()));
+        let app = Arc::new(App::new(home, chat, zone, user_home, stopping.clone()));
         Ok(Server { listener, app, guard, stopping, stopper: Stopper(Arc::new(stop)) })
     }
 
@@ -91,15 +100,21 @@ impl Server {
             .enable_time()
             .max_blocking_threads(MAX_WORKERS)
             .build()?;
-        let router = make_router(app, guard);
+        let router = make_router(app.clone(), guard);
+        let finished = app.clone();
         let result = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            let stopping_app = app.clone();
             let stopped = async move {
                 // An error means that no stopper is left, so that nothing can stop the server.
                 let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+                // Connections end only once their streams do.
+                stopping_app.rooms.begin_stop();
             };
+            tokio::task::spawn(async move { app.work(take_up_interrupted).await });
             axum::serve(listener, router).with_graceful_shutdown(stopped).await
         });
+        finished.rooms.finish_stop(PATIENCE);
         // Dropping the runtime waits for work whose client has gone away, such as a restore.
         drop(runtime);
         result

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use takeback_ledger::{GoalRecord, GoalState, TaskFilter};
-use takeback_runtime::{TaskView, list_goals, list_interrupted_goals, list_tasks};
+use takeback_runtime::{TaskView, list_goals, list_interrupted_goals};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -92,11 +92,5 @@ pub(crate) fn find_open_tasks(
     filter: TaskFilter,
     context: &Context,
 ) -> Result<Vec<TaskView>, Failure> {
-    let Some(ledger) = context.opened()?.ledger()? else { return Ok(Vec::new()) };
-    let states = ["running", "stopping", "waiting"].map(str::to_owned).to_vec();
-    let mut tasks = list_tasks(&ledger, &TaskFilter { states, ..filter })?;
-    let is_open = |task: &TaskView| matches!(task.state.as_str(), "interrupted" | "waiting");
-    let running = ledger.running_tasks()?;
-    tasks.retain(|task| is_open(task) && task.parent.is_none() && !running.contains(&task.id));
-    Ok(tasks)
+    Ok(takeback_runtime::list_open_tasks(context.opened()?, filter)?)
 }

@@ -1,7 +1,8 @@
 //! Slash commands: `/rollback`, `/search`, `/model` and the like.
 //!
 //! This is the only dispatcher. [`answer_line`] answers a line for every front end: for the
-//! terminal of `takeback chat`, and for other programs through the method `slash` of `takeback rpc`.
+//! terminal of `takeback chat`, for the pages of `takeback serve`, and for other programs through the
+//! method `slash` of `takeback rpc`.
 //! The commands of takeback run in this process, and their output becomes the answer: text for
 //! people, and the document that `--json` prints. A command that concerns a running conversation
 //! also has an action, which the front end carries out.
@@ -16,7 +17,7 @@ use takeback_tree::AnyPath;
 use takeback_undo::ForkFiles;
 
 pub(crate) use self::line::SlashLine;
-use self::line::{ParsedLine, is_changing};
+use self::line::{ParsedLine, is_changing, needs_rest};
 use self::result::describe_rollback;
 use crate::arguments::Arguments;
 use crate::commands::{Command, chat, fork, goal};
@@ -117,6 +118,10 @@ pub(crate) fn answer_line(line: &SlashLine<'_>, context: &Context) -> Option<Sla
         Ok(()) if line.is_headless && is_changing(&parsed) => {
             let hint = format!("type /{} in a terminal", parsed.name);
             Err(Failure::new("nothing was changed: no user typed this line").hint(hint))
+        }
+        Ok(()) if line.is_busy && needs_rest(&parsed) => {
+            let because = "a turn is running here; nothing was changed";
+            Err(Failure::new(because).hint("wait until it ends, or stop it"))
         }
         Ok(()) => answer_command(&parsed, line, context),
     };

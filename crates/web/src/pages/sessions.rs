@@ -74,7 +74,7 @@ pub(super) async fn list(
             @if found.is_empty() {
                 div .empty { h2 { "No sessions yet" } p { "Run " code { "takeback install AGENT" } " to record new ones, or " code { "takeback sessions import" } " to import old ones." } }
             }
-            ul .sessions { @for summary in &found { (render_summary(work, summary, now)) } }
+            ul .sessions { @for summary in &found { (render_summary(work, summary, now, "/sessions/")) } }
             @if found.len() == LISTED { p .faint { "Older sessions are found by search." } }
         };
         Ok(Shell::new(work, None)?.render("Sessions", "sessions", &column(&content)))
@@ -82,13 +82,18 @@ pub(super) async fn list(
     Ok(page.await?)
 }
 
-fn render_summary(work: &Work, summary: &SessionSummary, now: jiff::Timestamp) -> Markup {
+pub(super) fn render_summary(
+    work: &Work,
+    summary: &SessionSummary,
+    now: jiff::Timestamp,
+    address: &str,
+) -> Markup {
     let session = &summary.session;
     let title = session.title.as_deref().filter(|title| !title.trim().is_empty());
     let title = title.unwrap_or(&summary.preview);
     html! {
         li .{ "hue-" (text::agent_hue(&session.source)) } {
-            a href={ "/sessions/" (encode(&session.id)) } {
+            a href={ (address) (encode(&session.id)) } {
                 span .title { @if title.is_empty() { span .faint { "(no prompt)" } } @else { (text::one_line(title)) } }
                 span .meta {
                     span .agent { (text::one_line(&session.source)) }
@@ -199,7 +204,10 @@ pub(super) async fn show(
 }
 
 /// Finds the checkpoints of a session: for the first message of each turn, the address of the turn.
-fn find_checkpoints(work: &Work, session: &str) -> Result<BTreeMap<i64, String>, WorkError> {
+pub(super) fn find_checkpoints(
+    work: &Work,
+    session: &str,
+) -> Result<BTreeMap<i64, String>, WorkError> {
     let mut places = BTreeMap::new();
     for (known, _) in known_workspaces(&work.opened)? {
         let history = History::read(known.store(), known.id())?;
