@@ -105,6 +105,12 @@ impl Live {
         self.push(Entry::Call(Call { id, started, output: String::new(), sent: 0, ended: None }));
     }
 
+    /// Returns true if a call has begun and not ended.
+    pub(super) fn has_running_call(&self) -> bool {
+        let is_running = |entry: &Entry| matches!(entry, Entry::Call(call) if call.ended.is_none());
+        self.entries.iter().any(is_running)
+    }
+
     fn find_call(&mut self, id: &str) -> Option<&mut Call> {
         self.entries.iter_mut().rev().find_map(|entry| match entry {
             Entry::Call(call) if call.id == id => Some(call),

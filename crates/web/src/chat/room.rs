@@ -238,6 +238,12 @@ impl Room {
         self.changed.notify_all();
     }
 
+    /// Returns true if a tool call is running.
+    pub(super) fn is_calling(&self) -> bool {
+        let state = self.lock();
+        state.job.is_some() && state.live.has_running_call()
+    }
+
     /// Interrupts the current step of a turn that is being suspended.
     pub(super) fn interrupt(&self) {
         let cancel = self.lock().job.as_ref().and_then(|job| job.cancel.clone());

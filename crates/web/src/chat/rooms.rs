@@ -141,10 +141,13 @@ impl Rooms {
         }
     }
 
-    /// Waits until the running steps have ended. Those that take longer than `patience` are
-    /// interrupted.
+    /// Waits until the running tool calls have ended, and interrupts those that take longer than
+    /// `patience`. An answer of the model is interrupted at once: the part that has arrived is kept,
+    /// and the rest is asked for when the turn continues.
     pub(crate) fn finish_stop(&self, patience: Duration) {
-        self.wait_for_jobs(patience);
+        if self.all().iter().any(|room| room.is_calling()) {
+            self.wait_for_jobs(patience);
+        }
         for room in self.all() {
             room.suspend();
             room.interrupt();

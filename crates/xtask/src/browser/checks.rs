@@ -6,16 +6,25 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::driver::Browser;
+use super::model::Model;
+use super::proxy::Proxy;
 use super::served::{Served, takeback};
-use super::{prepare, story};
+use super::{chat_checks, prepare, story};
 use crate::Failure;
 use crate::run::target_directory;
 
+/// The programs that a check works with.
+pub(super) struct CheckContext<'a> {
+    pub(super) served: &'a Served,
+    pub(super) model: &'a Model,
+    pub(super) proxy: &'a Proxy,
+}
+
 /// A check, with its name.
-type Check = (&'static str, fn(&Browser, &Served) -> Result<(), Failure>);
+type Check = (&'static str, fn(&Browser, &CheckContext<'_>) -> Result<(), Failure>);
 
 /// All checks, in order. Each begins with the timeline of the shop.
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 15] = [
     ("every page opens without errors", open_every_page),
     ("a turn opens beside the timeline", open_a_turn),
     ("a diff is shown unified and side by side", switch_the_diff),
@@ -25,6 +34,12 @@ const CHECKS: [Check; 9] = [
     ("the keyboard alone is enough", use_the_keyboard),
     ("a new turn appears by itself", see_a_new_turn),
     ("hostile names are harmless", show_hostile_names),
+    ("a turn is streamed and becomes a part of the conversation", chat_checks::talk),
+    ("a chat reconnects in the middle of a stream", chat_checks::reconnect),
+    ("a call is approved or refused by keyboard", chat_checks::approve),
+    ("/rollback lists checkpoints with buttons", chat_checks::roll_back),
+    ("a restore waits for a running turn", chat_checks::wait_for_turn),
+    ("a turn is stopped by keyboard", chat_checks::stop),
 ];
 
 pub(crate) fn test_web() -> Result<(), Failure> {
@@ -35,15 +50,18 @@ pub(crate) fn test_web() -> Result<(), Failure> {
     let base = target_directory().join("browser-test");
     let _ = fs::remove_dir_all(&base);
     story::play_story(&base)?;
+    let model = Model::start(&base)?;
     let served = Served::start(&base)?;
+    let proxy = Proxy::start(served.origin())?;
+    let context = CheckContext { served: &served, model: &model, proxy: &proxy };
     let browser = Browser::start()?;
     browser.set_look(1440, 900, "light")?;
     browser.open(&served.link)?;
     let mut failed = Vec::new();
     for (name, check) in CHECKS {
         let result = open_shop(&browser, &served)
-            .and_then(|()| check(&browser, &served))
-            .and_then(|()| browser.check_logs(served.origin()));
+            .and_then(|()| check(&browser, &context))
+            .and_then(|()| browser.check_logs(&[served.origin(), &proxy.origin()]));
         match &result {
             Ok(()) => println!("ok      {name}"),
             Err(error) => println!("FAILED  {name}: {error}"),
@@ -54,11 +72,11 @@ pub(crate) fn test_web() -> Result<(), Failure> {
 }
 
 /// Opens the timeline of the shop.
-fn open_shop(browser: &Browser, served: &Served) -> Result<(), Failure> {
+pub(super) fn open_shop(browser: &Browser, served: &Served) -> Result<(), Failure> {
     browser.open(&format!("{}/w/{}", served.origin(), shop_id(browser)?))
 }
 
-fn shop_id(browser: &Browser) -> Result<String, Failure> {
+pub(super) fn shop_id(browser: &Browser) -> Result<String, Failure> {
     let known =
         browser.run("return fetch('/api/v1/workspaces').then((answer) => answer.json())")?;
     let is_shop =
@@ -67,7 +85,7 @@ fn shop_id(browser: &Browser) -> Result<String, Failure> {
     shop.and_then(|shop| Some(shop["id"].as_str()?.to_owned())).ok_or("no shop".into())
 }
 
-fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
+pub(super) fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
     if is_true { Ok(()) } else { Err(message.to_owned()) }
 }
 
@@ -75,7 +93,7 @@ const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 const INCIDENT: &str = "a.row[href*='/c/']";
 
 /// Opens the turn that deleted too much.
-fn open_incident(browser: &Browser) -> Result<(), Failure> {
+pub(super) fn open_incident(browser: &Browser) -> Result<(), Failure> {
     let click = "const rows = [...document.querySelectorAll('a.row')];
          rows.find((row) => row.textContent.includes('tidy up the imports')
            && !row.textContent.includes('Rolled')).click()";
@@ -84,15 +102,17 @@ fn open_incident(browser: &Browser) -> Result<(), Failure> {
     browser.wait_for(PLANNED)
 }
 
-fn open_every_page(browser: &Browser, served: &Served) -> Result<(), Failure> {
-    for path in ["/", "/sessions", "/sessions/claude%3Ac2", "/search?q=legacy", "/health"] {
+fn open_every_page(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
+    for path in ["/", "/sessions", "/sessions/claude%3Ac2", "/search?q=legacy", "/health", "/chat"]
+    {
         browser.open(&format!("{}{path}", served.origin()))?;
         browser.wait_for("document.querySelector('h1')")?;
     }
     Ok(())
 }
 
-fn open_a_turn(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn open_a_turn(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.click(INCIDENT)?;
     browser.wait_for("location.pathname.includes('/c/') && document.querySelector('.detail')")?;
     browser.wait_for("document.querySelector('a.row[aria-current]')")?;
@@ -100,7 +120,7 @@ fn open_a_turn(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("!location.pathname.includes('/c/')")
 }
 
-fn switch_the_diff(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn switch_the_diff(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     open_incident(browser)?;
     browser.click(".tabs a[data-key=d]")?;
     browser.wait_for("document.querySelector('table.diff mark')")?;
@@ -110,7 +130,8 @@ fn switch_the_diff(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("document.querySelector('table.diff.split')")
 }
 
-fn restore_files(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn restore_files(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     open_incident(browser)?;
     let before = served.read("code/shop/src/models.py")?;
     browser.click(".file[data-path='\"src/models.py\"'] input")?;
@@ -134,7 +155,8 @@ fn restore_files(browser: &Browser, served: &Served) -> Result<(), Failure> {
     expect(served.read("code/shop/src/models.py")? == before, "the file was not taken back")
 }
 
-fn keep_everything(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn keep_everything(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     open_incident(browser)?;
     browser.click("form.restore button")?;
     browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
@@ -144,7 +166,8 @@ fn keep_everything(browser: &Browser, served: &Served) -> Result<(), Failure> {
     expect(!served.read("code/shop/src/models.py")?.contains("Model39"), "something was restored")
 }
 
-fn change_meanwhile(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn change_meanwhile(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     open_incident(browser)?;
     let path = story::shop(served.base()).join("README.md");
     let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
@@ -161,7 +184,7 @@ fn change_meanwhile(browser: &Browser, served: &Served) -> Result<(), Failure> {
     fs::write(&path, before).map_err(|error| error.to_string())
 }
 
-fn use_the_keyboard(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn use_the_keyboard(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.press(&["j", "j"])?;
     browser.wait_for("document.activeElement.matches('a.row')")?;
     browser.press(&["\u{e007}"])?;
@@ -179,7 +202,8 @@ fn use_the_keyboard(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("document.activeElement.matches('[data-key=\"/\"]')")
 }
 
-fn see_a_new_turn(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     browser.run("document.querySelector('.entries').dataset.seen = 'yes'")?;
     let taken = takeback(served.base(), &story::shop(served.base()))
         .args(["checkpoint", "--reason", "from the terminal"])
@@ -191,7 +215,8 @@ fn see_a_new_turn(browser: &Browser, served: &Served) -> Result<(), Failure> {
     browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
 }
 
-fn show_hostile_names(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn show_hostile_names(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     let shop = story::shop(served.base());
     browser.run("window.alert = () => { window.hit = true; }")?;
     for name in ["<img src=x onerror=alert(1)>", "a\u{202e}b", "line\nbreak", &"x".repeat(255)] {

@@ -1,8 +1,11 @@
 //! `cargo xtask test-web` and `cargo xtask screenshots`: the pages of `takeback serve` in a real
 //! Chromium.
 
+mod chat_checks;
 mod checks;
 mod driver;
+mod model;
+mod proxy;
 mod screenshots;
 mod served;
 mod story;
@@ -30,7 +33,9 @@ const PACKAGES: [&str; 6] = [
 /// Installs the browser if it is missing, and builds the program. Returns false if there is no
 /// browser and it cannot be installed.
 fn prepare() -> Result<bool, Failure> {
-    run_step(cargo().args(["build", "--quiet", "--package", "takeback"]))?;
+    // With the features of xtask itself, so that dependencies are built once.
+    let packages = ["--package", "takeback", "--package", "xtask"];
+    run_step(cargo().args(["build", "--quiet", "--all-features"]).args(packages))?;
     let has = |program: &str| is_success(Command::new(program).arg("--version"));
     if has("chromium") && has("chromedriver") {
         return Ok(true);
