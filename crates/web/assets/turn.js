@@ -163,7 +163,7 @@ function addOutput(call, text) {
 
 /** A question about a call. The safe choice comes first. */
 function makeQuestion(data, send) {
-  const reason = make("input", { type: "text", name: "reason", placeholder: "What to do instead (optional)", "aria-label": "What to do instead", autocomplete: "off" });
+  const reason = make("input", { type: "text", name: "reason", placeholder: "Or say what to do instead, and press Enter", "aria-label": "What to do instead", autocomplete: "off" });
   const button = (answer, text, kind) => {
     const node = make("button", { type: "button", class: kind, text });
     node.addEventListener("click", () => send(data.question, answer, answer === "deny" ? reason.value : ""));
@@ -178,11 +178,16 @@ function makeQuestion(data, send) {
   return make("section", { class: "question note warning", "data-question": data.question, "aria-label": "Approval" },
     make("span", { class: "sign", text: "⚠", "aria-hidden": "true" }),
     make("div", {},
-      make("h3", {}, "May ", make("span", { class: "tool-name", text: data.tool }), " do this?"),
-      make("pre", { tabindex: "0", text: data.input }),
-      make("p", { text: `It ${data.because}.` }),
+      make("h3", { text: data.tool === "terminal" ? "Run this command?" : `Let ${data.tool} do this?` }),
+      make("pre", { tabindex: "0", text: data.input.replace(/^command:\s/, "") }),
+      make("p", {}, "It ", ...withCode(data.because), "."),
       make("div", { class: "row-buttons" }, button("deny", "Do not run it", "safe"), button("allow", "Allow once", ""), always),
       reason));
+}
+
+/** Shows the parts of a text between backticks as code. */
+function withCode(text) {
+  return text.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part));
 }
 
 /** A command and its answer. */

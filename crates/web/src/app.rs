@@ -116,6 +116,7 @@ impl App {
     pub(crate) fn tilde(&self, path: &Path) -> String {
         let short = self.user_home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         let shown = match short {
+            Some(inner) if inner.as_os_str().is_empty() => "~".to_owned(),
             Some(inner) => format!("~/{}", inner.display()),
             None => path.display().to_string(),
         };

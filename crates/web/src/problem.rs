@@ -55,7 +55,7 @@ pub struct Problem {
     /// The new plan, if the one that was to be applied no longer fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub now: Option<Value>,
+    pub now: Option<Box<Value>>,
     /// The sessions that are working in the workspace, if nothing was restored because of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub working: Vec<String>,

@@ -103,6 +103,7 @@ fn ask(link: &str, method: &str, path: &str, body: &Value) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
 fn post(link: &str, path: &str, body: Value) -> Value {
     ask(link, "POST", path, &body)
 }

@@ -239,6 +239,8 @@ pub(super) async fn answer(
 pub(crate) struct ChatState {
     pub(crate) session: String,
     pub(crate) title: Option<String>,
+    /// The first prompt.
+    pub(crate) first_prompt: Option<String>,
     /// The directory that the agent works in.
     pub(crate) directory: Option<String>,
     pub(crate) model: Option<String>,
@@ -293,11 +295,17 @@ pub(crate) fn read_chat(work: &Work, session: &str) -> Result<ChatState, WorkErr
         (false, Some(state)) => state,
         (false, None) => "idle",
     };
+    let first = ledger.turns(&view.session)?.first().map(|turn| turn.first_seq);
+    let first_prompt = match first {
+        Some(seq) => ledger.prompt(&view.session, seq)?,
+        None => None,
+    };
     let is_own = |goal: &&GoalRecord| task.as_ref().is_some_and(|task| task.id == goal.task);
     let tokens = record.tokens;
     Ok(ChatState {
         session: view.session,
         title: record.title,
+        first_prompt,
         directory: record.workspace,
         model: view.model.or(record.model),
         state: state.to_owned(),

@@ -251,7 +251,7 @@ pub(super) fn announce(work: &Work, request: &Request) {
 fn changed(now: &PlanAnswer) -> Problem {
     let now: Value = serde_json::to_value(now).expect("plain data becomes JSON");
     let problem = Problem::new(409, "the workspace changed meanwhile; nothing was restored");
-    Problem { now: Some(now), ..problem }.hint("look at the new plan before you confirm it")
+    Problem { now: Some(Box::new(now)), ..problem }.hint("look at the new plan before you confirm it")
 }
 
 pub(super) fn blocked(view: &RollbackView) -> Problem {

@@ -115,6 +115,11 @@ impl Room {
         self.lock().job.is_some()
     }
 
+    /// Returns true if a question waits for an answer.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.lock().questions.is_empty()
+    }
+
     pub(crate) fn view(&self) -> RoomView {
         let state = self.lock();
         RoomView {

@@ -81,10 +81,12 @@ impl Rooms {
         self.lock().insert(session.to_owned(), room.clone());
     }
 
-    /// Returns the sessions in which a job runs.
-    pub(crate) fn busy_sessions(&self) -> Vec<String> {
+    /// Returns the sessions in which a job runs, each with what it does: `running`, or `asks you`.
+    pub(crate) fn busy_sessions(&self) -> HashMap<String, &'static str> {
         let rooms = self.all();
-        rooms.iter().filter(|room| room.is_busy()).map(|room| room.session()).collect()
+        let word = |room: &Room| if room.is_asking() { "asks you" } else { "running" };
+        let busy = rooms.iter().filter(|room| room.is_busy());
+        busy.map(|room| (room.session(), word(room))).collect()
     }
 
     /// Returns true if a page follows a conversation.

@@ -59,7 +59,7 @@ pub(super) async fn home(
         let content = html! {
             div .chat.new data-chat data-new-workspace=[workspace] {
                 div .chat-main {
-                    header .chat-head { h1 { "New conversation" } p .meta { "in " (choose_workspace(work, workspace, &directory)?) } }
+                    header .chat-head { h1 { "New conversation" } div .meta { "in " (choose_workspace(work, workspace, &directory)?) } }
                     (render_welcome())
                     div #live .messages role="log" aria-label="Answers to commands" {}
                     (render_composer(work, false))
@@ -112,8 +112,9 @@ fn render_composer(work: &Work, is_busy: bool) -> Markup {
                     li { button type="button" tabindex="-1" data-command=(name) { code { "/" (name) } span .faint { (about) } } }
                 }
             }
+            p .working role="status" { "takeback is working…" }
             div .field {
-                textarea name="prompt" rows="1" aria-label="Prompt or command" placeholder="Ask for a change, or type / for commands" autocomplete="off" spellcheck="true" {}
+                textarea name="prompt" rows="1" aria-label="Prompt or command" placeholder="Ask, or type / for commands" autocomplete="off" spellcheck="true" {}
                 button .send { "Send" }
                 button type="button" .stop data-stop { "Stop" }
             }
@@ -144,8 +145,8 @@ fn render_home_side(work: &Work) -> Result<Markup, WorkError> {
                 h2 { "Conversations" }
                 @if sessions.is_empty() { p .faint { "None yet." } }
                 ul .sessions { @for summary in &sessions {
-                    @if busy.contains(&summary.session.id) { li .running-mark { span .badge .live { "running" } } }
-                    (render_summary(work, summary, now, "/chat/"))
+                    @let mark = busy.get(&summary.session.id).copied();
+                    (render_summary(work, summary, now, "/chat/", mark))
                 } }
             }
         }
@@ -200,14 +201,14 @@ pub(super) async fn show(
             "side" => return Ok(render_side(work, &state)),
             _ => {}
         }
-        let title = text::shorten(&text::one_line(title_of(&state)), 60);
+        let title = text::shorten(&title_of(&state), 60);
         let directory = state.directory.as_deref().map(FilePath::new);
         let workspace = directory.and_then(|path| find_known(work, path));
         let content = html! {
             div .chat data-chat data-session=(state.session) {
                 div .chat-main {
                     header .chat-head {
-                        h1 { (text::one_line(title_of(&state))) }
+                        h1 { (title_of(&state)) }
                         p .meta {
                             a href="/chat" { "New conversation" }
                             @if let Some(id) = &workspace { a href={ "/w/" (id) } { "Timeline" } }
@@ -235,8 +236,11 @@ fn is_own(session: &str) -> bool {
     text::agent_of(session) == AGENT
 }
 
-fn title_of(state: &ChatState) -> &str {
-    state.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&state.session)
+/// Returns the title of a conversation, or its first prompt.
+fn title_of(state: &ChatState) -> String {
+    let titles = [&state.title, &state.first_prompt, &Some(state.session.clone())];
+    let mut titles = titles.into_iter().flatten().map(|title| text::one_line(title));
+    titles.find(|title| !title.is_empty()).map_or_else(String::new, |t| text::shorten(&t, 120))
 }
 
 fn render_foreign(state: &ChatState) -> Markup {

@@ -46,7 +46,7 @@ pub(super) fn render_goal(goal: &GoalView) -> Markup {
 fn bar(unit: &str, spent: f64, limit: Option<f64>, digits: usize, sign: &str) -> Option<Markup> {
     let limit = limit.filter(|limit| *limit > 0.0)?;
     let share = (spent / limit).clamp(0.0, 1.0);
-    let words = format!("{sign}{spent:.digits$} of {sign}{limit:.digits$}");
+    let words = format!("{} of {}", amount(spent, digits, sign), amount(limit, digits, sign));
     Some(html! {
         div .budget .spent[share >= 1.0] {
             span { (unit) }
@@ -59,6 +59,14 @@ fn bar(unit: &str, spent: f64, limit: Option<f64>, digits: usize, sign: &str) ->
     })
 }
 
+/// Formats an amount: `$0.50`, `60,000`.
+fn amount(value: f64, digits: usize, sign: &str) -> String {
+    match digits {
+        0 => text::group_digits(value.max(0.0).round() as u64),
+        _ => format!("{sign}{value:.digits$}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +76,8 @@ mod tests {
         let html = bar("cost", 0.5, Some(2.0), 2, "$").unwrap().into_string();
         assert!(html.contains("width=\"25.0\""), "{html}");
         assert!(html.contains("$0.50 of $2.00"), "{html}");
+        let tokens = bar("tokens", 8_780.0, Some(60_000.0), 0, "").unwrap().into_string();
+        assert!(tokens.contains("8,780 of 60,000"), "{tokens}");
         assert!(bar("turns", 3.0, None, 0, "").is_none());
         let over = bar("turns", 3.0, Some(2.0), 0, "").unwrap().into_string();
         assert!(over.contains("width=\"100.0\"") && over.contains("spent"), "{over}");

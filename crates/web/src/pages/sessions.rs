@@ -74,7 +74,7 @@ pub(super) async fn list(
             @if found.is_empty() {
                 div .empty { h2 { "No sessions yet" } p { "Run " code { "takeback install AGENT" } " to record new ones, or " code { "takeback sessions import" } " to import old ones." } }
             }
-            ul .sessions { @for summary in &found { (render_summary(work, summary, now, "/sessions/")) } }
+            ul .sessions { @for summary in &found { (render_summary(work, summary, now, "/sessions/", None)) } }
             @if found.len() == LISTED { p .faint { "Older sessions are found by search." } }
         };
         Ok(Shell::new(work, None)?.render("Sessions", "sessions", &column(&content)))
@@ -87,6 +87,7 @@ pub(super) fn render_summary(
     summary: &SessionSummary,
     now: jiff::Timestamp,
     address: &str,
+    mark: Option<&str>,
 ) -> Markup {
     let session = &summary.session;
     let title = session.title.as_deref().filter(|title| !title.trim().is_empty());
@@ -96,6 +97,7 @@ pub(super) fn render_summary(
             a href={ (address) (encode(&session.id)) } {
                 span .title { @if title.is_empty() { span .faint { "(no prompt)" } } @else { (text::one_line(title)) } }
                 span .meta {
+                    @if let Some(mark) = mark { span .badge .live { (mark) } }
                     span .agent { (text::one_line(&session.source)) }
                     (relative_time(text::timestamp(summary.last_activity), now))
                     span { (text::count(session.message_count.unsigned_abs(), "message")) }

@@ -96,7 +96,7 @@ fn answer(request: &Request, gate: &Gate) -> Reply {
         },
         _ => Reply::text("Hello."),
     };
-    let usage = Usage { input: 4_210, output: 180, ..reply.usage };
+    let usage = Usage { input: 4_210, output: 180 };
     Reply { usage, ..reply }
 }
 
