@@ -33,7 +33,7 @@ const WORKERS: usize = 2;
 /// them than processors, because most of that minute should pass while other tests are waiting.
 const USUAL_WORKERS: usize = 7;
 
-/// The number of lines of a failed target's output that are shown.
+/// The number of lines at the end of a failed target's output that are shown.
 const SHOWN_LINES: usize = 20;
 
 /// The options of the command.
@@ -277,7 +277,7 @@ impl TargetRun {
         let program = self.program.display();
         let input = result.find_after("Test unit written to ").unwrap_or("(no input was kept)");
         let lines: Vec<&str> = result.log.lines().filter(|line| is_telling(line)).collect();
-        let lines = lines[..lines.len().min(SHOWN_LINES)].join("\n  ");
+        let lines = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
         let name = &self.name;
         result.has_failed.then(|| {
             format!("\n{name} has a finding. Repeat it with `{program} {input}`\n  {lines}")
@@ -321,7 +321,8 @@ impl RunResult {
 /// True if a line of libFuzzer's output belongs to a finding, not to the progress of the search.
 fn is_telling(line: &str) -> bool {
     let is_progress = line.starts_with('#') && line.contains("\t");
-    !is_progress && !line.starts_with("INFO: ") && !line.starts_with("stat::")
+    let is_notice = ["INFO: ", "WARNING: ", "stat::"].iter().any(|start| line.starts_with(start));
+    !is_progress && !is_notice && !line.contains("NEW_FUNC[")
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {
@@ -374,7 +375,7 @@ mod tests {
     fn a_run_is_summarized_in_one_line() {
         let log = "INFO: Seed: 1\n#3\tINITED cov: 10 ft: 11 corp: 2/3b\n\
                    #9\tNEW    cov: 25 ft: 30 corp: 3/5b\n\
-                   thread panicked at a.rs:1\nTest unit written to /a/crash-1\n\
+                   \tNEW_FUNC[1/2]: 0x5\nthread panicked at a.rs:1\nTest unit written to /a/crash-1\n\
                    stat::number_of_executed_units: 9\nstat::new_units_added:          1\n";
         let result = RunResult { has_failed: true, log: log.into() };
         let summary = "9 runs, 1 new inputs, coverage 10 to 25, a finding";
@@ -383,6 +384,6 @@ mod tests {
         let finding = run.describe_finding(&result).unwrap();
         assert!(finding.contains("Repeat it with `/p/a /a/crash-1`"), "{finding}");
         assert!(finding.contains("\n  thread panicked at a.rs:1"), "{finding}");
-        assert!(!finding.contains("cov:"), "{finding}");
+        assert!(!finding.contains("cov:") && !finding.contains("NEW_FUNC"), "{finding}");
     }
 }

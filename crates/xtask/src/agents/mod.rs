@@ -102,8 +102,7 @@ fn test_each(
             }
             AgentResult::Failed(failure) => {
                 tally.add_failed();
-                eprintln!("\n{}: {failure}", program.title());
-                failures.push(program.name);
+                failures.push(format!("\n{}: {failure}", program.title()));
                 "FAILED".to_owned()
             }
         };
@@ -113,7 +112,7 @@ fn test_each(
     if failures.is_empty() {
         return Ok(());
     }
-    Err(format!("\nthe tests failed with {}", failures.join(", ")))
+    Err(failures.join("\n"))
 }
 
 /// A finished test of one agent.
