@@ -42,7 +42,7 @@ impl From<ConversationError> for Error {
 pub struct Problem {
     /// The status code of the response.
     pub status: u16,
-    /// The message.
+    /// The message of the error.
     pub title: String,
     /// The causes, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -32,7 +32,7 @@ pub struct ServerOptions {
     pub token: String,
     /// The secret in the cookie that a browser gets for the token.
     pub cookie: String,
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub home: Arc<dyn Home>,
     /// The time zone in which times are shown.
     pub zone: TimeZone,

@@ -198,7 +198,7 @@ fn captures_killed_at_every_point_lose_nothing() {
 enum Afterwards {
     /// Drop the lock.
     Drop,
-    /// Call `finish`.
+    /// Finish the capture with `finish`.
     Finish,
     /// Capture again, without further errors.
     Retry,

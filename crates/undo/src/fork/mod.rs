@@ -85,7 +85,7 @@ pub enum SessionPoint {
     Turn(i64),
     /// A checkpoint of the session's workspace, given by its row number, step, name or id.
     Checkpoint(String),
-    /// The present.
+    /// The present state of the workspace.
     Now,
 }
 

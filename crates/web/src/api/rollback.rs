@@ -56,7 +56,7 @@ pub(super) struct PlanRequest {
     skip_blocked: bool,
 }
 
-/// A plan.
+/// A plan that is kept on the server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PlanAnswer {
     /// The id of the plan. Two plans have the same digest only if they do the same to the same

@@ -161,7 +161,7 @@ pub(super) fn panes(which: &str, list: &Markup, detail: &Markup) -> Markup {
     }
 }
 
-/// One column.
+/// Puts the content of a page into a single column.
 pub(super) fn column(content: &Markup) -> Markup {
     html! { div .column { (content) } }
 }
