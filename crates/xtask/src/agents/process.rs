@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::Failure;
 
 /// The maximum time that a program may run. A turn takes seconds, or minutes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// The output of a program.
 pub(crate) struct ProgramOutput {
