@@ -74,10 +74,10 @@ pub struct OpenOptions {
 pub struct HookFile {
     /// The absolute path of the file.
     pub path: PathBuf,
-    /// True if the file belongs to takeback alone.
+    /// True if the file belongs only to takeback.
     pub is_own: bool,
     /// Returns true if takeback's hooks still run after a change to the file. The arguments are the
-    /// path, the present content and the new content.
+    /// path, the current content and the new content.
     pub keeps_hooks: fn(&Path, &str, &str) -> bool,
 }
 
@@ -285,8 +285,8 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Opens another connection to the ledger, or creates the ledger. Everything that it writes is
-    /// on the disk before the write returns.
+    /// Opens another connection to the ledger, or creates the ledger. Everything written through it
+    /// is on the disk before the write returns.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         let options = self.ledger_options(LedgerOptions::default().wait);
         Ledger::open(&self.ledger_path(), &LedgerOptions { durable: true, ..options })

@@ -1,4 +1,4 @@
-//! The source of a fork: the conversation and the checkpoint of the moment that the fork begins at.
+//! The source of a fork: the conversation and the checkpoint that the fork begins with.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const LEDGER_WAIT: Duration = Duration::from_secs(5);
 /// The conversation and the files that a fork begins with.
 pub(super) struct ForkSource {
     pub(super) conversation: Option<ForkedConversation>,
-    /// The checkpoint with the files; `None` if they were not asked for.
+    /// The checkpoint with the files; `None` if they were not requested.
     pub(super) checkpoint: Option<Checkpoint>,
     /// The workspace that the files come from. Its directory need not exist.
     pub(super) workspace: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct ForkedConversation {
     pub(super) point: Option<ConversationPoint>,
 }
 
-/// Finds the conversation at the given moment and, on request, the files as they were then.
+/// Finds the conversation at the given point and, on request, the files as they were then.
 pub(super) fn find_source(
     opened: &Opened,
     from: &ForkPoint,
@@ -89,8 +89,9 @@ fn workspace_of(ledger: &Ledger, session: &str) -> Result<String, ForkError> {
     workspace.ok_or_else(|| ForkError::NoWorkspace(session.to_owned()))
 }
 
-/// Finds the files of a checkpoint and the point that a conversation had reached then. Without a
-/// session, this is the conversation of the checkpoint's own session, if there is one.
+/// Finds the files of a checkpoint, and the point that a session's conversation had reached when
+/// the checkpoint was taken. If no session is given, uses the checkpoint's own session, if it has
+/// one.
 fn find_at_checkpoint(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -144,7 +145,7 @@ fn find_conversation(
 }
 
 /// Finds the end of a turn: its last message, and the files after its last call. Without a number,
-/// this is the session's last turn that has not been taken back.
+/// finds the end of the session's last turn that has not been taken back.
 fn find_at_turn(
     opened: &Opened,
     ledger: LedgerGuard<'_>,
@@ -199,8 +200,8 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // If the directory is gone and has no history, its files are unknown, which is not a different
-    // kind of error.
+    // If the directory is gone and has no history, the error is the same as for any other files
+    // that are not known.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };

@@ -1,4 +1,4 @@
-//! Making the directory of a fork.
+//! Creates the directory of a fork.
 //!
 //! The directory is filled under a temporary name and then renamed. Before the rename, nothing of
 //! the fork exists except the temporary directory; after it, the session is created. An intent,
@@ -35,7 +35,7 @@ struct Intent {
     /// The device and inode of the directory, which keeps them when it is renamed.
     identity: Option<(u64, u64)>,
     session: Option<IntendedSession>,
-    /// The tree of the files.
+    /// The tree that contains the files.
     tree: Oid,
     /// The record of the checkpoint that the files come from.
     record: Box<Record>,
@@ -156,11 +156,11 @@ fn fill_directory(
     Ok(())
 }
 
-/// Returns false if the workspace had no repository when a checkpoint was taken.
+/// Returns false if the workspace had no repository when the checkpoint was taken.
 fn had_repository(checkpoint: &Checkpoint) -> bool {
     let record = &checkpoint.record;
-    // Imported checkpoints do not say whether there was one, nor do states between calls that an
-    // older version captured.
+    // Imported checkpoints do not say whether there was a repository. Neither do the states between
+    // calls that an older version of takeback captured.
     let is_recorded = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
     record.repository.is_some() || record.imported.is_some() || !is_recorded
 }

@@ -12,7 +12,7 @@ use super::take::TakeError;
 use super::workspace::open_workspace;
 use crate::Opened;
 
-/// A comparison that failed.
+/// The reason why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum CompareError {

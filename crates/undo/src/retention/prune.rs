@@ -34,7 +34,8 @@ pub struct PruneOptions {
     /// True if workspaces whose directory no longer exists lose their history, regardless of its
     /// age.
     pub delete_orphans: bool,
-    /// True if an extra tenth of the size cap is freed, so that the next prune is not due at once.
+    /// True if an extra tenth of the size cap is freed, so that the next prune is not due right
+    /// away.
     pub headroom: bool,
     /// True if the prune deletes nothing and only reports what it would delete.
     pub dry_run: bool,

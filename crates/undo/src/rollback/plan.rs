@@ -95,8 +95,8 @@ impl Planner<'_> {
         let found = self.history.find(self.workspace.store(), text)?;
         let checkpoint = found.checkpoint;
         let mut warnings = Vec::new();
-        // Restoring only some files does not return to the moment of the checkpoint, so no
-        // conversation is moved.
+        // If only some files are restored, the workspace does not return to the state of the
+        // checkpoint, so no conversation is moved.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chats = match wants_chat {
             true => {
@@ -368,7 +368,7 @@ pub fn relative_paths(
     let relative = |typed: &PathBuf| {
         let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
         let path = normalize(&base.join(typed));
-        // The root is canonical, but a path that the user typed may lead there through links.
+        // The root is canonical, but a path that the user typed may reach it through links.
         let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };
         let inner = path.strip_prefix(root).map_err(|_| outside())?;
         RelPath::from_path(inner).map_err(|_| outside())

@@ -20,7 +20,7 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     let safety = match lock.recovered_pin() {
         Some(name) => history.all.iter().find(|known| known.pin.name == *name),
         // The restore does not name its safety checkpoint, because another version of takeback
-        // began it. Nothing has been pinned since, so it must be the newest checkpoint.
+        // began it. Nothing has been pinned since, so the safety checkpoint must be the newest one.
         None => history.all.last().filter(|known| known.record.rollback.is_some()),
     };
     match (lock.recovery(), safety) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 /// Commands in the order in which they would run.
 pub(super) type CommandList = Vec<ListEntry>;
 
-/// A command, and the way in which it is joined to its neighbours.
+/// A command, and the way in which it is joined to its neighbors.
 #[derive(Debug)]
 pub(super) struct ListEntry {
     pub(super) command: Command,

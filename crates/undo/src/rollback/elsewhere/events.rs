@@ -53,7 +53,7 @@ impl EventOrder {
         for known in history.events() {
             is_since |= known.pin.id == checkpoint;
             let Record { workspace, seq, imported, .. } = &known.record;
-            // Another program numbered the imported checkpoints.
+            // The numbers of imported checkpoints come from another program.
             if imported.is_none() {
                 events.push(KnownEvent { workspace: workspace.clone(), seq: *seq, is_since });
             }

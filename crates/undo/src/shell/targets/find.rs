@@ -24,7 +24,7 @@ struct Search {
     names: Vec<String>,
     paths: Vec<String>,
     max_depth: Option<usize>,
-    /// True if the patterns for names and paths do not determine the matches by themselves.
+    /// True if the matches also depend on something other than the patterns for names and paths.
     is_complex: bool,
     deletes: bool,
     commands: Vec<FoundCommand>,

@@ -63,7 +63,7 @@ impl Field {
 }
 
 impl Finder<'_> {
-    /// Returns the values that a word may become.
+    /// Returns the values that a word may expand to.
     pub(super) fn expand_word(&mut self, word: &Word) -> Vec<Value> {
         let Some(words) = braces::expand(word) else {
             let start = match word.parts.first() {
@@ -351,7 +351,7 @@ impl Finder<'_> {
         for directory in &directories {
             match glob::expand(&pattern, directory, options, &mut self.file_system) {
                 Some(found) => {
-                    // Where nothing matches, the pattern stands for itself.
+                    // If nothing matches, the pattern is taken literally.
                     if found.is_empty() && directories.len() > 1 {
                         values.push(Value::Text(text.clone()));
                     }
