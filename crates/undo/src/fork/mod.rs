@@ -39,7 +39,7 @@ pub struct ForkRequest {
     pub files: ForkFiles,
     /// True if the repository of the workspace is copied into the new directory.
     pub repository: bool,
-    /// The id of the new session. `None` generates one.
+    /// The id of the new session. If it is `None`, an id is generated.
     pub id: Option<String>,
 }
 
@@ -55,12 +55,12 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
-    /// Only the conversation is forked. It continues in this directory, whose files stay as they
-    /// are.
+    /// Only the conversation is forked. It continues in this directory, in which no file is
+    /// changed.
     Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
-    /// This directory. It does not exist yet, or it is empty.
+    /// This directory, which must be empty or not exist yet.
     Into(PathBuf),
 }
 
@@ -68,8 +68,8 @@ pub enum ForkFiles {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForkPoint {
-    /// A checkpoint of the workspace that a directory belongs to, given by its row number, step,
-    /// name or id. The conversation is that of the checkpoint's session.
+    /// A checkpoint, given by its row number, step, name or id, of the workspace that a directory
+    /// belongs to. The conversation is that of the checkpoint's session.
     Checkpoint { directory: PathBuf, checkpoint: String },
     /// A point in a session. The session is given by its id, the beginning of its id, or its title.
     Session { session: String, at: SessionPoint },
@@ -89,7 +89,7 @@ pub enum SessionPoint {
     Now,
 }
 
-/// A fork that was made.
+/// A completed fork.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Fork {
@@ -178,7 +178,7 @@ pub enum ForkError {
     PartlyTakenBack { session: String, turn: i64 },
     #[error("{} already exists and is not empty", .0.display())]
     NotEmpty(PathBuf),
-    #[error("{} is inside the workspace that is forked", .0.display())]
+    #[error("{} is inside the workspace that is being forked", .0.display())]
     Inside(PathBuf),
     #[error("{} is {what}", path.display())]
     Refused { path: PathBuf, what: &'static str },

@@ -16,7 +16,7 @@ use crate::history::{
 use crate::rollback::find_point_of_session;
 use crate::{LedgerGuard, Opened};
 
-/// The longest time that a fork waits for the ledger to be complete.
+/// The longest time that a fork waits for the ledger to be up to date.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
 /// The conversation and the files that a fork begins with.
@@ -135,7 +135,7 @@ fn find_conversation(
     let has_messages = ledger.session(&session)?.message_count > 0;
     let point = find_point_of_session(&ledger, history, found, &session)?;
     let Some(point) = point else {
-        // Without messages, there is only one point.
+        // A conversation without messages has only one point.
         return match has_messages {
             true => Err(ForkError::PointUnknown(session)),
             false => Ok(Some(ForkedConversation { session, point: None })),
@@ -200,15 +200,14 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // If the directory is gone and has no history, the error is the same as for any other files
-    // that are not known.
+    // A directory that is gone and has no history gives the same error as any other unknown files.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };
     let history = History::read(workspace.store, &workspace.id)?;
     let name = workspace.path.display().to_string();
     let end = find_end_state(&ledger, &history, session, turn, &name)?;
-    // Taking the workspace's lock may require the ledger.
+    // Locking the workspace may require access to the ledger.
     drop(ledger);
     let found = match end {
         EndState::Known(known) => known,

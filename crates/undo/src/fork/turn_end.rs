@@ -28,7 +28,7 @@ struct KnownCall<'h> {
     /// The index of its checkpoint in the history.
     index: usize,
     call: &'h CallRef,
-    /// True if this is the state after the call.
+    /// True if this is the end of the call.
     is_end: bool,
     /// The turn of the call, if the ledger knows it.
     turn: Option<i64>,

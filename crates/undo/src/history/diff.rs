@@ -44,7 +44,8 @@ pub fn compare_with_present(
     }
 }
 
-/// Compares a tree that was captured in the workspace of a directory with the current state.
+/// Compares the current state of the workspace that a directory belongs to with an earlier tree of
+/// that workspace.
 pub fn compare_tree_with_present(
     opened: &Opened,
     directory: &Path,

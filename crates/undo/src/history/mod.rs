@@ -187,8 +187,8 @@ impl History {
         self.all.iter().find(is_next).map(|known| known.pin.name.seq)
     }
 
-    /// Returns the paths that are captured regardless of the rules, because of any checkpoint or
-    /// trace.
+    /// Returns the paths that are captured regardless of the rules, because the record of a
+    /// checkpoint or trace says so.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let named: BTreeSet<&RelPath> =
             self.events().flat_map(|known| known.record.named_paths()).collect();

@@ -1,5 +1,5 @@
-//! Taking a checkpoint: a capture, pinned with its record and with the state of the workspace's
-//! own repository.
+//! Takes checkpoints. A checkpoint is a capture that is pinned with its record and with the state
+//! of the workspace's own repository.
 
 use takeback_tree::{
     AnyPath, CaptureError, GitDirectory, Lock, Oid, PinError, PinName, StoreError, Workspace,

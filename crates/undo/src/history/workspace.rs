@@ -130,7 +130,7 @@ pub fn known_workspaces(opened: &Opened) -> Result<Vec<(WorkspaceRef<'_>, Time)>
     Ok(known)
 }
 
-/// Finds a workspace that has checkpoints by its id.
+/// Finds the workspace with the given id, if it has checkpoints.
 pub fn known_workspace<'o>(
     opened: &'o Opened,
     id: &WorkspaceId,

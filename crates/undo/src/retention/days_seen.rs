@@ -1,4 +1,4 @@
-//! The days on which takeback ran. Only these days count towards an age, so nothing ages when a
+//! The days on which takeback ran. Only these days count toward an age, so nothing ages when a
 //! clock jumps ahead.
 
 use std::collections::BTreeSet;

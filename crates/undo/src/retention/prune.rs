@@ -379,7 +379,7 @@ impl PrunableWorkspace {
         checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
     }
 
-    /// Returns the newest safety checkpoint: with it, the last rollback can be undone.
+    /// Returns the newest safety checkpoint, with which the last rollback can be undone.
     pub(super) fn newest_safety(&self) -> Option<&PinName> {
         let mut newest_first = self.history.all.iter().rev();
         let safety = newest_first.find(|known| known.record.kind == Kind::Safety);
@@ -404,7 +404,7 @@ impl PrunableWorkspace {
     }
 
     /// Lists the checkpoints beyond the newest `limit` rows, and the steps beyond the newest
-    /// `limit` steps. Protected rows do not count towards the limit.
+    /// `limit` steps. Protected rows do not count toward the limit.
     fn exceeding(&self, limit: usize) -> Vec<&Checkpoint> {
         let rows: Vec<_> = self.history.rows().collect();
         let unprotected = rows.iter().filter(|row| !row.first().record.is_protected());

@@ -1,4 +1,5 @@
-//! Applying a plan: lock, compare, save the current state, restore, record.
+//! Applies a plan: locks the workspace, checks that its state is still the planned one, saves that
+//! state, restores the files, and records the rollback.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::Opened;
 use crate::history::record::{CallRef, Chat, Checkpoint, Kind, RollbackRecord};
 use crate::history::{FoundCheckpoint, History};
 
-/// The longest time that a rollback waits for the ledger to be complete.
+/// The longest time that a rollback waits for the ledger to be up to date.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
 /// The conversations that a return to a checkpoint affects.
@@ -187,9 +187,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the points that the conversations of the subagents that made a checkpoint's calls
-    /// return to. For each subagent, this is the point before its turn, or before the call if the
-    /// turn began before checkpoint `seq`.
+    /// Finds the point to which each subagent that made one of a checkpoint's calls returns: the
+    /// point before its turn, or before the call if the turn began before checkpoint `seq`.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
@@ -199,7 +198,7 @@ impl<'l> Search<'l> {
             let began = call.began.as_ref().and_then(|began| Time::parse(&began.time));
             let began = began.unwrap_or_else(|| known.record.moment());
             let late = known.record.late || call.began.as_ref().is_some_and(|began| began.late);
-            // The records have only the times of the prompts that the user wrote.
+            // Records do not contain the times of the prompts that subagents receive.
             let prompted = None;
             let id = CallId { session, reporter: session, call: &call.id, began, late, prompted };
             let is_same = |other: &CallRef| other.reporter() == session && other.turn == call.turn;

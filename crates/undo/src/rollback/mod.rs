@@ -183,7 +183,7 @@ pub enum RollbackError {
 }
 
 impl RollbackError {
-    /// Returns the paths that blocked the rollback. Without these paths, the rest can be restored.
+    /// Returns the paths that blocked the rollback. If they are skipped, the rest can be restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RollbackError::Changed(paths) => paths.clone(),

@@ -50,10 +50,10 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     Ok(planned)
 }
 
-/// Finds the path of the workspace that a request means. A directory with a history of its own may
-/// have become part of a larger workspace. In that case, the larger workspace is meant, unless the
-/// request gives the id of a checkpoint in the directory's own history, or the rollback that would
-/// be reversed was made there.
+/// Finds the path of the workspace that a request applies to. A directory with a history of its own
+/// may have become part of a larger workspace. In that case, the request applies to the larger
+/// workspace, unless it gives the id of a checkpoint in the directory's own history, or the
+/// rollback that would be reversed was made there.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {

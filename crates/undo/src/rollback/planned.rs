@@ -181,7 +181,7 @@ pub struct MovedSession {
     /// The first prompt that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The way to continue the agent's own conversation from there.
+    /// The way to continue the agent's own conversation from that point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// The reason why the agent's own conversation stays as it is.
@@ -196,9 +196,9 @@ pub struct Resume {
     pub agent: String,
     /// The session to continue; `None` if nothing is left of the conversation.
     pub session: Option<String>,
-    /// The command that starts the agent there.
+    /// The command that starts the agent and continues the session.
     pub argv: Vec<String>,
-    /// The directory to start it in.
+    /// The directory to start the agent in.
     pub cwd: Option<String>,
     /// The line to type into the agent, if it is already running, instead of the command.
     pub typed: Option<String>,
@@ -241,7 +241,7 @@ impl Planned {
     /// changes to the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
-        // The processes that write to a file may differ from one plan to the next.
+        // The processes that are writing to a file may differ from one plan to the next.
         view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
         let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();

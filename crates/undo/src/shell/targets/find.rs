@@ -155,7 +155,7 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
-    // An argument with several values, one of which is an option, is several words.
+    // If one of an argument's values is an option, the values count as separate words.
     let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
     search.is_complex = args.iter().any(is_several);
     let args: Vec<Vec<Value>> = args

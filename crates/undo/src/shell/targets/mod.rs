@@ -248,7 +248,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Spends effort. Returns false once the maximum is exceeded.
+    /// Adds to the effort that has been spent. Returns false once the maximum is exceeded.
     fn spend(&mut self, effort: usize) -> bool {
         self.effort = self.effort.saturating_add(effort);
         self.effort <= MAX_EFFORT
@@ -459,7 +459,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Runs `inner` as if the shell were in another directory.
+    /// Calls `inner` as if the shell were in another directory.
     fn in_directory(&mut self, directory: &[Value], inner: impl FnOnce(&mut Self)) {
         let before = self.state.directories.clone();
         self.state.directories = self.find_directories(directory);

@@ -249,7 +249,7 @@ impl Finder<'_> {
             let Some(arguments) = arguments.filter(|_| number > 0) else {
                 return vec![Value::unknown()];
             };
-            // An argument that becomes several words, or none, shifts the arguments after it.
+            // An argument that expands to several words, or to none, shifts the arguments after it.
             let is_one = |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if !text.is_empty());
             let count = number.min(arguments.len());
             return match arguments[..count].iter().all(is_one) {
