@@ -305,7 +305,7 @@ fn settle(opened: &Opened, path: &Path, intent: &Intent) -> bool {
         Err(error) if may_pass(&error) => false,
         Err(error) => {
             let message = format!(
-                "the files of a fork are here, but not its conversation: {}",
+                "this directory has the files of a fork, but the fork has no conversation: {}",
                 error_chain(&error)
             );
             opened.note_failure(&intent.destination.0, &message);

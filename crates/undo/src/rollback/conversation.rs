@@ -299,8 +299,8 @@ pub(super) fn move_conversation(
                 view.chat = view.chat.take().filter(|view| view.session != chat.session);
                 let error = error_chain(&error);
                 view.warnings.push(format!(
-                    "the conversation could not be moved yet: {error}. The next takeback command \
-                     tries again"
+                    "the conversation does not match the restored files yet: {error}. The next \
+                     takeback command tries again"
                 ));
                 is_complete = false;
             }

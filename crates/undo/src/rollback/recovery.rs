@@ -34,7 +34,7 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
                 && let Err(error) = finish_story(opened, workspace, &history, safety, done)
             {
                 let message =
-                    format!("a rollback was finished, but its conversation was not moved: {error}");
+                    format!("a rollback restored the files, but not the conversation: {error}");
                 opened.note_failure(workspace.path(), &message);
                 // The next process that locks the workspace tries again.
                 return lock.keep_restore_open();
