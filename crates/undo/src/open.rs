@@ -59,8 +59,8 @@ pub struct OpenOptions {
     /// The function that returns instructions for rewinding the agent's own copy of a session's
     /// conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The function that takes takeback's home and lists the files in which agents keep takeback's
-    /// hooks.
+    /// The function that lists the files in which agents keep takeback's hooks. Its argument is
+    /// takeback's home.
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
     /// The function that returns true for an agent that is known to report the end of each call.
     pub reports_ends: fn(&str) -> bool,
@@ -74,10 +74,10 @@ pub struct OpenOptions {
 pub struct HookFile {
     /// The absolute path of the file.
     pub path: PathBuf,
-    /// True if the file belongs to takeback alone.
+    /// True if the file belongs only to takeback.
     pub is_own: bool,
     /// Returns true if takeback's hooks still run after a change to the file. The arguments are the
-    /// path, the present content and the new content.
+    /// path, the current content and the new content.
     pub keeps_hooks: fn(&Path, &str, &str) -> bool,
 }
 
@@ -111,8 +111,8 @@ impl Opened {
         let OpenOptions { reports_ends, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
-            // The usual rules do not fit: a branch may be called `build`, and a pack may have any
-            // size.
+            // The usual rules do not suit repositories: a branch may be called `build`, and a pack
+            // may have any size.
             include: vec!["*".to_owned()],
             exclude: Vec::new(),
             max_file_size: rules.max_named_size,
@@ -181,12 +181,12 @@ impl Opened {
         if is_in_repository_data(path) { &self.repository_rules } else { &self.rules }
     }
 
-    /// Returns the current time as the ledger's type.
+    /// Returns the current time as the ledger's `Time`.
     pub fn now(&self) -> Time {
         Time::from((self.clock)())
     }
 
-    /// Returns the current time as the system's type.
+    /// Returns the current time as a `SystemTime`.
     pub(crate) fn system_time(&self) -> SystemTime {
         (self.clock)()
     }
@@ -285,8 +285,8 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Opens another connection to the ledger, or creates the ledger. Everything that it writes is
-    /// on the disk before the write returns.
+    /// Opens another connection to the ledger, or creates the ledger. Everything written through it
+    /// is on the disk before the write returns.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         let options = self.ledger_options(LedgerOptions::default().wait);
         Ledger::open(&self.ledger_path(), &LedgerOptions { durable: true, ..options })

@@ -53,7 +53,7 @@ pub struct Request {
     /// The state to return to.
     pub to: Destination,
     /// The files and directories to restore, as the user gave them. An empty list means all. If any
-    /// are given, the conversation is not moved.
+    /// are given, the conversation is left unchanged.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
     /// True if the index of the workspace's own repository is also restored.
@@ -108,7 +108,7 @@ pub struct TurnUndo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// Leave the file alone and report it.
+    /// Leave the file unchanged and report it.
     #[default]
     Leave,
     /// Keep the current lines.
@@ -132,7 +132,7 @@ pub enum Scope {
     Chat,
 }
 
-/// A rollback that did not happen. Nothing was changed unless the message says so.
+/// The reason why a rollback did not happen. Nothing was changed unless the message says so.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum RollbackError {
@@ -183,7 +183,7 @@ pub enum RollbackError {
 }
 
 impl RollbackError {
-    /// Returns the paths that blocked the rollback. Without these paths, the rest can be restored.
+    /// Returns the paths that blocked the rollback. If they are skipped, the rest can be restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RollbackError::Changed(paths) => paths.clone(),
@@ -193,8 +193,8 @@ impl RollbackError {
     }
 }
 
-/// Plans a request and applies the plan at once, for a caller that does not inspect it. If the
-/// workspace changes in between, plans again.
+/// Plans a request and immediately applies the plan, for a caller that does not inspect it. If the
+/// workspace changes before the plan is applied, plans again.
 pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, RollbackError> {
     const ATTEMPTS: usize = 5;
     let mut attempt = 0;
