@@ -158,7 +158,7 @@ fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     command.args(std::env::args_os().skip(1)).arg("--supervised").stdin(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If the process ended early, its status shows that.
+        // If this fails, the process ended early, and its status shows that.
         let _ = stdin.write_all(input);
     }
     child.wait()

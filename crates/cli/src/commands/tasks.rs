@@ -1,4 +1,4 @@
-//! `takeback tasks`: the work of takeback's own agent that is not over.
+//! `takeback tasks`: the unfinished work of takeback's own agent.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ use crate::output::{self, Cell, Column, Table};
 /// List the tasks of takeback's own agent, and continue or stop one
 ///
 /// A task is a conversation of `takeback chat`, or the work of a subagent. If its process is
-/// killed, the task is interrupted, and can be continued at the exact step.
+/// killed, the task is interrupted, and can be continued at the exact step where it stopped.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::terminal::Size;
 use super::text::width_of;
 
-/// The sequence that makes terminals that support it show all changes at once.
+/// The sequence that makes terminals that support it show all changes in one step.
 const BEGIN_UPDATE: &str = "\u{1b}[?2026h";
 const END_UPDATE: &str = "\u{1b}[?2026l";
 

@@ -75,7 +75,7 @@ pub(super) fn run_prune(
 pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
                                     checkpoint of its workspace or the newest before a rollback";
 
-/// Says which days do not count as age.
+/// Describes a jump of the clock, and what it means for the ages of checkpoints.
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
