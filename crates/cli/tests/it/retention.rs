@@ -206,7 +206,7 @@ fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
     assert!(left <= 1 << 20, "{left}");
     assert_eq!(pruned["bytes_after"], left);
     assert_eq!(pruned["over_limit"], false);
-    // The workspaces take turns, so that neither loses all its checkpoints.
+    // Checkpoints of the two workspaces are evicted alternately, so that neither loses all of them.
     let left = [&one, &two].map(|path| count_checkpoints(&session, path));
     assert!(left == [2, 2] || left == [2, 3], "no more than needed is deleted: {left:?}");
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
@@ -552,7 +552,7 @@ fn a_call_that_never_ended_is_pruned_eventually() {
 }
 
 #[test]
-fn pruning_runs_by_itself_when_due() {
+fn pruning_runs_automatically_when_due() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\nmin_interval_hours = 0\n");
     for content in ["1", "2", "3", "4"] {
