@@ -122,7 +122,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
 }
 
 #[test]
-fn large_output_and_binary_files_are_summarized_for_the_model() {
+fn large_output_is_shortened_and_binary_files_are_described() {
     let server = Server::start(|request: &Request| match request.last_text() {
         "large" => {
             let command = "head -c 100000000 /dev/zero | tr '\\0' x";
@@ -229,7 +229,7 @@ fn a_turn_waits_for_a_ledger_that_another_process_locks() {
 }
 
 #[test]
-fn an_error_names_a_current_directory_that_no_longer_exists() {
+fn a_current_directory_that_no_longer_exists_is_an_error() {
     let session = Session::new();
     let mut shell = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_takeback");

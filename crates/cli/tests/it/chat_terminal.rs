@@ -73,7 +73,7 @@ impl Turnstile {
 }
 
 #[test]
-fn prompts_are_edited_remembered_and_answered_as_they_stream() {
+fn prompts_can_be_edited_and_recalled_and_answers_are_streamed() {
     let turnstile = Turnstile::new();
     let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
     let server = Server::start(move |request: &Request| match request.last_text() {
@@ -122,7 +122,7 @@ fn an_approval_is_asked_for_once_and_remembered() {
 }
 
 #[test]
-fn ctrl_c_stops_the_turn_and_keeps_everything_and_a_second_one_leaves() {
+fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     let turnstile = Turnstile::new();
     let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
     let server = Server::start(move |request: &Request| match request.last_text() {

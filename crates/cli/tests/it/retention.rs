@@ -113,7 +113,8 @@ fn workspaces_unused_for_long_are_pruned() {
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
 
-/// In Myrm, a missing workspace lost its history at once, even if its disk was just unmounted.
+/// In Myrm, a missing workspace lost its history immediately, even if its disk had only been
+/// unmounted.
 #[test]
 fn an_orphan_is_kept_for_the_retention_period() {
     let session = Session::new();

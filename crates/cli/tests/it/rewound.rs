@@ -90,7 +90,7 @@ fn each_session_is_told_what_it_does_not_know() {
 }
 
 #[test]
-fn a_prompt_that_was_brought_back_is_not_reported_as_taken_back() {
+fn a_prompt_that_was_restored_is_not_reported_as_taken_back() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     moved_by(&session, &["rollback", "1", "--yes"]);

@@ -184,7 +184,7 @@ fn a_rollback_says_where_files_and_conversation_are_now() {
 }
 
 #[test]
-fn a_line_cannot_reach_other_homes_directories_or_options() {
+fn a_line_with_forbidden_options_or_outside_paths_is_refused() {
     let server = Server::start(writer).unwrap();
     let (session, id) = after_two_turns(&server);
     let mut client = Client::new(&session);

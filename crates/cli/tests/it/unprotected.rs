@@ -1,5 +1,5 @@
 //! Paths that a command names are protected regardless of the rules. Unprotected paths are reported
-//! at once.
+//! immediately.
 
 use std::fs;
 use std::path::Path;

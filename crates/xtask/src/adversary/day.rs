@@ -1,4 +1,4 @@
-//! A simulated day: agents work in turns, the user edits files in between, and changes are taken
+//! A simulated day: agents carry out turns, the user edits files in between, and changes are taken
 //! back.
 
 use std::collections::{BTreeMap, BTreeSet};

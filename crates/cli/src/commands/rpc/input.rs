@@ -36,7 +36,7 @@ pub(super) enum Event {
 pub(super) struct Input {
     lines: LineBuffer,
     has_ended: bool,
-    /// True after the first signal. A second signal ends the process at once; the next command
+    /// True after the first signal. A second signal ends the process immediately; the next command
     /// recovers from that.
     stopped: Arc<AtomicBool>,
     /// Becomes readable when the first signal arrives.
