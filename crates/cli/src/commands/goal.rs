@@ -71,7 +71,7 @@ enum Action {
         #[arg(long, hide = true)]
         same_run: bool,
     },
-    /// Give up a goal; everything that was done stays
+    /// Give up a goal; the work that was done is kept
     Cancel {
         /// The goal: its id, or the beginning of its id
         #[arg(value_name = "ID")]
@@ -182,8 +182,8 @@ pub(crate) enum Run {
     Same,
 }
 
-/// Returns the work on a goal that a slash command asks for. Returns `None` if the command starts
-/// and resumes no goal.
+/// Returns the work on a goal that a slash command asks for. Returns `None` if the command neither
+/// starts nor resumes a goal.
 pub(crate) fn find_work(
     arguments: &Arguments,
     context: &Context,

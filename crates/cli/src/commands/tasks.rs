@@ -23,7 +23,7 @@ Examples:
   takeback tasks                 the tasks that are not over
   takeback tasks --all           also those whose last turn is over
   takeback tasks resume 3f2a     continue an interrupted turn
-  takeback tasks cancel 3f2a     end it instead; everything that was done stays")]
+  takeback tasks cancel 3f2a     end it instead; the work that was done is kept")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
@@ -145,7 +145,7 @@ fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
     }
     match state {
         "stopping" => println!("Task {id} stops at its next step."),
-        _ => println!("Ended the interrupted turn of task {id}. What it did stays."),
+        _ => println!("Ended the interrupted turn of task {id}. Its work is kept."),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,5 @@
-//! `takeback chat` in bad circumstances: the message is clear, nothing is lost, and the session can
-//! be continued.
+//! `takeback chat` under bad conditions: error messages are clear, nothing is lost, and the session
+//! can be continued.
 
 use std::fs;
 use std::path::PathBuf;

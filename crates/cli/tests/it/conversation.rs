@@ -116,8 +116,8 @@ fn the_conversations_of_subagents_are_rewound_with_the_turn() {
     assert_eq!((session.read("c"), conversation(&session).len()), ("1".into(), 3));
 }
 
-/// Creates a history that is pruned to two turns and to the checkpoint `start` before the first
-/// turn.
+/// Creates a history that is pruned to two turns and the checkpoint `start`, which precedes the
+/// first turn.
 fn with_pruned_turns() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");

@@ -125,8 +125,8 @@ fn a_rollback_into_a_turn_takes_back_only_later_changes_outside_the_workspace() 
     agent.writes("../.bashrc", "2");
     let mut other = Agent::new(&session, "other");
     other.turn("change b", "b", "2");
-    // The second call leaves no checkpoint in the workspace, because nothing there has changed since
-    // the first.
+    // The second call adds no checkpoint of the workspace, because nothing there has changed since
+    // the first call.
     agent.pretends("touch b");
     agent.writes("../.profile", "2");
     agent.is_done();

@@ -69,8 +69,8 @@ fn make_home_with_tasks() {
     chat_output(&session, &["goal", "start", "make it work", "--usd", "2"]);
     let waiting = chat(&session, &["chat", "-p", "publish"]).output().unwrap();
     assert_eq!(waiting.status.code(), Some(1), "{}", text_of(&waiting));
-    // This waits for exclusive access to the store, so the background work of the last turns is
-    // then done.
+    // This waits for exclusive access to the store. When it returns, the background work of the
+    // last turns is done.
     session.output(&["checkpoints", "gc"]);
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);

@@ -438,7 +438,8 @@ fn history_follows_a_workspace_that_was_moved() {
     fs::rename(&old, session.base().join("new")).unwrap();
     session.takeback(&["checkpoints", "move", "../nowhere", "../new"]);
     session.takeback(&["checkpoints", "move", "../old", "../new"]);
-    // A workspace that is known only by its old path would lose its history as an orphan.
+    // A workspace that is known only by its old path would be treated as an orphan and lose its
+    // history.
     let known = session.json(&["checkpoints"])["workspaces"].clone();
     let new = fs::canonicalize(session.base()).unwrap().join("new");
     assert_eq!(known.as_array().unwrap().len(), 1, "{known}");

@@ -29,7 +29,7 @@ pub(crate) fn use_model(session: &Session, server: &Server, settings: &str) {
     fs::write(home.join("config.toml"), config).unwrap();
 }
 
-/// Runs takeback with a usual PATH, because the model's commands need one.
+/// Prepares to run takeback with an ordinary PATH, because the model's commands need one.
 pub(crate) fn chat(session: &Session, arguments: &[&str]) -> Command {
     let mut command = session.command(arguments);
     command.env("PATH", "/bin:/usr/bin");
@@ -83,7 +83,7 @@ pub(crate) fn last_session(session: &Session) -> String {
     list_tasks(session)[0]["session"].as_str().unwrap().to_owned()
 }
 
-/// A model that does not answer some of its requests.
+/// A model that leaves some requests unanswered.
 pub(crate) struct StuckModel {
     pub(crate) server: Server,
     /// Receives a message whenever the model is stuck in a request.

@@ -63,8 +63,9 @@ impl Day<'_> {
         let Some(key) = ["restored", "deleted"].into_iter().find(|key| !is_same(key)) else {
             return Ok(());
         };
-        // The end of a turn prunes in the background. Files that only a pruned checkpoint named are
-        // no longer captured, so a later rollback leaves them unchanged and says so.
+        // At the end of a turn, checkpoints are pruned in the background. Files that only a pruned
+        // checkpoint named are no longer captured, so a later rollback leaves them unchanged and
+        // says so.
         let present = self.list_checkpoints()?;
         let is_pruned = known.iter().any(|checkpoint| !present.contains(checkpoint));
         if !planned.succeeded || !is_whole || is_pruned {
