@@ -74,7 +74,8 @@ pub(super) fn run_prune(
 
 /// The reason why the size cap cannot evict more checkpoints.
 pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
-                                    checkpoint of its workspace or the newest one taken before a rollback";
+                                    checkpoint of its workspace or the newest one taken before \
+                                    a rollback";
 
 /// Describes a jump of the clock, and what it means for the ages of checkpoints.
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
