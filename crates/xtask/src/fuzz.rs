@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: passes arbitrary bytes, guided by coverage, to all code that reads text from
-//! others.
+//! `cargo xtask fuzz`: passes arbitrary bytes, guided by coverage, to all code that reads input
+//! from outside.
 //!
 //! The targets are in `fuzz/fuzz_targets`, and their first inputs are in `fuzz/seeds`. libFuzzer
 //! does not need a nightly compiler, because the flags that count the edges of the code are stable.
@@ -30,7 +30,7 @@ const USUAL_SECONDS: u64 = 60;
 const WORKERS: usize = 2;
 
 /// The number of targets that run at the same time as part of `cargo xtask test`. There are more of
-/// them than processors, because most of that minute should pass while other tests are waiting.
+/// them than processors, so that most of their running time passes while other tests are waiting.
 const USUAL_WORKERS: usize = 7;
 
 /// The number of lines at the end of a failed target's output that are shown.

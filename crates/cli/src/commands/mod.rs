@@ -80,8 +80,8 @@ impl Command {
         }
     }
 
-    /// True if the command's output goes to a pager when it is long. The output of the other
-    /// commands is read by agents and programs, or printed while they run.
+    /// True if the command's output goes to a pager when it is long. The output of every other
+    /// command is read by an agent or a program, or is printed while the command runs.
     pub(crate) fn is_paged(&self) -> bool {
         #[cfg(not(fuzzing))]
         if matches!(self, Command::Serve(_)) {

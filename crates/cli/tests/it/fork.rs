@@ -1,4 +1,4 @@
-//! `takeback fork`: a new directory and a new session, from an earlier moment.
+//! `takeback fork`: a new directory and a new session that begin at an earlier point.
 
 use std::fs;
 use std::path::Path;

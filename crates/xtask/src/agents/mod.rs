@@ -24,7 +24,7 @@ use crate::run::{cargo, run_step};
 /// The agents that are tested with every change.
 const USUAL: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
-/// The maximum number of agents that are tested at once.
+/// The maximum number of agents that are tested at the same time.
 const AT_ONCE: usize = 2;
 
 /// The result of testing one agent.
@@ -122,8 +122,8 @@ struct AgentTest {
     duration: Duration,
 }
 
-/// Tests several agents at once, because a single one does not keep the machine busy. Returns the
-/// results in the order of the agents.
+/// Tests several agents at the same time, because a single agent does not keep the machine busy.
+/// Returns the results in the order of the agents.
 fn test_together(
     programs: &[&'static AgentProgram],
     cache: &AgentCache,

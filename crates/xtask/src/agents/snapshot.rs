@@ -54,7 +54,7 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless this snapshot has every log of an earlier one, unchanged.
+    /// Fails unless this snapshot contains every log of an earlier snapshot, unchanged.
     pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
         let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "jsonl");
         let changed = |(path, state): &(&PathBuf, &FileState)| self.0.get(*path) != Some(*state);
