@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::Failure;
+use crate::memory::ScratchDirectory;
 use crate::results::Tally;
 use crate::run::{cargo, repository, run_step, target_directory};
 
@@ -170,7 +171,6 @@ fn fuzz_targets(programs: &Path, options: FuzzOptions, workers: usize) -> Fuzzed
         }
     };
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(run_waiting))));
-    let _ = fs::remove_dir_all(scratch_directory());
     fuzzed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -181,13 +181,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Returns the directory that holds everything that belongs to the targets.
 fn fuzz_directory() -> PathBuf {
     target_directory().join("fuzz")
-}
-
-/// Returns the directory for the files of running targets. It is in memory if possible.
-fn scratch_directory() -> PathBuf {
-    let memory = PathBuf::from("/dev/shm");
-    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    base.join(format!("takeback-fuzz-{}", std::process::id()))
 }
 
 /// The build of all targets.
@@ -245,11 +238,8 @@ impl TargetRun {
             remove_directory(&corpus)?;
         }
         copy_files(&repository().join("fuzz/seeds").join(&self.name), &corpus)?;
-        let scratch = scratch_directory().join(&self.name);
         let artifacts = self.directory("artifacts");
-        for directory in [&scratch, &artifacts] {
-            fs::create_dir_all(directory)?;
-        }
+        fs::create_dir_all(&artifacts)?;
         let mut command = nice(&self.program);
         command.arg(&corpus);
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
@@ -261,9 +251,8 @@ impl TargetRun {
         } else {
             ["-seed=0", "-timeout=10"]
         });
-        command.env("TMPDIR", &scratch).stdin(Stdio::null());
-        let output = command.output()?;
-        remove_directory(&scratch)?;
+        let scratch = ScratchDirectory::create(&format!("fuzz-{}", self.name))?;
+        let output = scratch.give_to(&mut command).stdin(Stdio::null()).output()?;
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(RunResult { has_failed: !output.status.success(), log })
     }

@@ -9,6 +9,7 @@ mod browser;
 mod deny;
 mod fuzz;
 mod local_model;
+mod memory;
 mod nextest;
 mod plugins;
 mod prose;
