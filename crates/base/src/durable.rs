@@ -140,7 +140,8 @@ impl Temporary {
         Temporary::create_at(directory_of(destination).join(name))
     }
 
-    fn create_at(path: PathBuf) -> io::Result<Temporary> {
+    /// Creates a file at this path, which must be free.
+    pub fn create_at(path: PathBuf) -> io::Result<Temporary> {
         let file = create_new_file(&path)?;
         Ok(Temporary { file, path, is_persisted: false })
     }

@@ -76,6 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
         lock_wait: None,
     });
     let settings =

@@ -76,6 +76,8 @@ fn import_logs(
 pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     // A fork that was cut off may still lack its session.
     takeback_undo::finish_forks(context.opened()?);
+    // A copy of a conversation that was cut off must be recorded before its log is read.
+    takeback_agents::finish_copies(context.opened()?);
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
     if ledger.catch_up().unwrap_or(false) {

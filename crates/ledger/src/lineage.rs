@@ -1,5 +1,7 @@
 //! Lineage: finding the ancestors and descendants of a session, and forking a session.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::logs::adopt_pages;
@@ -31,9 +33,18 @@ pub struct NewFork<'a> {
     pub workspace: Option<&'a str>,
     /// The branch that the directory is on, if the fork has a directory of its own.
     pub git_branch: Option<&'a str>,
-    /// The agent's log of the fork, if the fork has one already. Its entries are those of the
-    /// parent, so reading the log later adds only what is new.
-    pub log: &'a [LogPage],
+    /// The agent's log of the fork, if the fork has one already.
+    pub log: ForkLog<'a>,
+}
+
+/// The agent's own log of a fork. Its entries are those of the parent, so reading the log later
+/// adds only what is new.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForkLog<'a> {
+    /// The content of the log; empty if the fork has no log.
+    pub pages: &'a [LogPage],
+    /// The ids of entries that differ from the parent's: the new id and the old one.
+    pub origins: Option<&'a BTreeMap<String, String>>,
 }
 
 /// A fork that was made.
@@ -174,11 +185,26 @@ impl Ledger {
             let child_key = head.key;
             set_inherited(transaction, child_key, kept.last().copied().unwrap_or(0))?;
             let appended = messages::copy_messages(transaction, head, stored.into_iter(), now)?;
-            adopt_pages(transaction, key, child_key, new.log, now)?;
+            adopt_pages(transaction, key, child_key, &new.log, now)?;
             Ok((appended, turn))
         })?;
         self.index_after_bulk(appended);
         Ok(MadeFork { session: self.session(new.id)?, turn })
+    }
+
+    /// Remembers the agent's own log of a fork. `source` is the session that the log was copied
+    /// from: the fork's parent or an earlier ancestor.
+    pub fn adopt_log(
+        &mut self,
+        source: &str,
+        fork: &str,
+        log: &ForkLog<'_>,
+        now: Time,
+    ) -> Result<(), LedgerError> {
+        self.database.write(|transaction| {
+            let (source, fork) = (head(transaction, source)?.key, head(transaction, fork)?.key);
+            adopt_pages(transaction, source, fork, log, now)
+        })
     }
 }
 

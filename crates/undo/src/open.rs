@@ -1,5 +1,6 @@
 //! The opened store, ledger and settings: the value that every operation works on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use takeback_tree::{
 
 use crate::hook::state::{self, SessionState};
 use crate::retention::failures::{Failure, FailureLog};
-use crate::rollback;
+use crate::rollback::{self, Resume};
 use crate::root::root_of;
 use crate::settings::{Protection, Settings};
 
@@ -34,6 +35,7 @@ pub struct Opened {
     pub(crate) resume_hint: fn(&str) -> Option<String>,
     pub(crate) find_hook_files: fn(&Path) -> Vec<HookFile>,
     pub(crate) reports_ends: fn(&str) -> bool,
+    pub(crate) conversations: OwnConversations,
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
@@ -64,9 +66,28 @@ pub struct OpenOptions {
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
     /// The function that returns true for an agent that is known to report the end of each call.
     pub reports_ends: fn(&str) -> bool,
+    /// The agents' own conversations.
+    pub conversations: OwnConversations,
     /// The longest time to wait for other processes. It is set for commands that a user is waiting
     /// for. If it is `None`, a command waits until the workspace is free.
     pub lock_wait: Option<LockWait>,
+}
+
+/// The agents' own conversations, which a rollback takes back as well. Without a function, they stay
+/// as they are.
+#[derive(Clone, Debug, Default)]
+pub struct OwnConversations {
+    /// The directories of the agents' logs, by the names of the agents.
+    pub log_directories: BTreeMap<String, PathBuf>,
+    /// Returns the agent's own conversation of a session to the point where the ledger has it, and
+    /// returns the way to continue it; or returns the reason why it stays as it is. The result is
+    /// `None` for an agent without such a way.
+    pub follow: Option<fn(&Opened, &str) -> Result<Option<Resume>, String>>,
+    /// Makes an id for a fork of a session that the session's own agent can continue. Returns `None`
+    /// for an agent without such forks.
+    pub name_fork: Option<fn(&str) -> Option<String>>,
+    /// Called with the way to continue a conversation once an interrupted rollback is finished.
+    pub on_recovery: Option<fn(&Resume)>,
 }
 
 /// A file in an agent's configuration that holds takeback's hooks.
@@ -108,7 +129,7 @@ impl Opened {
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, protection, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, find_hook_files, .. } = options;
-        let OpenOptions { reports_ends, lock_wait, .. } = options;
+        let OpenOptions { reports_ends, conversations, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
             // The usual rules do not suit repositories: a branch may be called `build`, and a pack
@@ -133,6 +154,7 @@ impl Opened {
             resume_hint,
             find_hook_files,
             reports_ends,
+            conversations,
             lock_wait,
             store,
             ledger,
@@ -152,6 +174,7 @@ impl Opened {
             resume_hint: self.resume_hint,
             find_hook_files: self.find_hook_files,
             reports_ends: self.reports_ends,
+            conversations: OwnConversations::default(),
             lock_wait: self.lock_wait,
         })
     }
@@ -159,6 +182,16 @@ impl Opened {
     /// Returns takeback's own directory.
     pub fn home(&self) -> &Path {
         &self.home
+    }
+
+    /// Returns the directory in which an agent keeps its logs.
+    pub fn log_directory(&self, agent: &str) -> Option<&Path> {
+        self.conversations.log_directories.get(agent).map(PathBuf::as_path)
+    }
+
+    /// True if a user is waiting for the command.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.lock_wait.is_some()
     }
 
     /// Returns the user's settings.

@@ -47,6 +47,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use takeback_base::text::is_armed;
 use takeback_tree::Recovery;
+use takeback_undo::Resume;
+use takeback_undo::hook::quote_word;
 
 use crate::context::{Color, Context};
 use crate::failure::{self, Failure};
@@ -328,6 +330,12 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
     };
     eprintln!("note: a restore {what}");
     left.iter().for_each(|path| eprintln!("  not touched, because it has changed: {path}"));
+}
+
+/// Tells the user how to continue a conversation after an interrupted rollback was finished.
+pub(crate) fn report_continuation(resume: &Resume) {
+    let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
+    eprintln!("  continue the conversation with `{}`", disarm(&command.join(" ")));
 }
 
 /// Tells the user that the command is waiting for another process.

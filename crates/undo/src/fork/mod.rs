@@ -28,6 +28,7 @@ use self::staging::make_directory;
 use crate::Opened;
 use crate::history::record::Checkpoint;
 use crate::history::{FindError, TakeError};
+use crate::rollback::Resume;
 
 pub use self::staging::finish_forks;
 
@@ -41,12 +42,25 @@ pub struct ForkRequest {
     pub repository: bool,
     /// The id of the new session. If it is `None`, an id is generated.
     pub id: Option<String>,
+    /// True if the session's own agent is to continue the fork, not takeback's.
+    #[serde(default)]
+    pub for_own_agent: bool,
+    /// The agent that the session must belong to; `None` accepts any.
+    #[serde(default)]
+    pub agent: Option<String>,
 }
 
 impl ForkRequest {
     /// Creates a request for the conversation and the files, in a directory beside the workspace.
     pub fn new(from: ForkPoint) -> ForkRequest {
-        ForkRequest { from, files: ForkFiles::Beside, repository: true, id: None }
+        ForkRequest {
+            from,
+            files: ForkFiles::Beside,
+            repository: true,
+            id: None,
+            for_own_agent: false,
+            agent: None,
+        }
     }
 }
 
@@ -125,6 +139,9 @@ pub struct Fork {
     /// `.git`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RelPath>,
+    /// The way to continue the conversation with the agent that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -161,6 +178,8 @@ pub enum ForkError {
     NoConversation(Oid),
     #[error("the ledger does not say where the conversation of {0} was at that checkpoint")]
     PointUnknown(String),
+    #[error("{0} cannot continue {1}, which belongs to another agent")]
+    OtherAgent(String, String),
     #[error("session {0} has no workspace")]
     NoWorkspace(String),
     /// The last known state before the end of the turn differs from the first one after it, so the
@@ -217,12 +236,15 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     finish_forks(opened);
     let wants_files = matches!(request.files, ForkFiles::Beside | ForkFiles::Into(_));
     let source = find_source(opened, &request.from, wants_files)?;
-    let id = request.id.clone().unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)));
+    check_agent(request, &source)?;
+    let id = request.id.clone().unwrap_or_else(|| name_fork(opened, request, &source));
     if source.conversation.is_some() && opened.ledger_or_new()?.session(&id).is_ok() {
         return Err(LedgerError::Exists(id).into());
     }
     if wants_files {
-        return make_directory(opened, source, request, id);
+        let mut fork = make_directory(opened, source, request, id)?;
+        follow_fork(opened, request, &mut fork);
+        return Ok(fork);
     }
     let Some(conversation) = &source.conversation else {
         let checkpoint = source.checkpoint.expect("without a session, there is a checkpoint");
@@ -238,7 +260,40 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     let made = opened.ledger_or_new()?.fork_at(&conversation.session, &new, now)?;
     let mut fork = Fork::of_source(&source);
     fork.add_session(made);
+    follow_fork(opened, request, &mut fork);
     Ok(fork)
+}
+
+/// Gives the agent that the session belongs to its own copy of the conversation. A failure leaves
+/// the fork without one.
+fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
+    let follow = opened.conversations.follow.filter(|_| request.for_own_agent);
+    let Some((follow, session)) = follow.zip(fork.session.as_deref()) else { return };
+    match follow(opened, session) {
+        Ok(resume) => fork.resume = resume,
+        Err(reason) => {
+            let warning = format!("the agent's own conversation was not copied: {reason}");
+            fork.warnings.push(warning);
+        }
+    }
+}
+
+/// Fails if the session belongs to another agent than the one that is to continue it.
+fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkError> {
+    let Some(agent) = &request.agent else { return Ok(()) };
+    let session = source.conversation.as_ref().map(|conversation| conversation.session.as_str());
+    match session.and_then(|session| session.split_once(':')) {
+        Some((own, _)) if own == agent => Ok(()),
+        _ => Err(ForkError::OtherAgent(agent.clone(), session.unwrap_or("it").to_owned())),
+    }
+}
+
+/// Makes an id for the session of a fork.
+fn name_fork(opened: &Opened, request: &ForkRequest, source: &ForkSource) -> String {
+    let own = opened.conversations.name_fork.filter(|_| request.for_own_agent);
+    let own = own.zip(source.conversation.as_ref());
+    own.and_then(|(name, conversation)| name(&conversation.session))
+        .unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)))
 }
 
 impl Fork {
@@ -261,6 +316,7 @@ impl Fork {
             unprivileged: Vec::new(),
             repository: None,
             repositories: Vec::new(),
+            resume: None,
             warnings: source.warnings.clone(),
         }
     }

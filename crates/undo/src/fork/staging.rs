@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, Durability, FileLock};
 use takeback_base::errors::error_chain;
 use takeback_base::hex;
-use takeback_ledger::{ConversationPoint, LedgerError, MadeFork, NewFork};
+use takeback_ledger::{ConversationPoint, ForkLog, LedgerError, MadeFork, NewFork};
 use takeback_tree::{AnyPath, GitDirectory, NewDirectory, Oid, RepositoryState, remove_temporary};
 
 use super::destination::choose_destination;
@@ -229,7 +229,7 @@ fn create_session(
     let destination = intent.destination.0.display().to_string();
     let branch = GitDirectory::find(&intent.destination.0).and_then(|git| git.head().branch);
     let new = NewFork {
-        log: &[],
+        log: ForkLog::default(),
         id: &session.id,
         point: session.point,
         workspace: Some(&destination),

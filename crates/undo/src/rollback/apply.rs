@@ -13,6 +13,7 @@ use takeback_tree::{
 use super::RollbackError;
 use super::conversation::move_conversation;
 use super::elsewhere::apply_elsewhere;
+use super::follow::follow_sessions;
 use super::git_index::{check_index, open_git_directory, restore_index};
 use super::notices::{self, RollbackSummary};
 use super::parts::{claim_parts, forget_parts, note_parts};
@@ -65,6 +66,9 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         }
     };
     leave_notices(opened, &workspace, &work, now, &mut view);
+    if is_moved {
+        follow_sessions(opened, &workspace, &mut view);
+    }
     match is_moved {
         true => lock.end_restore(),
         false => lock.keep_restore_open(),

@@ -4,6 +4,7 @@
 mod apply;
 mod conversation;
 mod elsewhere;
+mod follow;
 mod git_index;
 pub mod merge;
 mod notice_text;
@@ -34,7 +35,7 @@ pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notice_text::notice_text;
 pub use self::notices::{
-    Notice, NoticeFile, TakenBack, leave_for_rewound, read_notices, take_notices,
+    Notice, NoticeFile, TakenBack, leave_for_fork, read_notices, take_notices,
 };
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
 pub use self::plan::{plan, relative_paths};

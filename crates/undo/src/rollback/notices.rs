@@ -48,6 +48,8 @@ pub struct Notice {
     pub is_rewound: bool,
     /// The files that were left unchanged.
     pub left: Vec<RelPath>,
+    /// The directory that the conversation was about before it was forked into the workspace.
+    pub forked_from: Option<PathBuf>,
 }
 
 /// A prompt that was taken back with everything that followed from it.
@@ -120,7 +122,7 @@ fn describe_taken_back(moved: &MovedSession) -> Option<TakenBack> {
 /// Leaves a notice for a session after the agent's own conversation was taken back as well. The
 /// agent no longer knows about the work that was undone, so the notice reports only the files and
 /// effects that remain.
-pub fn leave_for_rewound(
+pub(super) fn leave_for_rewound(
     opened: &Opened,
     session: &str,
     workspace: &Path,
@@ -141,6 +143,23 @@ pub fn leave_for_rewound(
         "workspace": workspace.display().to_string(),
         "left": left,
         "effects": view.effects,
+    });
+    let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
+    ledger.add_notice(session, &body, opened.now()).map(drop)
+}
+
+/// Leaves a notice for a session that was forked into another directory, because its conversation
+/// names the old one.
+pub fn leave_for_fork(
+    opened: &Opened,
+    session: &str,
+    from: &Path,
+    to: &Path,
+) -> Result<(), LedgerError> {
+    let body = json!({
+        "kind": "forked",
+        "workspace": to.display().to_string(),
+        "forked_from": from.display().to_string(),
     });
     let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
     ledger.add_notice(session, &body, opened.now()).map(drop)
@@ -223,6 +242,8 @@ struct Body {
     kind: String,
     #[serde(default)]
     left: Vec<RelPath>,
+    #[serde(default)]
+    forked_from: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -272,6 +293,7 @@ fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
             taken_back: body.taken_back.filter(|_| !is_brought_back),
             is_rewound: body.kind == REWOUND,
             left: body.left,
+            forked_from: body.forked_from,
             ..Notice::default()
         };
         is_brought_back |= body.brought_back;
@@ -285,7 +307,8 @@ fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
         }
         notice.workspace = body.workspace;
         let is_about_effects = body.file_count == 0 && !notice.effects.is_empty();
-        let is_about_more = notice.taken_back.is_some() || !notice.left.is_empty();
+        let is_about_more =
+            notice.taken_back.is_some() || !notice.left.is_empty() || notice.forked_from.is_some();
         if !notice.files.is_empty() || notice.more > 0 || is_about_effects || is_about_more {
             notices.push(notice);
         }

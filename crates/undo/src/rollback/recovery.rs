@@ -6,6 +6,7 @@ use takeback_base::errors::error_chain;
 use takeback_tree::{Lock, Recovery, Store, Workspace, WorkspaceId};
 
 use super::conversation::move_messages;
+use super::follow::follow_after_recovery;
 use super::notices;
 use super::parts::has_unfinished_parts;
 use crate::Opened;
@@ -83,5 +84,7 @@ fn finish_story(
     for chat in done.chats() {
         move_messages(opened, chat, now).map_err(|error| error_chain(&error))?;
     }
-    notices::leave_after_recovery(opened, workspace, history, safety, done)
+    notices::leave_after_recovery(opened, workspace, history, safety, done)?;
+    follow_after_recovery(opened, done);
+    Ok(())
 }

@@ -87,6 +87,7 @@ impl Scratch {
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
             reports_ends: |_| false,
+            conversations: Default::default(),
         }
     }
 

@@ -59,6 +59,7 @@ impl Scratch {
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
             reports_ends: |_| true,
+            conversations: Default::default(),
         }));
         let server = Server::bind(ServerOptions {
             address: ([127, 0, 0, 1], 0).into(),

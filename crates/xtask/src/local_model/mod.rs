@@ -141,6 +141,7 @@ fn build_agent(server: &LocalServer, kind: ApiKind, home: PathBuf) -> Agent {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
     });
     Agent {
         opened: Arc::new(opened),

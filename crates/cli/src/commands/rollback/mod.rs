@@ -13,7 +13,6 @@ use takeback_undo::{
 
 use super::{diff, list, resume};
 use crate::context::Context;
-use crate::conversations;
 use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Progress};
@@ -215,8 +214,7 @@ fn take_back(
         ask_to_skip()?;
         result = apply_plan(opened, make_plan(opened, &request)?);
     }
-    let mut view = result?;
-    conversations::follow_rollback(&mut view, context);
+    let view = result?;
     let resume = view.sessions.iter().find_map(|moved| moved.resume.clone());
     Ok((render::print_result(&view, dry_run, context), resume))
 }

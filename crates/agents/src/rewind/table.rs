@@ -1,0 +1,79 @@
+//! The ways in which the agents' own conversations are taken back, a row per agent.
+
+use super::{Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
+
+/// All ways.
+pub const REWINDS: &[Rewind] = &[
+    Rewind {
+        agent: "claude",
+        way: Way::Files(chain::cut_claude),
+        program: "claude",
+        continue_with: &["--resume", "{}"],
+        typed: Some("/resume {}"),
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "codex",
+        way: Way::Files(codex::cut),
+        program: "codex",
+        continue_with: &["resume", "{}"],
+        typed: Some("/resume {}"),
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "gemini",
+        way: Way::Files(gemini::cut),
+        program: "gemini",
+        continue_with: &["--session-file", "{file}"],
+        typed: None,
+        keeps_id: false,
+    },
+    Rewind {
+        agent: "opencode",
+        way: Way::Import,
+        program: "opencode",
+        continue_with: &["-s", "{}"],
+        typed: None,
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "qwen",
+        way: Way::Files(chain::cut_qwen),
+        program: "qwen",
+        continue_with: &["--resume", "{}"],
+        typed: Some("/resume {}"),
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "copilot",
+        way: Way::Files(copilot::cut),
+        program: "copilot",
+        continue_with: &["--resume={}"],
+        typed: Some("/resume {}"),
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "droid",
+        way: Way::Files(droid::cut),
+        program: "droid",
+        continue_with: &["--resume", "{}"],
+        typed: None,
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "cline",
+        way: Way::Files(cline::cut),
+        program: "cline",
+        continue_with: &["-i", "--id", "{}"],
+        typed: None,
+        keeps_id: true,
+    },
+    Rewind {
+        agent: "pi",
+        way: Way::Files(pi::cut),
+        program: "pi",
+        continue_with: &["--session", "{}"],
+        typed: None,
+        keeps_id: true,
+    },
+];
