@@ -1,5 +1,5 @@
-//! Tests with databases that SQLite creates and that the tests then damage. SQLite also shows which
-//! page each row is on.
+//! Tests with databases that SQLite creates and the tests damage. SQLite also shows which page each
+//! row is on.
 
 mod cells;
 mod damage;

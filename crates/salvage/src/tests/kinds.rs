@@ -45,7 +45,7 @@ fn pointer_maps_are_not_mistaken_for_tree_pages() {
         let pragmas = format!("PRAGMA page_size = 512; PRAGMA auto_vacuum = {mode}");
         let sample = Sample::with_usual_tables(&pragmas, 3000);
         assert_same(&sample, mode);
-        // Only the pointer maps themselves are special.
+        // Only the pointer maps are special, not the pages after them.
         let salvage = DamagedDatabase::open(&sample.path()).unwrap();
         let second = 2 + 512 / 5 + 1;
         assert!(salvage.pages.is_special(2) && salvage.pages.is_special(second));

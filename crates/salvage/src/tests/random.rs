@@ -33,7 +33,7 @@ fn known_database() -> &'static KnownDatabase {
     })
 }
 
-/// Asserts everything that must hold for any bytes.
+/// Asserts everything that must hold no matter what bytes the file contains.
 fn assert_sane(bytes: &[u8]) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("damaged.db");
