@@ -68,7 +68,7 @@ impl FromStr for PinName {
     }
 }
 
-/// The upper limit of pin numbers: all of them are smaller.
+/// The exclusive upper limit on pin numbers.
 pub(crate) const SEQ_END: u64 = 1 << 62;
 
 /// The number of a pin, parsed from the name of its ref. Leading zeros and signs are refused, and
@@ -169,7 +169,7 @@ impl Store {
         }))
     }
 
-    /// Deletes a pin. The next [gc](Store::gc) frees everything that only this pin kept.
+    /// Deletes a pin. The next [gc](Store::gc) frees everything that only this pin kept alive.
     pub fn unpin(&self, name: &PinName) -> Result<(), StoreError> {
         let path = self.directory().join(name.to_string());
         durable::ignore_missing(fs::remove_file(&path)).map_err(StoreError::io("remove", &path))
@@ -183,8 +183,8 @@ impl Store {
         Ok(file)
     }
 
-    /// Gives a ref its name, durably. Fails if the name exists. The caller must have made the
-    /// commit durable.
+    /// Gives a ref its name, durably. Fails if the name already exists. The caller must have made
+    /// the commit durable.
     pub(crate) fn place_ref(&self, name: &PinName, written: Temporary) -> io::Result<()> {
         let directory = self.link_ref(name, written)?;
         durable::sync_directory(&directory)
@@ -218,8 +218,8 @@ impl Store {
     }
 
     /// Renumbers pins, durably. The pairs (old, new) are sorted, and no number becomes smaller. The
-    /// highest number is renamed first, so that no other pin is replaced. The caller must hold the
-    /// locks of the workspace and the store.
+    /// pin with the highest number is renamed first, so that no other pin is replaced. The caller
+    /// must hold the locks of the workspace and the store.
     pub(crate) fn renumber_pins(
         &self,
         workspace: &WorkspaceId,

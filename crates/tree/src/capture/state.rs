@@ -163,7 +163,7 @@ pub(crate) fn assemble(
                 let known = known.expect("only a known state has known directories");
                 list_known_children(known, known.directory_entry(number))
             }
-            _ => unreachable!("settle_child has already handled missing and unreadable directories"),
+            _ => unreachable!("settle_child handles missing and unreadable directories"),
         };
         let number = directories.len() as u32;
         let path = match directories.get(parent as usize) {

@@ -16,7 +16,7 @@ use crate::verify::PinState;
 fn ignore_progress(_: u64, _: u64) {}
 
 #[test]
-fn a_whole_store_needs_no_repair() {
+fn an_intact_store_needs_no_repair() {
     let bench = Bench::new();
     let pins = bench.edited(1, 4);
     bench.store.gc().unwrap();
@@ -119,7 +119,7 @@ fn captures_restore_lost_objects_that_are_still_in_the_workspace() {
     let report = bench.store.repair(&ignore_progress).unwrap();
     assert!(matches!(report.now.pins[0].state, PinState::Lost { .. }));
     assert!(bench.store.gc().is_err());
-    // The same state is captured again, and pinned by the same commit.
+    // The same state is captured again, and the pin has the same commit.
     let ref_path = bench.store.directory().join(pin.to_string());
     let id = fs::read(&ref_path).unwrap();
     fs::remove_file(&ref_path).unwrap();
@@ -340,7 +340,7 @@ fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
     bench.store.quarantine_pack(&packs[0]).unwrap();
     fs::remove_file(bench.packs().join(format!("{}.idx", packs[1]))).unwrap();
     harm(&bench.packs().join(format!("{}.idx", packs[2])), |bytes| bytes[100] ^= 1);
-    // Of this pack, only the checksum at its end is damaged.
+    // In this pack, only the checksum at the end is damaged.
     let pack = bench.packs().join(format!("{}.pack", packs[3]));
     harm(&pack, |bytes| *bytes.last_mut().unwrap() ^= 1);
     bench.reopen();

@@ -23,7 +23,7 @@ fn state_of<'a>(report: &'a VerifyReport, pin: &PinName) -> &'a PinState {
 }
 
 #[test]
-fn a_whole_store_is_reported_as_whole() {
+fn an_intact_store_is_reported_as_intact() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 8);
     pins.extend(bench.edited(2, 3));

@@ -96,7 +96,7 @@ fn files_that_the_workspace_still_has_are_cloned() {
     scratch.remove("swapped");
     scratch.link("same", "swapped");
     let done = check_out(&scratch, &capture.tree);
-    // A file that was written again may have the same content, but its stat no longer proves it.
+    // A file that was rewritten may have the same content, but its stat no longer proves this.
     assert_eq!((done.files, done.cloned), (5, 1));
     assert_eq!(read_directory(&destination(&scratch)), before);
 }

@@ -86,7 +86,7 @@ fn unprotected_paths_are_reported_with_a_reason() {
 }
 
 #[test]
-fn bytes_come_back_unchanged_whatever_the_attributes_say() {
+fn bytes_are_restored_unchanged_regardless_of_git_attributes() {
     let scratch = Scratch::new();
     git(&scratch.root, &["init", "-q"]);
     scratch.write(
@@ -227,7 +227,7 @@ fn git_finds_the_tree_of_an_empty_workspace_after_a_gc() {
 }
 
 #[test]
-fn a_name_is_a_name_and_not_a_pattern() {
+fn a_path_with_wildcards_is_a_name_and_not_a_pattern() {
     let scratch = Scratch::new();
     scratch.write("*.py", "star");
     scratch.write("a.py", "1");

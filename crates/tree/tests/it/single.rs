@@ -39,7 +39,7 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
 #[test]
 fn a_single_file_in_the_home_directory_comes_back() {
     let scratch = Scratch::new();
-    // This is the home directory, which is never a workspace.
+    // Here, the scratch directory is the home directory, which is never a workspace.
     let places = ForbiddenRoots::new(Some(scratch.root.clone()), Vec::new(), None);
     assert!(matches!(
         scratch.store.workspace(&scratch.root, &places),
@@ -88,7 +88,7 @@ fn files_of_takeback_itself_are_refused() {
 }
 
 #[test]
-fn a_checkpoint_is_compared_with_the_present() {
+fn a_checkpoint_is_compared_with_the_current_state() {
     let scratch = Scratch::new();
     scratch.write("same", "1");
     scratch.write("edited", "a\nb\nc\n");
