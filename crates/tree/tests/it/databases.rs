@@ -81,8 +81,8 @@ fn start_writer(test: &str, database: &Path, mode: &str) -> Child {
 }
 
 #[test]
-fn a_database_that_is_being_written_to_is_captured_intact_or_marked() {
-    const TEST: &str = "databases::a_database_that_is_being_written_to_is_captured_intact_or_marked";
+fn a_database_that_is_being_written_to_is_intact_or_marked() {
+    const TEST: &str = "databases::a_database_that_is_being_written_to_is_intact_or_marked";
     if let Some(database) = child_variable("DATABASE") {
         let connection = open(Path::new(&database), &child_variable("MODE").unwrap());
         connection.busy_timeout(HOUR).unwrap();
