@@ -26,8 +26,8 @@ pub(crate) struct PageFormat {
 /// The fields of the database header that are needed here.
 pub(crate) struct DatabaseHeader {
     format: PageFormat,
-    /// The number of pages; `None` if the recorded number is out of date, because old versions of
-    /// SQLite do not update it.
+    /// The number of pages; `None` if the recorded number is out of date. Old versions of SQLite do
+    /// not update it.
     pub(crate) page_count: Option<u32>,
     pub(crate) first_trunk: u32,
     pub(crate) free_pages: u32,
@@ -91,7 +91,7 @@ pub(crate) fn find_format(
     best.1
 }
 
-/// A sample of the pages, read as if they had a certain size.
+/// A sample of the pages, read under the assumption that they have a certain size.
 struct PageSample {
     count: u32,
     pages: Vec<Page>,

@@ -58,7 +58,7 @@ const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 /// ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
 
-/// The unit that the error for a state with too many uncovered paths names.
+/// The unit of the limit in the error for a state with too many uncovered paths.
 const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
 
 /// The maximum size of a file that is copied in parallel with others. Larger files are copied one

@@ -68,7 +68,7 @@ impl Lock<'_> {
     /// is pinned with [`Lock::pin`], it is guaranteed to exist only as long as this lock is held.
     ///
     /// Missing directories above a path are created with mode 40755. Directories that become empty
-    /// are removed; those that were already empty stay.
+    /// are removed; those that were already empty are kept.
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
         // If the tree was captured under this lock, it can be read only once its pack is sealed.
         self.seal_for_edit()?;

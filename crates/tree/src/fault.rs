@@ -9,8 +9,8 @@ pub enum Fault {
     Kill,
     /// The operation fails with this error number.
     Errno(i32),
-    /// This function runs in place of another process that interferes at this moment. The operation
-    /// then fails with this error number.
+    /// This function runs, to simulate another process that interferes. Then the operation fails
+    /// with this error number.
     Meanwhile(fn(), i32),
 }
 
@@ -62,7 +62,7 @@ pub fn disarm() -> usize {
     std::mem::take(&mut state.passed)
 }
 
-/// Runs `run` when the moment with this name is next reached, in place of another process that
+/// Runs `run` when the moment with this name is next reached, to simulate another process that
 /// interferes.
 #[cfg(feature = "faults")]
 pub fn interrupt_at(moment: &'static str, run: fn()) {

@@ -89,7 +89,8 @@ fn check_index_round_trip(scratch: &Path, mut objects: Vec<IndexedObject>) {
     assert!(again.iter().map(key).eq(objects.iter().map(key)));
 }
 
-/// Applies a delta to a base, and finds a delta between them.
+/// Applies the second part of the bytes as a delta to the first part, and finds a delta that turns
+/// the first part into the second.
 pub fn delta(bytes: &[u8]) {
     let (base, delta) = split_short(bytes);
     if let Some(target) = delta::apply_delta(base, delta) {

@@ -71,8 +71,8 @@ impl FromStr for PinName {
 /// The exclusive upper limit on pin numbers.
 pub(crate) const SEQ_END: u64 = 1 << 62;
 
-/// The number of a pin, parsed from the name of its ref. Leading zeros and signs are refused, and
-/// so is a number that is not below [`SEQ_END`].
+/// The number of a pin, parsed from the name of its ref. Leading zeros, signs, and numbers of
+/// [`SEQ_END`] or more are refused.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PinSeq(u64);
 
@@ -191,7 +191,7 @@ impl Store {
     }
 
     /// Makes an existing ref refer to another commit, durably. The caller must have made the commit
-    /// durable, and hold the locks of the workspace and the store.
+    /// durable, and must hold the locks of the workspace and the store.
     pub(crate) fn replace_ref(&self, name: &PinName, id: Oid) -> io::Result<()> {
         let path = self.directory().join(name.to_string());
         fault::point("replace ref")?;

@@ -18,7 +18,7 @@ use crate::pack::read::RecentObjects;
 use crate::source_packs::{ObjectPlace, SourcePacks};
 use crate::store::ObjectError;
 
-/// The objects in certain packs that refs need.
+/// The objects that refs need, found in certain packs.
 pub(crate) struct NeededObjects {
     /// The objects in the order in which they were reached: a base comes before its deltas.
     pub(crate) objects: Vec<NeededObject>,
@@ -46,7 +46,8 @@ pub(crate) struct NeededObject {
     pub(crate) resembles: Option<u32>,
 }
 
-/// The number of all objects in packs that are not rewritten. These objects are not copied.
+/// A special number, which means that the object is in a pack that is not rewritten. Such an object
+/// is not copied.
 const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {

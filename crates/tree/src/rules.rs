@@ -115,7 +115,7 @@ pub struct Filter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Capture,
-    /// Captured with everything below, regardless of other rules.
+    /// Captured, with everything below it, regardless of other rules.
     Include,
     /// Ignored by a `.gitignore`.
     Ignore,

@@ -64,7 +64,7 @@ impl Store {
         (!suspects.is_empty()).then_some(suspects)
     }
 
-    /// Describes all packs, each by its line in a note.
+    /// Describes each pack by its line in a note.
     pub(crate) fn describe_packs(&self) -> HashSet<String> {
         self.list_pack_sizes().iter().map(describe_pack).collect()
     }

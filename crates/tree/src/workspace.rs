@@ -89,7 +89,7 @@ impl Store {
         forbidden: &ForbiddenRoots,
     ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
-        // A link is followed, because a program that writes to it writes to its target.
+        // A link is followed, because a program that writes to the link writes to its target.
         let path = match (canonicalize(file), file.parent(), file.file_name()) {
             (Ok(path), ..) => path,
             (Err(_), Some(parent), Some(name)) => canonicalize(parent).map_err(failed)?.join(name),

@@ -136,7 +136,7 @@ fn a_wrong_encoding_in_the_header_is_not_trusted() {
 }
 
 #[test]
-fn invalid_utf8_comes_back_with_replacement_characters() {
+fn invalid_utf8_is_returned_with_replacement_characters() {
     let sample = Sample::new("");
     sample.run_sql("CREATE TABLE a (b); INSERT INTO a VALUES (CAST(x'61ff62' AS TEXT))");
     let salvaged = Salvaged::from_file(&sample.path());

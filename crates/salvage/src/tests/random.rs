@@ -47,7 +47,7 @@ fn assert_sane(bytes: &[u8]) {
         }
         size += row.values.iter().map(value_size).sum::<usize>();
     }
-    // Text that is not UTF-8 can become three times as long.
+    // Replacement characters can make invalid UTF-8 three times as long.
     assert!(size <= 3 * bytes.len(), "{size} bytes out of {}", bytes.len());
 }
 

@@ -139,8 +139,8 @@ impl CachedEntry {
     }
 }
 
-/// The time after which file times are too recent to be trusted: another write could leave them
-/// unchanged.
+/// The time after which file times are too recent to be trusted, because another write could leave
+/// them unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cutoff {
     /// The time at which the scan began, in nanoseconds since 1970.

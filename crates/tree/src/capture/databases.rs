@@ -27,8 +27,8 @@ const HEADER: &[u8] = b"SQLite format 3\0";
 const WAL_HEADER: usize = 32;
 /// The maximum number of times that the files of a database are read to get a consistent state.
 const MAX_ATTEMPTS: usize = 20;
-/// The number of bytes after which the files of a database are not read again, provided that they
-/// were read at least twice.
+/// The number of bytes after which no further attempt is made, provided that the files of the
+/// database were read at least twice.
 const ENOUGH_BYTES: usize = 256 << 20;
 
 /// A change time that makes the next capture reread the file.

@@ -118,8 +118,8 @@ impl AppliedGitignores {
     }
 }
 
-/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if no
-/// `.gitignore` applied, `None` if that is unknown.
+/// Returns the id of the `.gitignore` that was captured in a directory. Returns `Some(None)` if
+/// there was none to apply, and `None` if its content is unknown.
 fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     match gitignore {
         Some(entry) if entry.kind == EntryKind::Uncovered => None,

@@ -53,8 +53,8 @@ impl Glance {
     }
 }
 
-/// Returns the error with which a recent capture failed, if nothing suggests that another one would
-/// succeed.
+/// Returns the error with which a recent capture failed, if nothing suggests that another capture
+/// would succeed.
 pub(crate) fn find_known(
     directory: &Path,
     context: &CaptureContext<'_>,

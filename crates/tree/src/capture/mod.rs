@@ -176,7 +176,7 @@ pub(crate) struct CaptureContext<'a> {
     /// The maximum number of bytes that the capture may add to the store.
     pub(crate) max_size: u64,
     /// The packs that have been deleted or changed since the known state was saved; `None` if there
-    /// are none. An empty list means that this is unknown.
+    /// are none. An empty list means that it is unknown which packs these are.
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,

@@ -69,7 +69,7 @@ struct PlannedDirectory {
 impl Store {
     /// Writes the files of a tree into a new, empty directory: contents, modes, symlinks and empty
     /// directories. `twin` is the canonical path of a workspace that may still have some of the
-    /// files. They are cloned where the file system supports that.
+    /// files. These files are cloned where the file system supports that.
     pub fn check_out(
         &self,
         tree: &Oid,
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-/// Reads all directories of a tree, each before those in it.
+/// Reads all directories of a tree, each before its subdirectories.
 fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, ObjectError> {
     let mut directories = Vec::new();
     let mut pending = vec![(RelPath::root(), Mode::directory(0o700), *tree)];
@@ -126,8 +126,8 @@ fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, 
     Ok(directories)
 }
 
-/// Returns the mode that a file gets. If root gave a file its setuid bit, every user could run the
-/// file as root, although the tree may come from a user without privileges.
+/// Returns the mode that a file gets. Root drops the setuid and setgid bits. Otherwise, every user
+/// could run the file as root, although the tree may come from a user without privileges.
 fn granted_mode(mode: Mode) -> Mode {
     match owner::is_root() && mode.is_file() && owner::is_privileged(mode.permissions()) {
         true => Mode::file(mode.permissions() & 0o1777),

@@ -20,7 +20,7 @@ pub struct NewDirectory {
     temporary: PathBuf,
     destination: PathBuf,
     root: Root,
-    /// The directories above that were created, outermost first.
+    /// The parent directories that were created, outermost first.
     parents: Vec<PathBuf>,
     is_placed: bool,
 }

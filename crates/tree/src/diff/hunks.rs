@@ -39,7 +39,8 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
 }
 
 /// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
-/// line that both sides share. The pieces are usually lines, but may be any parts of a text.
+/// line that both sides share. Instead of lines, the contents can also consist of other parts of a
+/// text.
 pub fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
     find_hunks_within(before, after, SMALL)
 }

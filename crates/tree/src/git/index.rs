@@ -79,7 +79,7 @@ fn read_paths(index: &Path) -> Option<TrackedPaths> {
     let mut tracked = TrackedPaths { paths: entries.paths(&bytes)?, is_incomplete: false };
     // A split index keeps most of its entries in another file. Entries that have been removed since
     // the split still count as tracked, so a capture may cover more than necessary. It covers less
-    // only if that file cannot be read, and it reports this.
+    // only if that file cannot be read, and this is reported.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;
@@ -111,12 +111,13 @@ struct IndexEntries {
 
 /// The position of an entry in an index.
 struct IndexEntry {
-    /// The offset at which the entry begins. It begins with the times of the file.
+    /// The offset at which the entry begins. Its first fields are the times of the file.
     start: usize,
     /// The number of bytes to remove from the end of the previous path before `name` is appended.
     /// `None` in versions that write paths in full.
     strip: Option<u64>,
-    /// The range of its path, or of the part that differs from the previous path.
+    /// The range of bytes that holds its path, or the part of its path that differs from the
+    /// previous one.
     name: Range<usize>,
 }
 
@@ -179,7 +180,7 @@ impl IndexEntries {
     }
 }
 
-/// A part of an index after its entries.
+/// An extension: one of the parts of an index that follow its entries.
 struct Extension<'a> {
     signature: &'a [u8],
     content: &'a [u8],

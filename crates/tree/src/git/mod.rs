@@ -84,7 +84,7 @@ impl Workspace<'_> {
     }
 }
 
-/// Opens the git directory of the work tree with this root, which is at `path`.
+/// Opens the git directory of the work tree with this root. `path` is the path of the root.
 fn open_git_directory_at(root: &Root, path: &Path) -> io::Result<Option<OpenGitDirectory>> {
     match root.open_directory(b".git") {
         Ok(fd) => Ok(Some(OpenGitDirectory { fd, path: path.join(".git") })),

@@ -48,7 +48,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
                 length => length,
             };
             let copied = base.get(offset..offset.checked_add(length)?)?;
-            // A few instructions can copy terabytes, so the size is checked before each.
+            // A few instructions can copy terabytes, so the size is checked before each copy.
             if copied.len() > size - out.len() {
                 return None;
             }
@@ -195,8 +195,8 @@ fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
         .wrapping_add(u64::from(entering) + 1)
 }
 
-/// A table of the blocks in a base. It takes only about eight bytes per block, because bases may be
-/// large.
+/// A table of the blocks in a base. Bases may be large, so the table takes only about eight bytes
+/// per block.
 struct BlockTable {
     start: usize,
     /// The number of the first block in each slot. The hash of a block determines its slot.

@@ -99,7 +99,7 @@ pub(crate) trait DeltaBases {
         None
     }
 
-    /// Reads the object at this offset from another pack, because its entry here is damaged.
+    /// Reads from another pack the object whose entry at this offset is damaged.
     fn read_elsewhere(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
@@ -165,7 +165,7 @@ pub(crate) fn parse_head(bytes: &[u8], offset: u64) -> io::Result<EntryHead> {
     Ok(EntryHead { stored, size, length })
 }
 
-/// The file of a pack.
+/// The file of a pack, from which entries can be read.
 pub(crate) struct PackFile {
     path: PathBuf,
     /// The open file; `None` if the file is opened for each read.

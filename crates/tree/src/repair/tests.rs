@@ -27,8 +27,8 @@ fn an_intact_store_needs_no_repair() {
     assert_eq!(bench.listing(), listing);
 }
 
-/// Creates a store in which the first half of the history is one pack with deltas, and the second
-/// half is many packs.
+/// Creates a store in which the first half of the history is in one pack with deltas, and the
+/// second half is in many packs.
 fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
@@ -65,7 +65,7 @@ fn lost_indexes_cost_no_object() {
 }
 
 #[test]
-fn a_pack_that_a_capture_set_aside_comes_back() {
+fn objects_in_packs_that_a_capture_set_aside_are_recovered() {
     let (mut bench, pins) = half_packed_store();
     let packs = list_pack_names(&bench.packs());
     for pack in &packs {
@@ -93,7 +93,7 @@ fn a_pack_that_a_capture_set_aside_comes_back() {
 }
 
 #[test]
-fn objects_that_only_a_lost_object_refers_to_come_back_too() {
+fn objects_that_only_a_lost_object_refers_to_are_also_recovered() {
     let mut bench = Bench::new();
     let mut files = Files::from([(b"d/old".to_vec(), file(text(1, 800)))]);
     let first = bench.capture(1, &files);
@@ -183,7 +183,7 @@ fn a_delta_is_resolved_from_a_base_in_another_pack() {
 }
 
 #[test]
-fn a_damaged_ref_stays_and_is_reported() {
+fn a_damaged_ref_is_kept_and_reported() {
     let (bench, pins) = half_packed_store();
     let pin = pins.keys().next().unwrap();
     let path = bench.store.directory().join(pin.to_string());

@@ -60,7 +60,7 @@ pub struct RestoreTarget<'a> {
 /// The plan of a restore. It is self-contained: it borrows nothing and holds nothing open, so it
 /// can be kept, even as JSON, while the user decides.
 ///
-/// Until then, another process may change the workspace. [`Lock::apply`] therefore requires a
+/// In the meantime, another process may change the workspace. [`Lock::apply`] therefore requires a
 /// capture under its own lock, and rejects the plan if that capture differs from the state that the
 /// plan starts from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct Plan {
     pub guarded: Vec<RelPath>,
     /// Paths that are kept although the target does not have them.
     pub kept: Vec<KeptPath>,
-    /// Files that will be setuid or setgid. They run as this user, even if another user starts
+    /// Files that will be setuid or setgid. They will run as this user, even if another user starts
     /// them.
     #[serde(default)]
     pub privileged: Vec<RelPath>,
@@ -93,7 +93,7 @@ pub struct Plan {
     /// directory, because it is unknown whether that user is allowed to read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
-    /// Paths that make the plan impossible.
+    /// Paths that prevent the plan from being applied.
     pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,
     /// Directories that must temporarily be made writable, with their modes.
@@ -120,7 +120,7 @@ pub enum KeptReason {
     NotEmpty,
 }
 
-/// A path that makes a plan impossible.
+/// A path that prevents a plan from being applied.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct BlockedPath {
@@ -233,7 +233,7 @@ pub enum PlanError {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
-    /// These paths cannot be restored: the plan says so, or the attempt to apply it failed.
+    /// These paths cannot be restored: the plan says so, or the attempt to apply it showed this.
     #[error("cannot restore {}{}", .0[0].path, and_more(.0.len()))]
     Blocked(Vec<BlockedPath>),
     /// The safety checkpoint does not hold the state that the plan starts from.

@@ -61,7 +61,7 @@ impl Lock<'_> {
                 .map_err(|error| StoreError::io("write the journal in", &directory)(error).into())
                 .and_then(|()| settle(Direction::Back).map(Recovery::Reverted)),
         };
-        // The caller does the remaining work of a recorded restore and then ends it.
+        // The caller does the remaining work of a recorded restore and then ends the restore.
         let is_ended = match &recovery {
             Ok(Recovery::Finished(_)) => self.recovered_pin.is_none(),
             Ok(_) => true,
@@ -140,7 +140,7 @@ impl Restore<'_> {
         if writes {
             self.ensure_staged(number, step)?;
         }
-        // If the old file no longer exists, the new one is put in place, not exchanged.
+        // If the old file no longer exists, the new one is moved into place without an exchange.
         let from = step.from.filter(|_| node.is_some());
         let step = Step { from, ..step.clone() };
         self.perform_step(number, &step, present.map(|(_, stat)| stat)).map(drop)

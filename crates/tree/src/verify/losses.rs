@@ -112,7 +112,7 @@ fn find_affected(graph: &ObjectGraph<'_>) -> Vec<u32> {
         }
     }
     let around = |number: u32| outer.get(&number).into_iter().flatten().copied();
-    // The number of affected parts that must still come before each object.
+    // For each object, the number of its affected parts that are not in the result yet.
     let mut missing: HashMap<u32, usize> = HashMap::new();
     let mut met = waiting.clone();
     while let Some(number) = met.pop() {

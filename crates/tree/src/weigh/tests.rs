@@ -66,7 +66,7 @@ fn weights_agree_with_git() {
 }
 
 #[test]
-fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
+fn a_damaged_pin_weighs_nothing_and_does_not_make_others_lighter() {
     let bench = Bench::new();
     let mut files = Files::from([
         (b"a/same".to_vec(), file(text(1, 5000))),

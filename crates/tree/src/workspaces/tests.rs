@@ -105,7 +105,7 @@ fn pins_move_into_a_workspace_that_was_never_captured() {
 }
 
 #[test]
-fn numbers_that_are_large_enough_stay() {
+fn numbers_that_are_large_enough_do_not_change() {
     let bench = Bench::new();
     let store = &bench.store;
     make_pins(store, "old", 3);
@@ -347,7 +347,7 @@ fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
 
 proptest! {
     #[test]
-    fn numbers_are_raised_in_order_and_once(
+    fn numbers_are_raised_in_order_and_only_once(
         seqs in prop::collection::btree_set(1u64..60, 0..12),
         room in 1u64..40,
         cut in 0usize..12,

@@ -31,7 +31,7 @@ fn try_check_out(scratch: &Scratch, tree: &Oid, to: &Path) -> Result<Checkout, C
     Ok(done)
 }
 
-/// Creates a workspace with files of all kinds, captured.
+/// Creates a workspace with files of all kinds, and captures it.
 fn varied_workspace() -> (Scratch, Capture) {
     let scratch = Scratch::new();
     scratch.write("plain", "1");
@@ -110,7 +110,7 @@ fn a_racy_file_is_not_cloned() {
 }
 
 #[test]
-fn an_empty_directory_is_replaced_and_keeps_its_mode() {
+fn an_empty_directory_is_replaced_and_its_mode_is_kept() {
     let (scratch, capture) = varied_workspace();
     let to = destination(&scratch);
     fs::create_dir(&to).unwrap();

@@ -50,7 +50,7 @@ fn assert_healed(scratch: &Scratch, what: &str) {
 }
 
 #[test]
-fn a_lost_pack_is_noticed_although_nothing_changed() {
+fn a_lost_pack_is_noticed_even_if_nothing_changed() {
     let damage: [(&str, fn(&Path)); 5] = [
         ("pack and index gone", |pack| {
             fs::remove_file(pack).unwrap();
@@ -107,7 +107,7 @@ fn packs_that_were_merged_or_collected_are_not_reported_as_lost() {
 }
 
 #[test]
-fn flipped_bytes_are_found_over_time_and_stored_again() {
+fn objects_with_flipped_bytes_are_found_over_time_and_stored_again() {
     let mut scratch = Scratch::in_memory();
     scratch.ahead = HOUR;
     for number in 0..10u8 {

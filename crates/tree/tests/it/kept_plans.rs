@@ -163,7 +163,7 @@ fn a_plan_is_applied_only_once() {
 }
 
 #[test]
-fn a_kept_plan_notices_a_change_at_the_last_moment() {
+fn a_change_just_before_a_kept_plan_is_applied_is_noticed() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
     let outcome = apply_later(&scratch, &plan, |lock| {

@@ -1,5 +1,5 @@
 //! `kill -9` during a restore, at every step and at random moments: the next command finishes or
-//! reverts it.
+//! reverts the restore.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -183,7 +183,8 @@ fn a_restore_killed_at_random_moments_is_settled() {
     let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
         let mut child = spawn_child(TEST, &scratch, None);
-        // This pause only chooses a random moment; it waits for nothing.
+        // The pause only chooses a random moment for the kill. The test is not waiting for
+        // anything.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();

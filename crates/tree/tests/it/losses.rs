@@ -116,7 +116,7 @@ fn modes_and_empty_directories_come_back() {
 }
 
 #[test]
-fn files_created_since_the_checkpoint_are_deleted_unless_they_were_not_saved() {
+fn files_created_since_the_checkpoint_are_deleted_only_if_they_are_saved_first() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -142,7 +142,7 @@ fn an_ignored_file_created_since_the_checkpoint_is_not_deleted() {
 }
 
 #[test]
-fn an_empty_directory_below_a_path_that_was_uncovered_stays() {
+fn an_empty_directory_below_a_path_that_was_uncovered_is_kept() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.mkdir("data/inner");

@@ -180,7 +180,8 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             .chain(list_above(path))
             .any(|path| then_covers.get(path) == Some(&Cover::Uncovered))
     };
-    // The rules of the target apply, even to a path that did not exist when it was captured.
+    // The rules of the target apply, even to a path that did not exist when the target was
+    // captured.
     let guarded_then = |path: &str| {
         let mut hypothetical = then.clone();
         let mut places: Vec<&str> = list_above(path).collect();

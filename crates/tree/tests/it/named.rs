@@ -110,7 +110,7 @@ fn a_named_directory_that_can_be_regenerated_is_reported_and_not_copied() {
 }
 
 #[test]
-fn the_budget_keeps_small_files_first_and_reports_the_rest() {
+fn the_budget_goes_to_small_files_first_and_the_rest_is_reported() {
     let mut scratch = Scratch::new();
     scratch.rules.max_named_size = 100;
     scratch.rules.max_file_size = 50;

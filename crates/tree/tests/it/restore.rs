@@ -203,7 +203,7 @@ fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
 }
 
 #[test]
-fn a_file_that_was_too_large_at_the_checkpoint_and_is_small_now_stays() {
+fn a_file_that_was_too_large_at_the_checkpoint_and_is_now_small_is_kept() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.write("big", vec![1; 200]);
@@ -224,7 +224,7 @@ fn a_file_that_was_too_large_at_the_checkpoint_and_is_small_now_stays() {
 }
 
 #[test]
-fn paths_that_are_never_captured_stay_in_a_directory_created_since_the_checkpoint() {
+fn paths_that_are_never_captured_are_kept_in_a_directory_created_since_the_checkpoint() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -371,13 +371,13 @@ fn a_file_changed_after_the_plan_is_not_lost() {
     scratch.write("new", "agent");
     for victim in ["a", "z", "new"] {
         let result =
-            scratch.restore_with(&capture, || scratch.write(victim, "the person's own edit"));
+            scratch.restore_with(&capture, || scratch.write(victim, "the user's own edit"));
         assert!(
             matches!(&result, Err(RestoreError::Changed(path)) if *path == rel(victim)),
             "{result:?}"
         );
         for path in ["a", "b", "z", "new"] {
-            let expected = if path == victim { "the person's own edit" } else { "agent" };
+            let expected = if path == victim { "the user's own edit" } else { "agent" };
             assert_eq!(scratch.read(path), expected, "{victim}: {path}");
         }
         scratch.write(victim, "agent");

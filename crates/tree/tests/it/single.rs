@@ -76,7 +76,7 @@ fn a_file_that_does_not_exist_yet_can_be_captured() {
 }
 
 #[test]
-fn files_of_takeback_itself_are_refused() {
+fn takebacks_own_files_are_refused() {
     let scratch = Scratch::new();
     let own = scratch.path("own");
     fs::create_dir(&own).unwrap();

@@ -1,8 +1,8 @@
 //! Copying the repository of a work tree into a new directory, so that git also works there.
 //!
-//! The copy is independent of the original: it has its own refs, index and configuration, and no
-//! process that uses one of them changes the other. On request, the copy has the commit and the
-//! index of an earlier state.
+//! The copy is independent of the original: it has its own refs, index and configuration, and a
+//! process that uses one repository never changes the other. On request, the copy has the commit
+//! and the index of an earlier state.
 //!
 //! Not copied: lock files, linked work trees (`git worktree remove` in the copy would delete those
 //! of the original), merges and rebases in progress, and caches that git rebuilds. A repository
@@ -252,8 +252,8 @@ impl Source {
     }
 }
 
-/// Makes the paths of borrowed object directories absolute, because they are relative to the
-/// original.
+/// Makes the relative paths of borrowed object directories absolute, because they are relative to
+/// the original.
 fn resolve_alternates(source: BorrowedFd<'_>, file: &Path) -> io::Result<()> {
     let text = match read_file(source, b"info/alternates", MAX_SMALL_FILE)? {
         Some(text) if text.split(|byte| *byte == b'\n').any(is_relative) => text,
