@@ -41,7 +41,7 @@ const MIN_ROW: u64 = 4;
 /// The number of rows allowed for a database of any size.
 const FREE_ROWS: u64 = 1_000;
 
-/// Another program's database, open within limits.
+/// Another program's database, opened with limits on the memory and steps that reading it takes.
 #[derive(Debug)]
 pub struct ForeignDatabase {
     connection: Connection,

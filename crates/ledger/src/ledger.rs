@@ -159,8 +159,8 @@ impl Ledger {
         self.database.path()
     }
 
-    /// Copies the whole ledger, as it is at one moment, to another file. Replaces the content of
-    /// that file in one transaction, so a copy that is cut off changes nothing.
+    /// Copies a consistent state of the whole ledger to another file. Replaces the content of that
+    /// file in one transaction, so a copy that is cut off changes nothing.
     pub fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         self.database.copy_to(path)
     }

@@ -115,7 +115,7 @@ impl Ledger {
         })
     }
 
-    /// Moves a conversation to an earlier point. This may take messages back, bring back messages
+    /// Returns a conversation to an earlier point. This may take messages back, bring back messages
     /// that have been taken back since, or both.
     pub fn return_to_point(
         &mut self,
@@ -250,8 +250,8 @@ impl RewindLog {
         Ok(RewindLog { rows: rows.collect::<Result<_, _>>()? })
     }
 
-    /// Finds the last move before the move `before` that was made when `last` was the last message.
-    /// Ignores moves that were reversed.
+    /// Finds the last of the moves that were made when `last` was the session's last message.
+    /// Ignores the move `before`, all later moves, and moves that were reversed.
     fn last_at(&self, last: i64, before: i64) -> Option<&RewindRow> {
         let is_it =
             |row: &&RewindRow| !row.is_redone && row.last_seq == last && row.number < before;

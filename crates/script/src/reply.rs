@@ -79,7 +79,7 @@ impl StreamGate {
         StreamGate(Arc::new(decide))
     }
 
-    /// Decides about the event with this number.
+    /// Decides what to do with the event that has this number.
     pub fn decide(&self, event: usize) -> StreamStep {
         (self.0)(event)
     }
@@ -91,7 +91,7 @@ impl fmt::Debug for StreamGate {
     }
 }
 
-/// The decision about a stream event.
+/// A decision on what to do with an event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStep {
     /// Send the event.

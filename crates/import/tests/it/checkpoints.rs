@@ -107,8 +107,8 @@ impl ImportFixture {
         self.commit_tree(&tree, &hash, reason, true)
     }
 
-    /// Creates a commit that becomes the newest checkpoint of a project. Without `follows`, it is
-    /// also the oldest.
+    /// Creates a commit that becomes the newest checkpoint of a project. If `follows` is false, it
+    /// is also the oldest.
     fn commit_tree(&self, tree: &str, hash: &str, reason: &str, follows: bool) -> Oid {
         let store = self.checkpoints().join("store");
         let settings = [("GIT_DIR", &*store)];
@@ -178,8 +178,8 @@ impl ImportFixture {
     }
 }
 
-/// Returns the name that stands for a project. Hermes uses a hash of the project's path, but any
-/// name will do.
+/// Returns the name of a project in the shared store. Hermes uses a hash of the project's path, but
+/// any name will do.
 fn project_hash(project: &Path) -> String {
     let name = project.file_name().unwrap().to_string_lossy();
     let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();

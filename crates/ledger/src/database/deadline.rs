@@ -1,4 +1,4 @@
-//! The deadline until which an operation waits for other processes.
+//! The deadline of an operation that waits for other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// Limits the total waiting time of all operations from now on to that of a single write.
-    /// `false` lifts the limit.
+    /// Limits the time that all operations from now on may wait in total to the time that a single
+    /// write may wait. `false` lifts the limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
@@ -328,7 +328,7 @@ impl Database {
         fs::metadata(&log).map_or(0, |log| log.len())
     }
 
-    /// Copies the database, as it is at one moment, to another file.
+    /// Copies a consistent state of the database to another file.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         const ALL_PAGES: i32 = -1;
         let mut copy = Database::open(path, None, self.wait)?;

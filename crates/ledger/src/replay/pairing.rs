@@ -74,7 +74,7 @@ impl Pairing {
 /// The call that a result belongs to.
 enum Target<'a> {
     Open(&'a mut Call),
-    /// The call already has exactly this result, so nothing is lost without it.
+    /// The call already has exactly this result, so nothing is lost if it is dropped.
     Repeated,
     None,
 }

@@ -13,12 +13,12 @@ use crate::{Ledger, LedgerError, Time, tasks};
 pub struct PruneOptions {
     /// Only sessions that have been inactive since this time, whether they have ended or not.
     pub inactive_since: Time,
-    /// Only sessions from these sources; from all if empty.
+    /// Only sessions from these sources; if empty, from all sources.
     pub sources: Vec<String>,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
-    /// Sessions that have not ended and have been active since this time are spared, because they
-    /// may still be running.
+    /// Sessions that have not ended and have been active since this time are kept, because they may
+    /// still be running.
     pub open_since: Option<Time>,
 }
 

@@ -55,8 +55,8 @@ impl Ledger {
         self.raise_epoch(task, lock, now)
     }
 
-    /// Refuses a task that does not exist. Its id becomes part of a path, so another program must not
-    /// have written it.
+    /// Fails if the task does not exist, or if its id cannot be part of a path, in which case
+    /// another program wrote it.
     fn check_task(&self, task: &str) -> Result<(), LedgerError> {
         find_key(self.database.reader()?, task)?;
         check_id(task)

@@ -60,7 +60,7 @@ pub struct HermesDatabase {
     connection: ForeignDatabase,
     path: PathBuf,
     version: i64,
-    /// The statement that reads a row of each table; `None` for a missing table.
+    /// For each table, the statement that reads one of its rows; `None` if the table is missing.
     statements: [Option<String>; 3],
     _copy: PrivateCopy,
 }

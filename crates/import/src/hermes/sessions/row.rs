@@ -151,7 +151,7 @@ impl RowFields {
         Ok(RowFields { cells, originals: Map::new() })
     }
 
-    /// Returns the approximate memory that a record of this row may take.
+    /// Returns the approximate memory that a record built from this row may take.
     pub(super) fn cost(&self) -> usize {
         ROW_COST + self.cells.iter().map(|(_, cell)| cell.cost()).sum::<usize>()
     }
