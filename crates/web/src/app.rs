@@ -96,7 +96,7 @@ impl App {
         })
     }
 
-    fn explain(&self, error: WorkError) -> Problem {
+    pub(crate) fn explain(&self, error: WorkError) -> Problem {
         match error {
             WorkError::Problem(problem) => *problem,
             WorkError::Error(error) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use takeback_ledger::Time;
 use takeback_tree::WorkspaceId;
 use takeback_undo::Opened;
-use takeback_undo::history::WorkspaceRef;
+use takeback_undo::history::{WorkspaceRef, history_changed_at};
 
 use crate::events::ledger_stamp;
 use crate::problem::WorkError;
@@ -40,7 +40,7 @@ impl TimelineCache {
         workspace: &WorkspaceRef<'_>,
     ) -> Result<Arc<Timeline>, WorkError> {
         let stamp = Stamp {
-            pins: workspace.store().pins_changed_at(workspace.id()),
+            pins: history_changed_at(workspace.store(), workspace.id()),
             ledger: ledger_stamp(&opened.ledger_path()),
         };
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,6 +16,7 @@ use axum::response::sse;
 use futures_core::Stream;
 use serde::Serialize;
 use takeback_undo::Opened;
+use takeback_undo::history::history_changed_at;
 use tokio::sync::mpsc;
 use tokio::task;
 use tokio::time::sleep;
@@ -223,7 +224,7 @@ fn look_at(opened: &Opened) -> Seen {
         && let Ok(store) = opened.store()
     {
         for id in store.pinned_workspaces().unwrap_or_default() {
-            seen.workspaces.insert(id.to_string(), store.pins_changed_at(&id));
+            seen.workspaces.insert(id.to_string(), history_changed_at(store, &id));
         }
     }
     seen

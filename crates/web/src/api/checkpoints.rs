@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use takeback_tree::{Diff, Oid, RelPath, StoreError, TreeChange};
 use takeback_undo::history::{open_workspace, take_checkpoint};
+use takeback_undo::retention::limit_rows;
 use takeback_undo::{CheckpointOptions, CheckpointView};
 use utoipa::{IntoParams, ToSchema};
 
@@ -240,6 +241,10 @@ pub(super) async fn create(
         let options = CheckpointOptions { reason, name, pinned };
         let workspace = open_workspace(&work.opened, &known.path)?;
         let taken = take_checkpoint(&work.opened, &workspace, &options)?;
+        if taken.is_new {
+            // A failure is harmless: the limit is enforced again after the next checkpoint.
+            let _ = limit_rows(&work.opened, workspace.id());
+        }
         let id = taken.checkpoint.pin.id.to_string();
         Ok(NewCheckpointAnswer { id, created: taken.is_new })
     });

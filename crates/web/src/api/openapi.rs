@@ -4,7 +4,7 @@ use axum::Json;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 
-use super::{checkpoints, ledger, rollback, streams};
+use super::{checkpoints, labels, ledger, rollback, streams};
 use crate::problem::Problem;
 
 /// The description of the API.
@@ -24,6 +24,9 @@ use crate::problem::Problem;
         checkpoints::create,
         checkpoints::show,
         checkpoints::diff,
+        labels::label,
+        labels::delete,
+        labels::prune,
         rollback::plan,
         rollback::apply,
         rollback::undo,
