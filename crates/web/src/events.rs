@@ -64,9 +64,17 @@ struct HubState {
 
 /// The signs by which a change is noticed.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Seen {
+pub(crate) struct Seen {
     workspaces: BTreeMap<String, Option<SystemTime>>,
     ledger: [Option<(u64, SystemTime)>; 2],
+}
+
+impl Seen {
+    /// Returns the time of the latest change.
+    pub(crate) fn latest(&self) -> Option<SystemTime> {
+        let ledger = self.ledger.iter().flatten().map(|(_, time)| *time);
+        self.workspaces.values().flatten().copied().chain(ledger).max()
+    }
 }
 
 /// The events that one client receives.
@@ -218,7 +226,8 @@ async fn watch_home(app: Arc<App>) {
     }
 }
 
-fn look_at(opened: &Opened) -> Seen {
+/// Looks at everything by which a change is noticed.
+pub(crate) fn look_at(opened: &Opened) -> Seen {
     let mut seen = Seen { ledger: ledger_stamp(&opened.ledger_path()), ..Seen::default() };
     if opened.has_store()
         && let Ok(store) = opened.store()

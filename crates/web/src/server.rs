@@ -97,9 +97,10 @@ impl Server {
             .enable_time()
             .max_blocking_threads(MAX_WORKERS)
             .build()?;
-        let router = make_router(app, guard);
+        let router = make_router(app.clone(), guard);
         let result = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(app.warm_up());
             let stopped = async move {
                 // An error means that no stopper is left, so that nothing can stop the server.
                 let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
