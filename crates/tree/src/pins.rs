@@ -130,6 +130,15 @@ impl Store {
         Ok(seqs.into_iter().map(name).collect())
     }
 
+    /// Returns true if a workspace has pins. This is cheaper than listing them.
+    pub fn has_pins(&self, workspace: &WorkspaceId) -> Result<bool, StoreError> {
+        let directory = self.refs_directory().join(&workspace.0);
+        let entries = durable::if_exists(fs::read_dir(&directory));
+        let entries = entries.map_err(StoreError::io("list", &directory))?;
+        let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        Ok(names.any(|name| name.to_str().is_some_and(|name| name.parse::<PinSeq>().is_ok())))
+    }
+
     /// Parses the names in a directory and skips those that do not parse. A missing directory
     /// counts as empty.
     pub(crate) fn parse_names_in<T: FromStr>(

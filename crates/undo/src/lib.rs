@@ -27,7 +27,7 @@ pub use history::record::{
 };
 pub use history::{
     ChangeCounts, CheckpointOptions, CheckpointView, CompareError, ConversationError, EffectView,
-    FindError, FoundCheckpoint, History, List, NameError, OtherWorkspace, Row, RowView, ShowError,
+    FindError, FoundCheckpoint, History, LabelChange, LabelError, List, NameError, OtherWorkspace, Row, RowView, ShowError,
     StepView, TakeError, TakenCheckpoint, UncoveredView,
 };
 pub use hook::{
@@ -36,12 +36,12 @@ pub use hook::{
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
 pub use open::{HookFile, LedgerGuard, OpenOptions, Opened, OwnConversations};
 pub use retention::{
-    ClearedCheckpoints, ClockJump, DirectoryState, Failure, LegacyArchive, MirrorStatus,
+    ClearedCheckpoints, ClockJump, DaySize, DeleteError, DeletedCheckpoint, DirectoryState, Failure, LegacyArchive, MirrorStatus,
     PruneError, PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, UpdateMirrorError,
     WorkspaceStatus,
 };
 pub use rollback::{
-    ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
+    ChatView, Conflict, Destination, FileResolution, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
     Planned, Request, Resolution, Resume, RollbackError, RollbackView, Scope, TurnUndo,
     UncertainPath,
 };

@@ -6,6 +6,7 @@ mod conversation;
 mod counts;
 mod diff;
 pub(crate) mod in_force;
+pub(crate) mod labels;
 mod list;
 pub mod record;
 mod show;
@@ -32,6 +33,7 @@ pub use self::counts::{ChangeCounts, list_changes};
 pub use self::diff::{
     CompareError, compare_checkpoints, compare_tree_with_present, compare_with_present,
 };
+pub use self::labels::{LabelChange, LabelError, history_changed_at, label_checkpoint};
 pub(crate) use self::list::effects_of_row;
 pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,

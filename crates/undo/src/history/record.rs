@@ -7,6 +7,8 @@ use takeback_tree::{
     AnyPath, Capture, Filter, Head, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
 };
 
+use super::labels::apply_labels;
+
 const VERSION: u32 = 1;
 
 /// Everything about a checkpoint except its tree.
@@ -457,5 +459,6 @@ pub fn read_checkpoints(store: &Store, workspace: &WorkspaceId) -> Result<Checkp
             Err(reason) => found.unreadable.push(format!("checkpoint {}: {reason}", name.seq)),
         }
     }
+    apply_labels(store, workspace, &mut found.all);
     Ok(found)
 }

@@ -182,7 +182,7 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
 const RESERVED: [&str; 9] =
     ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 
-fn check_name(name: &str) -> Result<(), NameError> {
+pub(super) fn check_name(name: &str) -> Result<(), NameError> {
     let invalid = |why| Err(NameError::Invalid(name.to_owned(), why));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if name.is_empty() || name.chars().count() > 60 {

@@ -121,7 +121,7 @@ pub fn known_workspaces(opened: &Opened) -> Result<Vec<(WorkspaceRef<'_>, Time)>
     let mut known = Vec::new();
     for id in store.pinned_workspaces()? {
         if let Ok(Some(info)) = store.workspace_info(&id)
-            && !store.pin_names(&id)?.is_empty()
+            && store.has_pins(&id)?
         {
             known.push((WorkspaceRef { store, id, path: info.path.0 }, Time(info.last_seen)));
         }
@@ -139,7 +139,7 @@ pub fn known_workspace<'o>(
         return Ok(None);
     }
     let store = opened.store()?;
-    if store.pin_names(id)?.is_empty() {
+    if !store.has_pins(id)? {
         return Ok(None);
     }
     let info = store.workspace_info(id)?;

@@ -102,6 +102,25 @@ pub struct TurnUndo {
     /// Paths for which changes that others may have made are also taken back.
     #[serde(default)]
     pub taken: Vec<RelPath>,
+    /// The files whose conflicts are resolved in another way than `conflicts`.
+    #[serde(default)]
+    pub files: Vec<FileResolution>,
+}
+
+impl TurnUndo {
+    /// Returns the way to resolve the conflicts of a file.
+    pub(crate) fn resolution_of(&self, path: &RelPath) -> Resolution {
+        let own = self.files.iter().find(|file| file.path == *path);
+        own.map_or(self.conflicts, |file| file.resolution)
+    }
+}
+
+/// The way to resolve the conflicts of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct FileResolution {
+    pub path: RelPath,
+    pub resolution: Resolution,
 }
 
 /// The way to resolve a conflict. A file is in conflict if lines that the turn changed have been

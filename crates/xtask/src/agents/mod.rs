@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use self::npm::AgentCache;
+pub(crate) use self::npm::{AgentCache, FetchError};
 use self::program::AgentProgram;
 use self::programs::PROGRAMS;
 use self::sandbox::Sandbox;
@@ -157,10 +157,10 @@ fn test_one(
 ) -> (String, AgentResult) {
     let (version, installed) = match cache.fetch(program, is_latest) {
         Ok(found) => found,
-        Err(npm::FetchError::Unavailable(why)) => {
+        Err(FetchError::Unavailable(why)) => {
             return (program.version.to_owned(), AgentResult::Skipped(why));
         }
-        Err(npm::FetchError::Failed(failure)) => {
+        Err(FetchError::Failed(failure)) => {
             return (program.version.to_owned(), AgentResult::Failed(failure));
         }
     };
