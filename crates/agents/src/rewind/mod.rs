@@ -42,7 +42,7 @@ use self::check::{check_content, has_exactly};
 use crate::logs::{LogError, LogFormat, LogRef, log_format};
 
 /// The maximum size of a log that is copied.
-const MAX_LOG: u64 = 512 << 20;
+pub(crate) const MAX_LOG: u64 = 512 << 20;
 
 /// The way in which an agent's own conversation is taken back.
 pub struct Rewind {
@@ -58,6 +58,8 @@ pub struct Rewind {
     typed: Option<&'static str>,
     /// False if the agent gives the copy another id when it opens it.
     pub keeps_id: bool,
+    /// True if the agent may delete the log of a session that it has continued.
+    pub may_delete_logs: bool,
 }
 
 /// The way in which a copy comes into being.

@@ -2,7 +2,7 @@
 
 use super::{Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
 
-/// All ways.
+/// The ways of all agents.
 pub const REWINDS: &[Rewind] = &[
     Rewind {
         agent: "claude",
@@ -11,6 +11,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "codex",
@@ -19,6 +20,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["resume", "{}"],
         typed: Some("/resume {}"),
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "gemini",
@@ -27,6 +29,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--session-file", "{file}"],
         typed: None,
         keeps_id: false,
+        may_delete_logs: true,
     },
     Rewind {
         agent: "opencode",
@@ -35,6 +38,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["-s", "{}"],
         typed: None,
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "qwen",
@@ -43,6 +47,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "copilot",
@@ -51,6 +56,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume={}"],
         typed: Some("/resume {}"),
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "droid",
@@ -59,6 +65,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume", "{}"],
         typed: None,
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "cline",
@@ -67,6 +74,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["-i", "--id", "{}"],
         typed: None,
         keeps_id: true,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "pi",
@@ -75,5 +83,6 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--session", "{}"],
         typed: None,
         keeps_id: true,
+        may_delete_logs: false,
     },
 ];
