@@ -39,7 +39,7 @@ impl Deadline {
 }
 
 /// Chooses a random pause that is short at first and never longer than about 10 ms. Because it is
-/// random, waiting processes do not retry in step.
+/// random, waiting processes do not all retry at the same time.
 fn random_pause(tries: i32) -> Duration {
     let ceiling = 200_u64 << tries.clamp(0, 6);
     let mut random = [0; 8];

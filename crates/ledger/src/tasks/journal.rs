@@ -36,7 +36,7 @@ pub struct TaskChange<'a> {
     pub state: Option<&'a str>,
     /// The session in which the task continues, such as a compaction that `events` creates.
     pub session: Option<&'a str>,
-    /// A change to a goal, such as the cost of the entries.
+    /// A change to a goal, such as an addition of the entries' cost.
     pub goal: Option<&'a GoalUpdate>,
 }
 
