@@ -3,7 +3,7 @@
 //! A rewind moves the end of the conversation to an earlier message, or to a message that another
 //! rewind took back. The table `undos` is the log of these moves. It also determines which message
 //! precedes a given one in the conversation: the message with the previous number or, if the end
-//! was moved in between, the message at the new end. So the conversation at any earlier moment can
+//! was moved in between, the message at the new end. So the conversation at any earlier point can
 //! be derived from the log alone, without comparing times.
 
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub enum ConversationPoint {
     BeforeRewind(Time),
 }
 
-/// The extent of a conversation at one moment.
+/// The extent of a conversation at a point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConversationMark {
     /// The number of the last message, even if it was taken back.

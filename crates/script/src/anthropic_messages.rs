@@ -77,7 +77,7 @@ fn stop_reason(reply: &Reply) -> &'static str {
     }
 }
 
-/// Builds a reply in one piece.
+/// Builds a reply that is not streamed.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let mut message = empty_message(id, &request.model, reply);
     let text = (!reply.text.is_empty()).then(|| json!({ "type": "text", "text": reply.text }));

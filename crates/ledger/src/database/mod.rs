@@ -2,7 +2,7 @@
 //!
 //! In WAL mode, readers never wait for writers. A write begins with `BEGIN IMMEDIATE`. A process
 //! that has to wait for another one sleeps for short random times, so that waiting processes do not
-//! retry in step. It gives up at the caller's deadline.
+//! all retry at the same time. It gives up at the caller's deadline.
 
 mod connect;
 mod deadline;
@@ -47,7 +47,7 @@ pub(crate) struct Database {
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
-    /// The moment at which all waiting ends, even if `wait` is longer.
+    /// The time at which all waiting ends, even if `wait` is longer.
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
@@ -196,8 +196,8 @@ impl Database {
         Ok(())
     }
 
-    /// Makes every commit durable before it returns. With `false`, commits become durable when the
-    /// log is moved into the database.
+    /// Sets whether every commit is durable before it returns. Otherwise, commits become durable
+    /// when the log is moved into the database.
     pub(crate) fn sync_commits(&mut self, syncs: bool) {
         self.care.syncs = syncs;
     }

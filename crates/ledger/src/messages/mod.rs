@@ -51,9 +51,9 @@ impl Ledger {
         Ok(seqs)
     }
 
-    /// For the model, replaces the current messages up to `upto` with a summary. Nothing is lost:
-    /// the messages are only marked, and become current again if a rewind takes the summary back.
-    /// Returns the number of the summary.
+    /// Replaces the current messages up to `upto` with a summary, as far as the model is concerned.
+    /// Nothing is lost: the messages are only marked, and become current again if a rewind takes
+    /// the summary back. Returns the number of the summary.
     pub fn compact(
         &mut self,
         session: &str,

@@ -78,8 +78,8 @@ pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
         && looks_secret(rule, value)
 }
 
-/// Returns the minimum length of a secret that this rule finds. A shorter value is more likely a
-/// word.
+/// Returns the minimum length of a secret that this rule finds. A shorter value is more likely to
+/// be a word.
 pub(super) fn shortest_length(rule: &Rule) -> usize {
     if rule.test == SecretTest::Password { 8 } else { 16 }
 }

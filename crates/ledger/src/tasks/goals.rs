@@ -158,7 +158,7 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Finds the goal that the user means by an id or an unambiguous beginning of one.
+    /// Finds the goal that the user refers to by its id, or by an unambiguous beginning of the id.
     pub fn resolve_goal(&self, typed: &str) -> Result<String, LedgerError> {
         let found = resolve_id(self.database.reader()?, "goals", typed)?;
         found.ok_or_else(|| LedgerError::NoSuchGoal(typed.to_owned()))

@@ -36,7 +36,7 @@ pub struct TaskChange<'a> {
     pub state: Option<&'a str>,
     /// The session in which the task continues, such as a compaction that `events` creates.
     pub session: Option<&'a str>,
-    /// A change to a goal, such as the cost of the entries.
+    /// A change to a goal, such as an addition of the entries' cost.
     pub goal: Option<&'a GoalUpdate>,
 }
 
@@ -66,8 +66,8 @@ pub struct AppendOutcome {
 
 impl Ledger {
     /// Appends entries to the journal of a task, together with the writes in `change`: all or none.
-    /// Fails with [`LedgerError::Fenced`] if the lease is no longer the last one. Nothing is
-    /// spooled: an append that fails can be tried again.
+    /// Fails with [`LedgerError::Fenced`] if a later lease has been taken. Nothing is spooled: an
+    /// append that fails can be tried again.
     ///
     /// `entries` is called with the messages that the events added, so that the entries can contain
     /// their numbers. Masking changes only strings. It keeps keys, numbers and the shape of the

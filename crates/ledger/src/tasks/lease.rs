@@ -74,7 +74,7 @@ impl Ledger {
     }
 }
 
-/// Reads the columns of a task that appending needs. Fails if the lease is no longer the last one.
+/// Reads the columns of a task that appending needs. Fails if a later lease has been taken.
 pub(super) fn check_lease(connection: &Connection, lease: &Lease) -> Result<TaskHead, LedgerError> {
     let Lease { task, epoch, .. } = lease;
     let found = connection

@@ -96,7 +96,7 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Finds the task that the user means by an id or an unambiguous beginning of one.
+    /// Finds the task that the user refers to by its id, or by an unambiguous beginning of the id.
     pub fn resolve_task(&self, typed: &str) -> Result<String, LedgerError> {
         let found = resolve_id(self.database.reader()?, "tasks", typed)?;
         found.ok_or_else(|| LedgerError::NoSuchTask(typed.to_owned()))

@@ -31,8 +31,8 @@ pub struct LoadedTask {
 }
 
 impl Ledger {
-    /// Keeps the state of a task after the journal entry `seq`, in place of the last snapshot.
-    /// Fails with [`LedgerError::Fenced`] if the lease is no longer the last one.
+    /// Stores the state of a task after the journal entry `seq`, and replaces the previous
+    /// snapshot. Fails with [`LedgerError::Fenced`] if a later lease has been taken.
     pub fn write_snapshot(
         &mut self,
         lease: &Lease,

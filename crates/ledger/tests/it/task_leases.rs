@@ -1,4 +1,5 @@
-//! Leases: only one process at a time continues a task, and one that lost its lease cannot write.
+//! Leases: only one process at a time continues a task, and a process that has lost its lease
+//! cannot write.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -194,7 +194,7 @@ fn tasks_are_listed_and_found_by_the_beginning_of_their_ids() {
 }
 
 #[test]
-fn bad_tasks_are_refused() {
+fn invalid_tasks_are_refused() {
     let mut fixture = Fixture::with_task();
     let mut create = |task: TaskRecord| fixture.ledger.create_task(&task, at(1)).unwrap_err();
     assert!(matches!(create(task("t")), LedgerError::TaskExists(_)));

@@ -239,7 +239,7 @@ impl RowFields {
         index.map_or(Cell::Null, |index| self.cells.swap_remove(index).1)
     }
 
-    /// Returns a converted value. If the conversion failed, keeps the original.
+    /// Returns the converted value. If the conversion failed, keeps the original value of the cell.
     fn keep_unconverted<T>(&mut self, name: &str, cell: &Cell, value: Option<T>) -> Option<T> {
         if value.is_none() && *cell != Cell::Null {
             self.keep_original(name, cell);
