@@ -20,7 +20,8 @@ impl ScratchDirectory {
     /// Creates a directory. It is on disk if there is not enough memory for it, or if programs
     /// cannot be run from there.
     pub(crate) fn create(purpose: &str) -> std::io::Result<ScratchDirectory> {
-        let base = if is_suitable(Path::new(MEMORY)) { MEMORY.into() } else { std::env::temp_dir() };
+        let base =
+            if is_suitable(Path::new(MEMORY)) { MEMORY.into() } else { std::env::temp_dir() };
         let path = base.join(format!("takeback-{purpose}-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(ScratchDirectory(path))

@@ -77,7 +77,10 @@ mod tests {
         let points = [point("Mon", 1.0), point("<b>", 4.0), point("Wed", 0.0)];
         let html = columns("Cost", &points, ["Day", "Cost"]).into_string();
         assert_eq!(html.matches("<rect").count(), 3, "{html}");
-        assert!(html.contains("<th scope=\"row\">Mon</th><td class=\"number\">$1.00</td>"), "{html}");
+        assert!(
+            html.contains("<th scope=\"row\">Mon</th><td class=\"number\">$1.00</td>"),
+            "{html}"
+        );
         assert!(html.contains("height=\"25.00\"") && html.contains("height=\"0.00\""), "{html}");
         assert!(!html.contains("<b>"), "{html}");
         // Nothing at all is drawn without dividing by zero.

@@ -61,7 +61,9 @@ impl DiffPage<'_> {
         for (index, change) in changes.iter().enumerate() {
             // What does not fit is loaded when the user unfolds it.
             let body = match index < MAX_FILES && lines < MAX_LINES {
-                true => Some(diff_file(store, change, self.options.view).map_err(StoreError::from)?),
+                true => {
+                    Some(diff_file(store, change, self.options.view).map_err(StoreError::from)?)
+                }
                 false => None,
             };
             lines += body.as_ref().map_or(0, FileDiff::len);
@@ -127,11 +129,7 @@ impl DiffPage<'_> {
         }
     }
 
-    fn render_file(
-        &self,
-        change: &TreeChange,
-        body: Option<&FileDiff>,
-    ) -> Markup {
+    fn render_file(&self, change: &TreeChange, body: Option<&FileDiff>) -> Markup {
         let path = encode(&text::path_json(&change.path));
         let Self { address, options, .. } = self;
         let to = encode(&self.compared.to_string());
