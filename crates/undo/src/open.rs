@@ -73,6 +73,9 @@ pub struct OpenOptions {
     pub lock_wait: Option<LockWait>,
 }
 
+/// A function that moves the agent's own conversation of a session to where the ledger has it.
+pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
+
 /// The agents' own conversations, which a rollback takes back as well. Without a function, they stay
 /// as they are.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +85,7 @@ pub struct OwnConversations {
     /// Returns the agent's own conversation of a session to the point where the ledger has it, and
     /// returns the way to continue it; or returns the reason why it stays as it is. The result is
     /// `None` for an agent without such a way.
-    pub follow: Option<fn(&Opened, &str) -> Result<Option<Resume>, String>>,
+    pub follow: Option<FollowSession>,
     /// Makes an id for a fork of a session that the session's own agent can continue. Returns `None`
     /// for an agent without such forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
