@@ -8,6 +8,9 @@
 mod agent;
 mod agent_table;
 mod call_outcome;
+mod conversations;
+#[cfg_attr(not(feature = "faults"), doc(hidden))]
+pub mod fault;
 mod hook_output;
 mod install;
 mod known_tools;
@@ -22,13 +25,20 @@ pub use agent::{
     Agent, KnownTools, NoticeFormat, Refusal, Signal, WarningFormat, find_agent, resume_hint,
 };
 pub use agent_table::AGENTS;
+pub use conversations::{
+    ConversationError, MadeCopy, continue_session, finish_copies, follow_session, list_copies,
+    name_fork,
+};
 pub use install::{
     FileChange, HookReview, InstallError, InstallPlan, InstallScope, Installer, PackageFile,
     WiringState, build_package, find_hook_files,
 };
 pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
 pub use payload::{ParsedPayload, PayloadError, parse_payload};
-pub use rewind::{REWINDS, Rewind, RewindError, RewindRequest, WrittenCopy, find_rewind};
+pub use rewind::{
+    GoneMessage, MovedDirectory, PreparedCopy, REWINDS, Rewind, RewindError, RewindRequest,
+    find_rewind,
+};
 pub use slash_command::{SlashCommand, split_words};
 pub use warning_text::{tampering_text, warning_text};
 pub use wiring::Program;

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::app::{App, Home};
 use crate::chat::{ChatHost, take_up_interrupted};
 use crate::guard::{Guard, Reach, check_request};
+use crate::tls::{Certificate, TlsListener};
 use crate::{api, assets, pages};
 
 /// The maximum size of a request's body, in bytes.
@@ -34,11 +35,13 @@ pub struct ServerOptions {
     pub address: SocketAddr,
     /// The hosts that requests may name.
     pub reach: Reach,
+    /// The certificate, if connections are encrypted.
+    pub certificate: Option<Certificate>,
     /// The secret in the link that opens the pages. It is new for each start.
     pub token: String,
     /// The secret in the cookie that a browser gets for the token.
     pub cookie: String,
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub home: Arc<dyn Home>,
     /// Takeback's own agent, for conversations in the browser.
     pub chat: Arc<dyn ChatHost>,
@@ -53,6 +56,7 @@ pub struct Server {
     listener: TcpListener,
     app: Arc<App>,
     guard: Arc<Guard>,
+    certificate: Option<Certificate>,
     stopping: watch::Receiver<bool>,
     stopper: Stopper,
 }
@@ -72,14 +76,16 @@ impl Stopper {
 impl Server {
     /// Opens the port. Requests wait until [`Server::run`] answers them.
     pub fn bind(options: ServerOptions) -> io::Result<Server> {
-        let ServerOptions { address, reach, token, cookie, home, chat, zone, user_home } = options;
+        let ServerOptions { address, reach, certificate, token, cookie, .. } = options;
+        let ServerOptions { home, chat, zone, user_home, .. } = options;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
-        let guard = Arc::new(Guard::new(address, reach, token, cookie));
+        let guard = Arc::new(Guard::new(address, reach, certificate.is_some(), token, cookie));
         let app = Arc::new(App::new(home, chat, zone, user_home, stopping.clone()));
-        Ok(Server { listener, app, guard, stopping, stopper: Stopper(Arc::new(stop)) })
+        let stopper = Stopper(Arc::new(stop));
+        Ok(Server { listener, app, guard, certificate, stopping, stopper })
     }
 
     /// Returns the link that opens the pages. It holds the token.
@@ -94,7 +100,7 @@ impl Server {
 
     /// Answers requests until the server is stopped.
     pub fn run(self) -> io::Result<()> {
-        let Server { listener, app, guard, mut stopping, stopper: _stopper } = self;
+        let Server { listener, app, guard, certificate, mut stopping, stopper: _stopper } = self;
         let runtime = runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -104,6 +110,7 @@ impl Server {
         let finished = app.clone();
         let result = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(app.clone().warm_up());
             let stopping_app = app.clone();
             let stopped = async move {
                 // An error means that no stopper is left, so that nothing can stop the server.
@@ -111,8 +118,14 @@ impl Server {
                 // Connections end only once their streams do.
                 stopping_app.rooms.begin_stop();
             };
-            tokio::task::spawn(async move { app.work(take_up_interrupted).await });
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await
+            tokio::spawn(async move { app.work(take_up_interrupted).await });
+            match certificate {
+                None => axum::serve(listener, router).with_graceful_shutdown(stopped).await,
+                Some(certificate) => {
+                    let listener = TlsListener::start(listener, certificate)?;
+                    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+                }
+            }
         });
         finished.rooms.finish_stop(PATIENCE);
         // Dropping the runtime waits for work whose client has gone away, such as a restore.

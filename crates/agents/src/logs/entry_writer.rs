@@ -115,6 +115,13 @@ impl EntryWriter {
         self.push_entry(entry, LogFact::Session(Box::new(record)));
     }
 
+    /// Adds that a session continues another one, which has the lines before a number.
+    pub(super) fn push_fork(&mut self, session: &str, parent: &str, before: u64) {
+        let parent = self.session_id(parent);
+        let entry = EntryRef { session: session.to_owned(), origin: String::new(), time: None };
+        self.push_entry(entry, LogFact::ForkedFrom { parent, before });
+    }
+
     /// Adds a user message, unless it is empty.
     pub(super) fn push_user(&mut self, entry: EntryRef, parts: &MessageParts) {
         if let Some(content) = parts.content() {

@@ -93,6 +93,7 @@ pub(crate) fn open(base: &Path) -> Opened {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
     })
 }
 

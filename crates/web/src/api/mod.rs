@@ -3,6 +3,7 @@
 mod chats;
 mod checkpoints;
 mod input;
+mod labels;
 mod ledger;
 mod openapi;
 mod rewind;
@@ -28,7 +29,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(openapi::document))
         .route("/workspaces", get(checkpoints::workspaces))
         .route("/checkpoints", get(checkpoints::list).post(checkpoints::create))
-        .route("/checkpoints/{workspace}/{id}", get(checkpoints::show))
+        .route(
+            "/checkpoints/{workspace}/{id}",
+            get(checkpoints::show).patch(labels::label).delete(labels::delete),
+        )
+        .route("/prune", post(labels::prune))
         .route("/diff", get(checkpoints::diff))
         .route("/plan", post(rollback::plan))
         .route("/apply", post(rollback::apply))

@@ -100,3 +100,28 @@ pub enum SlashAction {
     /// Leave the conversation.
     Quit,
 }
+
+/// No agent, for files that are written without a server.
+pub(crate) struct NoAgent;
+
+impl ChatHost for NoAgent {
+    fn directory(&self) -> PathBuf {
+        PathBuf::from("/")
+    }
+
+    fn build_agent(&self, _: &Path, _: Option<&str>) -> Result<BuiltAgent, Problem> {
+        Err(Problem::new(409, "there is no agent"))
+    }
+
+    fn answer_slash(&self, _: &SlashLine<'_>) -> Option<SlashAnswer> {
+        None
+    }
+
+    fn commands(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn new_id(&self) -> String {
+        String::new()
+    }
+}

@@ -15,6 +15,7 @@ mod room;
 mod rooms;
 mod take_up;
 
+pub(crate) use self::host::NoAgent;
 pub use self::host::{BuiltAgent, ChatHost, SlashAction, SlashAnswer, SlashLine};
 pub(crate) use self::job::{Job, JobPlace, start_job};
 pub(crate) use self::room::Room;

@@ -15,7 +15,7 @@ use takeback_undo::history::find_workspace;
 
 use super::goals::render_goal;
 use super::layout::{Shell, note, relative_time};
-use super::sessions::{find_checkpoints, render_summary};
+use super::sessions::{TurnPlace, find_checkpoints, render_summary};
 use super::timeline::encode;
 use super::{PageResult, conversation};
 use crate::api::{ChatState, Params, read_chat};
@@ -285,7 +285,11 @@ fn render_messages(work: &Work, state: &ChatState) -> Result<Markup, WorkError> 
     })
 }
 
-fn render_message(work: &Work, message: &MessageRecord, places: &BTreeMap<i64, String>) -> Markup {
+fn render_message(
+    work: &Work,
+    message: &MessageRecord,
+    places: &BTreeMap<i64, TurnPlace>,
+) -> Markup {
     if message.role != "user" {
         return conversation::render_message(message, &work.app.zone);
     }
@@ -293,7 +297,7 @@ fn render_message(work: &Work, message: &MessageRecord, places: &BTreeMap<i64, S
     let place = places.get(&message.seq).or_else(|| places.get(&(message.seq - 1)));
     html! {
         div .turn-mark {
-            @if let Some(address) = place { a href=(address) { span aria-hidden="true" { "◆" } " What this turn changed" } }
+            @if let Some((workspace, turn)) = place { a href={ "/w/" (workspace) "/c/" (turn) } { span aria-hidden="true" { "◆" } " What this turn changed" } }
             button type="button" .small.quiet data-rewind=(message.seq) { "Return to before this prompt" }
         }
         (conversation::render_message(message, &work.app.zone))

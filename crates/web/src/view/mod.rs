@@ -3,6 +3,8 @@
 pub(crate) mod diff;
 pub(crate) mod filter;
 pub(crate) mod goal;
+mod highlight;
+mod languages;
 pub(crate) mod timeline;
 pub(crate) mod turn;
 pub(crate) mod working;

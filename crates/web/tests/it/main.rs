@@ -7,6 +7,8 @@ mod chat;
 mod chat_host;
 mod client;
 mod events;
+mod exports;
 mod pages;
 mod scratch;
 mod security;
+mod tls;

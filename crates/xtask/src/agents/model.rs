@@ -22,11 +22,16 @@ pub(crate) struct Job {
     pub(crate) answer: &'static str,
 }
 
-/// The jobs of the conversation that is taken back. The first is kept.
+/// The jobs in the conversation that a rollback rewinds. The rollback keeps the first job and takes
+/// back the second.
 pub(crate) const JOBS: [Job; 2] = [
     Job { prompt: "Please do job-three now", file: "three.txt", answer: "Job three is complete" },
     Job { prompt: "Please do job-four now", file: "four.txt", answer: "Job four is complete" },
 ];
+
+/// The job in a fork. The model creates the file in a shell, wherever the shell runs.
+pub(crate) const FORK_JOB: Job =
+    Job { prompt: "Please do job-five now", file: "five.txt", answer: "Job five is complete" };
 
 /// The model's answer when the work is done.
 pub(crate) const DONE: &str = "All of job-one is done";
@@ -73,6 +78,11 @@ impl ScriptedModel {
         // Requests for titles and summaries offer no tools.
         if !request.has_tool(shell) {
             return Reply::text("Two jobs");
+        }
+        match calls_since(request, FORK_JOB.prompt) {
+            Some(0) => return (self.program.shell)(&format!("touch {}", FORK_JOB.file)),
+            Some(_) => return Reply::text(FORK_JOB.answer),
+            None => {}
         }
         for job in JOBS.iter().rev() {
             match calls_since(request, job.prompt) {

@@ -54,9 +54,13 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless this snapshot has every log of an earlier one, unchanged.
+    /// Fails unless this snapshot contains every log of an earlier snapshot, unchanged.
     pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
-        let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "jsonl");
+        // Some agents keep a list of all prompts, which is not a log of a session.
+        let is_log = |path: &Path| {
+            path.extension().is_some_and(|ending| ending == "jsonl")
+                && path.file_name().is_some_and(|name| name != "history.jsonl")
+        };
         let changed = |(path, state): &(&PathBuf, &FileState)| self.0.get(*path) != Some(*state);
         match earlier.0.iter().filter(|(path, _)| is_log(path)).find(changed) {
             None => Ok(()),

@@ -1,10 +1,13 @@
 //! `cargo xtask test-web` and `cargo xtask screenshots`: the pages of `takeback serve` in a real
 //! Chromium.
 
+mod accessibility;
+mod api;
 mod chat_checks;
 mod checks;
 mod driver;
 mod model;
+mod picture;
 mod proxy;
 mod screenshots;
 mod served;
@@ -17,6 +20,7 @@ use rustix::process::geteuid;
 use crate::Failure;
 use crate::run::{cargo, is_success, run_step};
 
+pub(crate) use self::api::test_api;
 pub(crate) use self::checks::test_web;
 pub(crate) use self::screenshots::write_screenshots;
 
@@ -33,9 +37,7 @@ const PACKAGES: [&str; 6] = [
 /// Installs the browser if it is missing, and builds the program. Returns false if there is no
 /// browser and it cannot be installed.
 fn prepare() -> Result<bool, Failure> {
-    // With the features of xtask itself, so that dependencies are built once.
-    let packages = ["--package", "takeback", "--package", "xtask"];
-    run_step(cargo().args(["build", "--quiet", "--all-features"]).args(packages))?;
+    build_program()?;
     let has = |program: &str| is_success(Command::new(program).arg("--version"));
     if has("chromium") && has("chromedriver") {
         return Ok(true);
@@ -52,4 +54,13 @@ fn prepare() -> Result<bool, Failure> {
             .args(PACKAGES),
     )?;
     Ok(true)
+}
+
+/// Builds the program.
+fn build_program() -> Result<(), Failure> {
+    run_step(
+        cargo()
+            .args(["build", "--quiet", "--package", "takeback", "--package", "xtask"])
+            .arg("--all-features"),
+    )
 }
