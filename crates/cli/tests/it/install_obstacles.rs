@@ -161,7 +161,7 @@ fn user_changes_in_an_installed_file_survive_an_update() {
     fs::write(&command, &changed).unwrap();
     let output = run_takeback(&session, &["install", "droid"], 1);
     assert!(
-        output.contains("rollback: you changed this file, so takeback leaves it alone"),
+        output.contains("rollback: you changed this file, so takeback leaves it unchanged"),
         "{output}"
     );
     assert_eq!(fs::read_to_string(&command).unwrap(), changed);
@@ -256,7 +256,7 @@ fn project_hooks_are_not_written_outside_the_project() {
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         symlink(target, &link).unwrap();
         let said = run_takeback(&session, &["install", "--project", agent], 1);
-        let real = format!("leads to {}", target.display());
+        let real = format!("resolves to {}", target.display());
         assert!(said.contains(&real) && said.contains("outside the project"), "{said}");
     }
     assert_eq!(fs::read_to_string(elsewhere.join("settings.json")).unwrap(), SETTINGS);

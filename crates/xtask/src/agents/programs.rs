@@ -292,8 +292,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         environment: |url| {
             vec![
                 ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
-                // At this address, the scripted model answers "not found"; only then does the agent
-                // continue the conversation.
+                // The scripted model answers "not found" at this address. The agent continues the
+                // conversation only after it has received that answer.
                 ("FACTORY_API_BASE_URL", url.to_owned()),
                 ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),
             ]
