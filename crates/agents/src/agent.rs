@@ -18,7 +18,7 @@ pub struct Agent {
     pub proven: bool,
     /// The agent's event names and their meanings. Events that are not listed are ignored.
     pub events: &'static [(&'static str, Signal)],
-    /// The agent's tools. If `None`, each call is judged by its name and input alone.
+    /// The agent's tools. If `None`, each call is judged by its tool's name and its input alone.
     pub tools: Option<KnownTools>,
     /// The JSON in which a hook passes a notice to the model.
     pub notice_format: NoticeFormat,

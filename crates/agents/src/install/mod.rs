@@ -84,7 +84,7 @@ pub struct InstallPlan {
     pub agent: &'static Agent,
     pub scope: InstallScope,
     pub changes: Vec<FileChange>,
-    /// Files that need a change but are left unchanged, each with the reason.
+    /// Files that need a change but are skipped, each with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 

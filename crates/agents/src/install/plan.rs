@@ -15,7 +15,7 @@ use crate::agent::Agent;
 use crate::wiring::seal::{FileOwner, file_owner, seal_text};
 use crate::wiring::{HookEntries, OwnFile, Part};
 
-const CHANGED_BY_USER: &str = "you changed this file, so takeback leaves it unchanged";
+const CHANGED_BY_USER: &str = "you changed this file, so takeback leaves it alone";
 const NAME_TAKEN: &str =
     "you already have a file with this name, so takeback did not write its own";
 

@@ -8,7 +8,7 @@ use super::{LogError, LogFormat, LogShape, opencode};
 /// The maximum depth of the directories that are searched for logs.
 const MAX_DEPTH: usize = 8;
 
-/// The length from which an id, or the beginning of an id, does not occur in another name by
+/// The minimum length at which an id, or the beginning of one, does not occur in another name by
 /// chance.
 const MIN_UNIQUE_LENGTH: usize = 8;
 

@@ -220,7 +220,7 @@ fn a_hook_command_that_the_user_changed_stays_and_is_reported() {
     for word in ["install", "uninstall"] {
         let text = run_takeback(&session, &[word, "claude"], 1);
         assert!(
-            text.contains("rollback.md: you changed this file, so takeback leaves it unchanged"),
+            text.contains("rollback.md: you changed this file, so takeback leaves it alone"),
             "{text}"
         );
         assert_eq!(fs::read_to_string(&command).unwrap(), changed);

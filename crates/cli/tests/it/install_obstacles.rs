@@ -161,7 +161,7 @@ fn user_changes_in_an_installed_file_survive_an_update() {
     fs::write(&command, &changed).unwrap();
     let output = run_takeback(&session, &["install", "droid"], 1);
     assert!(
-        output.contains("rollback: you changed this file, so takeback leaves it unchanged"),
+        output.contains("rollback: you changed this file, so takeback leaves it alone"),
         "{output}"
     );
     assert_eq!(fs::read_to_string(&command).unwrap(), changed);

@@ -1,4 +1,4 @@
-//! The scripted model. It writes a file, and then removes a directory in a shell.
+//! The scripted model. It writes a file, and then removes a directory with a shell command.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};

@@ -10,7 +10,7 @@ use super::program::AgentProgram;
 use crate::Failure;
 use crate::run::target_directory;
 
-/// The package and version of a Node that is new enough for all agents.
+/// The Node package, in a version that is new enough for all agents.
 const NODE: (&str, &str) = ("node", "22.23.3");
 const NODE_MAJOR: u32 = 22;
 
@@ -36,8 +36,8 @@ impl AgentCache {
         Ok(AgentCache { directory, node: None }.with_node())
     }
 
-    /// Fetches a Node if the machine's own is too old. If that fails, the agents that need it will
-    /// report the problem.
+    /// Fetches Node if the machine's own version is too old. If that fails, the agents that need it
+    /// will report the problem.
     fn with_node(mut self) -> AgentCache {
         if node_major().is_none_or(|major| major < NODE_MAJOR)
             && let Ok(installed) = self.install_package("node", NODE.0, NODE.1)
