@@ -396,8 +396,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// Builds a call to the only tool that Codex offers to newer models. That tool runs a program, which
-/// can use other tools.
+/// Builds a call to the only tool that Codex offers to newer models. That tool runs a program,
+/// which can use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }
