@@ -325,8 +325,8 @@ fn describe_overrun(goal: &GoalRecord) -> Option<String> {
     }
     if let Some(limit) = budget.time.filter(|limit| spent.time >= *limit) {
         let (spent, limit) = (minutes(spent.time), minutes(limit));
-        return Some(format!("{spent:.1} of {limit:.1} minutes are over"));
+        return Some(format!("{spent:.1} of {limit:.1} minutes are spent"));
     }
     let limit = budget.turns.filter(|limit| spent.turns >= *limit)?;
-    Some(format!("{} of {limit} turns are over", spent.turns))
+    Some(format!("{} of {limit} turns are spent", spent.turns))
 }

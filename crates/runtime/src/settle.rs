@@ -110,7 +110,10 @@ fn settle_writes(intent: &Intent) -> Settled {
     } else {
         let paths: Vec<String> =
             writes.iter().map(|write| write.path.display().to_string()).collect();
-        Settled::Unknown(format!("These files are in another state: {}.", paths.join(", ")))
+        Settled::Unknown(format!(
+            "Some of these files are in an unexpected state: {}.",
+            paths.join(", ")
+        ))
     }
 }
 
