@@ -7,7 +7,8 @@ mod armed {
 
     static LEFT: AtomicI64 = AtomicI64::new(i64::MAX);
 
-    /// Kills the process, as `kill -9` does, at the `nth` point from now, counting from zero.
+    /// Makes the process kill itself, as if by `kill -9`, at the `nth` fault point from now,
+    /// counting from zero.
     pub fn kill_at(nth: i64) {
         LEFT.store(nth, Ordering::SeqCst);
     }

@@ -1,9 +1,10 @@
 //! The coding agents that takeback works with: their hook payloads, their logs and their wiring.
 //!
 //! The agents are listed in a table, [`AGENTS`]. [`parse_payload`] turns the JSON that an agent
-//! passes to its hook into a report. [`Agent::notice_output`] wraps the text of a notice in JSON for
-//! the agent's model. [`warning_text()`] writes the text of a warning for the user. [`Installer`] adds takeback to an agent's configuration.
-//! [`LogFormat::catch_up`] reads an agent's own log into the ledger.
+//! passes to its hook into a report. [`Agent::notice_output`] wraps the text of a notice in JSON
+//! for the agent's model. [`warning_text()`] writes the text of a warning for the user.
+//! [`Installer`] adds takeback to an agent's configuration. [`LogFormat::catch_up`] reads an
+//! agent's own log into the ledger.
 
 mod agent;
 mod agent_table;

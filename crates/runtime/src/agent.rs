@@ -1,4 +1,4 @@
-//! The agent: a model, its tools, and the rules that it works by.
+//! The agent: a model, its tools, and the rules by which it works.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub struct Agent {
     pub opened: Arc<Opened>,
     /// The connections to models.
     pub client: Client,
-    /// The model that is asked.
+    /// The model that normally answers.
     pub provider: Provider,
-    /// The model that takes over if the first one fails.
+    /// The model that takes over if the first one keeps failing.
     pub fallback: Option<Provider>,
     /// The tools that the model may call.
     pub tools: Tools,
@@ -37,8 +37,8 @@ pub struct Agent {
     pub has_checkpoints: bool,
     /// The user's home directory, to which `~` in scripts refers.
     pub user_home: Option<PathBuf>,
-    /// Starts work that is to be done while no user waits, such as pruning. It is called with the
-    /// id of the session.
+    /// Starts work that is done while no user is waiting, such as pruning. It is called with the id
+    /// of the session.
     pub on_follow_up: OnFollowUp,
 }
 

@@ -31,7 +31,7 @@ pub struct CancelGuard {
 }
 
 impl Cancel {
-    /// Stops the turn: runs the actions of everything that is waiting.
+    /// Stops the turn: wakes up the threads that are waiting, and runs the registered actions.
     pub fn cancel(&self) {
         let actions: Vec<Action> = {
             let mut shared = self.lock();
@@ -54,7 +54,8 @@ impl Cancel {
         self.lock().is_suspended
     }
 
-    /// Waits, or until the turn is cancelled. Returns true if the whole time has passed.
+    /// Waits for this time, or until the turn is cancelled. Returns false if the turn was
+    /// cancelled.
     pub fn wait(&self, time: Duration) -> bool {
         let shared = self.lock();
         let waited =
@@ -73,8 +74,8 @@ impl Cancel {
         self.lock().is_cancelled
     }
 
-    /// Runs `action` when the turn is cancelled, or at once if it already is. The action must end
-    /// whatever the calling thread is waiting for.
+    /// Runs `action` when the turn is cancelled, or immediately if it already is cancelled. The
+    /// action must end whatever the calling thread is waiting for.
     pub fn on_cancel(&self, action: impl Fn() + Send + Sync + 'static) -> CancelGuard {
         let action: Action = Arc::new(action);
         let mut shared = self.lock();

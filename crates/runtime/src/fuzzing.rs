@@ -1,4 +1,5 @@
-//! Public access to private readers, for the targets in `fuzz/`. It exists only in fuzzing builds.
+//! Public access to private parsers, for the targets in `fuzz/`. This module exists only in fuzzing
+//! builds.
 
 use serde_json::Value;
 use takeback_ledger::SessionRecord;
@@ -8,9 +9,9 @@ use crate::model::{
     ApiKind, Attempt, AttemptEnd, Delta, Finish, ModelRequest, Provider, build_request, to_message,
 };
 
-/// Reads the input as the response of a provider: a byte for the API, one for the size of the
-/// pieces, and the body. Panics if the outcome depends on the pieces, if it differs from what was
-/// shown, or if the reply cannot be sent back.
+/// Reads the input as the response of a provider: one byte for the API, one for the size of the
+/// pieces, and the rest as the body. Panics if the outcome depends on how the body is split, if the
+/// text differs from what was shown, or if the reply cannot be sent back.
 pub fn model_response(bytes: &[u8]) {
     let [kind, size, body @ ..] = bytes else { return };
     let kind = [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic][usize::from(*kind) % 3];
@@ -32,7 +33,7 @@ pub fn model_response(bytes: &[u8]) {
     check_replay(kind, &attempt);
 }
 
-/// Stores the reply and sends it back.
+/// Checks that the text of a reply survives being stored and sent back.
 fn check_replay(kind: ApiKind, attempt: &Attempt) {
     let provider = Provider {
         name: "p".to_owned(),
@@ -59,7 +60,8 @@ fn check_replay(kind: ApiKind, attempt: &Attempt) {
     assert!(sent.contains(&text), "{text} is lost in {body}");
 }
 
-/// Collects the text of all messages in a request. A reply can be sent back in several blocks.
+/// Collects the text of all messages in a request. The text of a reply may be split into several
+/// blocks.
 fn collect_text(value: &Value) -> String {
     match value {
         Value::Array(list) => list.iter().map(collect_text).collect(),
@@ -75,7 +77,7 @@ fn collect_text(value: &Value) -> String {
     }
 }
 
-/// Removes all spaces and line breaks, because blocks are separated by them.
+/// Removes all spaces and line breaks, because they also separate blocks.
 fn without_spaces(text: &str) -> String {
     text.split_whitespace().collect()
 }

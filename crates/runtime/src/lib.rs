@@ -1,7 +1,7 @@
-//! A durable agent on takeback's crates.
+//! A durable agent, built on takeback's other crates.
 //!
 //! Every step of a task is an entry in a journal, which is part of the ledger. The state of a task
-//! is a fold of its journal, so a process that is killed continues at the exact step.
+//! is a fold of its journal, so if its process is killed, the next one continues at the exact step.
 
 mod agent;
 mod append;

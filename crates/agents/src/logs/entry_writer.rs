@@ -115,7 +115,8 @@ impl EntryWriter {
         self.push_entry(entry, LogFact::Session(Box::new(record)));
     }
 
-    /// Adds that a session continues another one, which has the lines before a number.
+    /// Adds the fact that a session is a fork. The lines with numbers below `before` are in its
+    /// parent's log.
     pub(super) fn push_fork(&mut self, session: &str, parent: &str, before: u64) {
         let parent = self.session_id(parent);
         let entry = EntryRef { session: session.to_owned(), origin: String::new(), time: None };
@@ -244,7 +245,7 @@ pub(super) fn token_field(value: &Value, key: &str) -> i64 {
     value[key].as_i64().unwrap_or(0).clamp(0, 1 << 50)
 }
 
-/// Returns the elements of a list. Any other value has none.
+/// Returns the elements of a list, or none for any other value.
 pub(super) fn list_items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }

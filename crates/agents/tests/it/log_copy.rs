@@ -89,7 +89,7 @@ impl LogCopy {
     }
 }
 
-/// The entries that the ledger would have, without duplicates.
+/// The entries that the ledger would contain, without duplicates.
 #[derive(Default, Debug, PartialEq)]
 pub(crate) struct SeenEntries {
     pub(crate) entries: Vec<LogEntry>,

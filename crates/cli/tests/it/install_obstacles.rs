@@ -256,7 +256,7 @@ fn project_hooks_are_not_written_outside_the_project() {
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         symlink(target, &link).unwrap();
         let said = run_takeback(&session, &["install", "--project", agent], 1);
-        let real = format!("leads to {}", target.display());
+        let real = format!("resolves to {}", target.display());
         assert!(said.contains(&real) && said.contains("outside the project"), "{said}");
     }
     assert_eq!(fs::read_to_string(elsewhere.join("settings.json")).unwrap(), SETTINGS);

@@ -49,8 +49,8 @@ pub trait Tool: Send + Sync {
     }
 
     /// Returns the files that a call is about to write, and the result that it will have. After a
-    /// crash, the files show whether the call was made. Without them, only the whole workspace can
-    /// show it.
+    /// crash, the files show whether the call was made. Without such files, only a comparison of
+    /// the whole workspace can show it.
     fn intent(&self, input: &Value, context: &ToolContext<'_>) -> Option<Intent> {
         let _ = (input, context);
         None
@@ -60,11 +60,11 @@ pub trait Tool: Send + Sync {
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput;
 }
 
-/// The surroundings of a tool call.
+/// The context of a tool call.
 pub struct ToolContext<'a> {
     /// The directory that the agent works in, canonical.
     pub directory: &'a Path,
-    /// The files that the model has read or written, with the content that it knows.
+    /// The files that the model has read or written, with the digests of the content that it knows.
     pub known_files: &'a KnownFiles,
     /// Stops the call.
     pub cancel: &'a Cancel,
@@ -80,7 +80,7 @@ pub struct ToolOutput {
     /// The text that the model reads.
     pub text: String,
     pub is_error: bool,
-    /// The files whose content the model knows now.
+    /// The files whose content the model knows after this call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_files: Vec<KnownFile>,
 }
@@ -122,7 +122,7 @@ pub type KnownFiles = std::collections::BTreeMap<PathBuf, Option<String>>;
 pub struct Intent {
     /// The files that the call is about to write.
     pub writes: Vec<IntendedWrite>,
-    /// The result if all of them are written.
+    /// The result of the call if it writes all of them.
     pub output: ToolOutput,
 }
 

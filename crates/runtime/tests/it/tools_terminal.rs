@@ -159,7 +159,7 @@ fn a_process_that_outlives_the_shell_becomes_a_background_command() {
     let id = bench.get("id");
     assert!(is_running(&id));
     let text = bench.ok("process", &json!({ "id": 1 }));
-    assert_eq!(text, "[the shell has ended (exit status 0), its processes run]");
+    assert_eq!(text, "[the shell has ended (exit status 0); its processes are still running]");
     bench.ok("process", &json!({ "id": 1, "stop": true }));
     assert!(!is_running(&id));
     assert_eq!(bench.ok("process", &json!({})), "no background commands");

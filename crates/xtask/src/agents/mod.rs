@@ -54,7 +54,8 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
     test_each(&programs, is_latest, &mut Tally::default())
 }
 
-/// Tests the usual agents in the versions that are known to work. takeback must have been built.
+/// Tests the usual agents in the versions that are known to work. Takeback must already have been
+/// built.
 pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
     test_each(&find_programs(&USUAL)?, false, tally)
 }

@@ -1,4 +1,4 @@
-//! The scripted model. It writes a file, and then removes a directory in a shell.
+//! The scripted model. It writes a file, and then removes a directory with a shell command.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -29,7 +29,8 @@ pub(crate) const JOBS: [Job; 2] = [
     Job { prompt: "Please do job-four now", file: "four.txt", answer: "Job four is complete" },
 ];
 
-/// The job in a fork. The model creates the file in a shell, wherever the shell runs.
+/// The job in a fork. The model creates the file with a shell command, in the directory in which
+/// the agent runs the shell.
 pub(crate) const FORK_JOB: Job =
     Job { prompt: "Please do job-five now", file: "five.txt", answer: "Job five is complete" };
 
@@ -41,10 +42,10 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// One side of a pause: a channel to the other side, and a channel from it.
+/// The channels of one side of a pause: one to the other side, and one from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
-/// A model whose answers depend only on the request, and on a pause if one is planned.
+/// A model whose answers depend only on the request, and on whether a pause is planned.
 #[derive(Clone)]
 pub(crate) struct ScriptedModel {
     program: &'static AgentProgram,
@@ -57,8 +58,8 @@ impl ScriptedModel {
         ScriptedModel { program, project, pause: Arc::default() }
     }
 
-    /// Makes the model pause when its work is done. The model then sends a message, and waits for
-    /// an answer before it continues.
+    /// Makes the model pause when its work is done: it signals that the pause has begun, and waits
+    /// for an answer before it continues.
     pub(crate) fn begin_pause(&self) -> Side {
         let (begins, begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
@@ -66,8 +67,8 @@ impl ScriptedModel {
         (end, begun)
     }
 
-    /// Takes the pause, if there is one. Dropping the pause wakes the thread that waits for it to
-    /// begin.
+    /// Takes the planned pause, if there is one. Dropping it wakes the thread that is waiting for
+    /// the pause to begin.
     pub(crate) fn take_pause(&self) -> Option<Side> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -116,7 +117,7 @@ impl ScriptedModel {
 /// Counts the tool calls since this prompt. Returns `None` if the prompt is missing, or if the
 /// model has already answered it with text.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
-    // The output of a rollback quotes the prompt that it takes back.
+    // The output of a rollback quotes the prompt that the rollback takes back.
     let is_quoted = |message: &Message| message.text.contains("The prompt was:");
     let is_said = |message: &Message| {
         message.role == Role::User && message.text.contains(said) && !is_quoted(message)

@@ -197,7 +197,7 @@ impl Sandbox {
             .map_err(|error| format!("{name}: {error}\n{}", said.all_text()))
     }
 
-    /// Prepares a program that runs in the project, without this process's environment.
+    /// Prepares a command that runs a program in the project, without this process's environment.
     fn command_for(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", &self.path).env("HOME", self.home());

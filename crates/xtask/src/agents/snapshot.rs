@@ -27,7 +27,7 @@ impl Snapshot {
         Ok(Snapshot(things))
     }
 
-    /// Removes a path and everything below it.
+    /// Removes a path and everything below it from the snapshot.
     pub(crate) fn without_path(mut self, path: &str) -> Snapshot {
         self.0.retain(|known, _| !known.starts_with(path));
         self
@@ -40,7 +40,7 @@ impl Snapshot {
         self
     }
 
-    /// Keeps only the paths at which these two snapshots differ, without directories.
+    /// Keeps only the paths at which the two given snapshots differ, and drops all directories.
     pub(crate) fn where_differ(mut self, one: &Snapshot, other: &Snapshot) -> Snapshot {
         self.0.retain(|path, thing| {
             *thing != FileState::Directory && one.0.get(path) != other.0.get(path)
@@ -48,7 +48,7 @@ impl Snapshot {
         self
     }
 
-    /// True if there is a file with this content.
+    /// True if the path is a file with this content.
     pub(crate) fn has_file(&self, path: &str, wanted: &str) -> bool {
         let thing = self.0.get(Path::new(path));
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
