@@ -27,8 +27,8 @@ pub use history::record::{
 };
 pub use history::{
     ChangeCounts, CheckpointOptions, CheckpointView, CompareError, ConversationError, EffectView,
-    FindError, FoundCheckpoint, History, LabelChange, LabelError, List, NameError, OtherWorkspace, Row, RowView, ShowError,
-    StepView, TakeError, TakenCheckpoint, UncoveredView,
+    FindError, FoundCheckpoint, History, LabelChange, LabelError, List, NameError, OtherWorkspace,
+    Row, RowView, ShowError, StepView, TakeError, TakenCheckpoint, UncoveredView,
 };
 pub use hook::{
     Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,
@@ -36,13 +36,13 @@ pub use hook::{
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
 pub use open::{HookFile, LedgerGuard, OpenOptions, Opened};
 pub use retention::{
-    ClearedCheckpoints, ClockJump, DaySize, DeleteError, DeletedCheckpoint, DirectoryState, Failure, LegacyArchive, MirrorStatus,
-    PruneError, PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, UpdateMirrorError,
-    WorkspaceStatus,
+    ClearedCheckpoints, ClockJump, DaySize, DeleteError, DeletedCheckpoint, DirectoryState,
+    Failure, LegacyArchive, MirrorStatus, PruneError, PruneOptions, PruneReport, PrunedWorkspace,
+    Status, StatusError, UpdateMirrorError, WorkspaceStatus,
 };
 pub use rollback::{
-    ChatView, Conflict, Destination, FileResolution, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
-    Planned, Request, Resolution, Resume, RollbackError, RollbackView, Scope, TurnUndo,
+    ChatView, Conflict, Destination, FileResolution, HeadMoved, IndexError, MovedSession, Notice,
+    NoticeFile, Planned, Request, Resolution, Resume, RollbackError, RollbackView, Scope, TurnUndo,
     UncertainPath,
 };
 pub use root::{ProjectRoot, root_of};

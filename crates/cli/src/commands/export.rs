@@ -125,14 +125,13 @@ fn find_subject(typed: &str, context: &Context) -> Result<ExportSubject, Failure
     let ledger = logs::current_ledger(context)?;
     match ledger.resolve(typed) {
         Ok(session) => Ok(ExportSubject::Session(session)),
-        Err(error) => Err(Failure::new(format!(
-            "{} is no turn, session or day",
-            output::disarm(typed)
-        ))
-        .because(&error)
-        .hint(missing.hint.unwrap_or_else(|| {
-            "`takeback list` lists turns, `takeback sessions` lists sessions".into()
-        }))),
+        Err(error) => {
+            Err(Failure::new(format!("{} is no turn, session or day", output::disarm(typed)))
+                .because(&error)
+                .hint(missing.hint.unwrap_or_else(|| {
+                    "`takeback list` lists turns, `takeback sessions` lists sessions".into()
+                })))
+        }
     }
 }
 

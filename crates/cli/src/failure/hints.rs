@@ -11,8 +11,9 @@ use takeback_tree::{
     PlanError, RepairError, RestoreError, StoreError, WorkspaceError,
 };
 use takeback_undo::{
-    CompareError, DeleteError, FindError, ForkError, IndexError, LabelError, MoveHistoryError, NameError, NearCheckpoint,
-    PruneError, RollbackError, ShowError, StatusError, TakeError, UpdateMirrorError,
+    CompareError, DeleteError, FindError, ForkError, IndexError, LabelError, MoveHistoryError,
+    NameError, NearCheckpoint, PruneError, RollbackError, ShowError, StatusError, TakeError,
+    UpdateMirrorError,
 };
 #[cfg(not(fuzzing))]
 use takeback_web::CertificateError;

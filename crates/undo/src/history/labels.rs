@@ -98,11 +98,7 @@ pub(crate) fn read_labels(store: &Store, workspace: &WorkspaceId) -> Labels {
 
 /// Replaces the labels of a workspace, durably: they protect checkpoints from pruning. The caller
 /// holds the workspace's lock.
-fn write_labels(
-    store: &Store,
-    workspace: &WorkspaceId,
-    labels: &Labels,
-) -> Result<(), StoreError> {
+fn write_labels(store: &Store, workspace: &WorkspaceId, labels: &Labels) -> Result<(), StoreError> {
     let text = serde_json::to_vec(labels).expect("plain data becomes JSON");
     let path = labels_path(store, workspace);
     let written = replace_file(&path, &text, Durability::Synced);

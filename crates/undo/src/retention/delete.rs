@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use takeback_tree::{Oid, PinName, StoreError};
 
-use super::prune::{PruneReport, evict, read_prunable};
 use super::PruneError;
+use super::prune::{PruneReport, evict, read_prunable};
 use crate::Opened;
 use crate::history::record::{Checkpoint, Kind};
 use crate::history::{FindError, History, WorkspaceRef};
@@ -84,7 +84,8 @@ fn list_doomed(history: &History, found: &Checkpoint) -> BTreeSet<PinName> {
     let is_between = |known: &&Checkpoint| {
         matches!(known.record.kind, Kind::After | Kind::State)
             && known.record.call.as_ref().is_some_and(|call| {
-                let began = call.began.as_ref().map(|began| began.seq + known.record.shift(&known.pin));
+                let began =
+                    call.began.as_ref().map(|began| began.seq + known.record.shift(&known.pin));
                 history.row_of(call, began.unwrap_or(known.pin.name.seq)) == Some(row.number)
             })
     };

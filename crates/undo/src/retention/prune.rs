@@ -200,10 +200,7 @@ pub fn has_packs_over_size_cap(opened: &Opened) -> bool {
     is_over_cap(opened, Store::measure_packs)
 }
 
-fn is_over_cap(
-    opened: &Opened,
-    measure: impl Fn(&Store) -> Result<u64, StoreError>,
-) -> bool {
+fn is_over_cap(opened: &Opened, measure: impl Fn(&Store) -> Result<u64, StoreError>) -> bool {
     if !opened.settings.auto_prune || !opened.settings.enabled || !opened.has_store() {
         return false;
     }

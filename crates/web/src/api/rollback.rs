@@ -12,8 +12,8 @@ use serde_json::Value;
 use takeback_tree::RelPath;
 use takeback_undo::rollback::{apply as apply_plan, plan as make_plan, roll_back};
 use takeback_undo::{
-    Destination, FileResolution, History, Planned, Request, Resolution, RollbackError, RollbackView, Scope,
-    TurnUndo,
+    Destination, FileResolution, History, Planned, Request, Resolution, RollbackError,
+    RollbackView, Scope, TurnUndo,
 };
 use utoipa::ToSchema;
 

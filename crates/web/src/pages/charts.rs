@@ -56,7 +56,7 @@ fn table(points: &[Point], [label, value]: [&str; 2]) -> Markup {
 pub(super) fn bar(share: f64) -> Markup {
     let width = (share * 100.0).clamp(0.0, 100.0);
     html! {
-        svg .bar viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+        svg .share-bar viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
             rect .track width="100" height="8" rx="1" {}
             rect .fill width=(format!("{width:.2}")) height="8" rx="1" {}
         }
@@ -77,7 +77,10 @@ mod tests {
         let points = [point("Mon", 1.0), point("<b>", 4.0), point("Wed", 0.0)];
         let html = columns("Cost", &points, ["Day", "Cost"]).into_string();
         assert_eq!(html.matches("<rect").count(), 3, "{html}");
-        assert!(html.contains("<th scope=\"row\">Mon</th><td class=\"number\">$1.00</td>"), "{html}");
+        assert!(
+            html.contains("<th scope=\"row\">Mon</th><td class=\"number\">$1.00</td>"),
+            "{html}"
+        );
         assert!(html.contains("height=\"25.00\"") && html.contains("height=\"0.00\""), "{html}");
         assert!(!html.contains("<b>"), "{html}");
         // Nothing at all is drawn without dividing by zero.

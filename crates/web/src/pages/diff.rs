@@ -61,7 +61,9 @@ impl DiffPage<'_> {
         for (index, change) in changes.iter().enumerate() {
             // What does not fit is loaded when the user unfolds it.
             let body = match index < MAX_FILES && lines < MAX_LINES {
-                true => Some(diff_file(store, change, self.options.view).map_err(StoreError::from)?),
+                true => {
+                    Some(diff_file(store, change, self.options.view).map_err(StoreError::from)?)
+                }
                 false => None,
             };
             lines += body.as_ref().map_or(0, FileDiff::len);
@@ -127,11 +129,7 @@ impl DiffPage<'_> {
         }
     }
 
-    fn render_file(
-        &self,
-        change: &TreeChange,
-        body: Option<&FileDiff>,
-    ) -> Markup {
+    fn render_file(&self, change: &TreeChange, body: Option<&FileDiff>) -> Markup {
         let path = encode(&text::path_json(&change.path));
         let Self { address, options, .. } = self;
         let to = encode(&self.compared.to_string());
@@ -139,11 +137,9 @@ impl DiffPage<'_> {
         let image = |side: &str| format!("{address}/image?path={path}&to={to}&side={side}");
         html! {
             details .diff-file open[body.is_some_and(is_open)] data-source=[body.is_none().then_some(&source)] {
-                summary {
-                    (file_head(change))
-                    @if matches!(body, Some(FileDiff::Lines(_))) {
-                        button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
-                    }
+                summary { (file_head(change)) }
+                @if matches!(body, Some(FileDiff::Lines(_))) {
+                    button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
                 }
                 div .diff-body {
                     @match body {

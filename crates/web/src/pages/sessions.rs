@@ -193,7 +193,8 @@ pub(super) async fn show(
         };
         let places = find_checkpoints(work, &session.id)?;
         let conversation = render_conversation(work, &session, &messages, &places, query.from);
-        let content = html! { (render_head(work, &session, messages.len())) (lineage) (conversation) };
+        let content =
+            html! { (render_head(work, &session, messages.len())) (lineage) (conversation) };
         let title = text::shorten(&text::one_line(session_title(&session)), 60);
         Ok(Shell::new(work, None)?.render(&title, "sessions", &column(&content)))
     });

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
-use jiff::civil::Date;
 use jiff::ToSpan;
+use jiff::civil::Date;
 use maud::{Markup, html};
 use takeback_ledger::{Time, UsageBy, UsageTotal};
 

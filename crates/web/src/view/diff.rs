@@ -93,7 +93,9 @@ pub(crate) fn diff_file(
 ) -> Result<FileDiff, ObjectError> {
     if is_image(change) {
         let image = |side: &ChangeSide| Image { oid: side.oid, size: side.size };
-        return Ok(FileDiff::Images([&change.from, &change.to].map(|side| side.as_ref().map(image))));
+        return Ok(FileDiff::Images(
+            [&change.from, &change.to].map(|side| side.as_ref().map(image)),
+        ));
     }
     if let Some(note) = find_note(change) {
         return Ok(FileDiff::Note(note));
@@ -290,7 +292,8 @@ fn compare_hunk(old: &Side<'_>, new: &Side<'_>, hunk: &Hunk) -> Section {
     if before.len() == after.len() {
         for (index, (line, other)) in before.iter_mut().zip(&mut after).enumerate() {
             let (at, other_at) = (hunk.before.start + index, hunk.after.start + index);
-            if let Some((marks, other_marks)) = compare_words(&old.texts[at], &new.texts[other_at]) {
+            if let Some((marks, other_marks)) = compare_words(&old.texts[at], &new.texts[other_at])
+            {
                 line.parts = old.parts(at, &marks);
                 other.parts = new.parts(other_at, &other_marks);
             }

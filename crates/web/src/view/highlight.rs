@@ -213,9 +213,7 @@ impl<'a> Lexer<'a> {
         // A sign that begins a word, such as `@` or `$`, belongs to it.
         let length = length.max(rest.chars().next().map_or(1, char::len_utf8));
         let length = match rest.starts_with(['@', '#', '$', '.']) {
-            true => {
-                1 + length_while(&rest[1..], |c| c.is_alphanumeric() || matches!(c, '_' | '-'))
-            }
+            true => 1 + length_while(&rest[1..], |c| c.is_alphanumeric() || matches!(c, '_' | '-')),
             false => length,
         };
         let (word, behind) = rest.split_at(length);
@@ -300,14 +298,25 @@ mod tests {
         expect(
             "a.py",
             "@d\ndef f(): # why\n    return None",
-            &[(Type, "@d"), (Keyword, "def"), (Call, "f"), (Comment, "# why"), (Keyword, "return"), (Keyword, "None")],
+            &[
+                (Type, "@d"),
+                (Keyword, "def"),
+                (Call, "f"),
+                (Comment, "# why"),
+                (Keyword, "return"),
+                (Keyword, "None"),
+            ],
         );
     }
 
     #[test]
     fn comments_and_strings_continue_on_the_next_line() {
         use Token::{Comment, Keyword, Text};
-        expect("a.js", "/* a\nb */ let x", &[(Comment, "/* a"), (Comment, "b */"), (Keyword, "let")]);
+        expect(
+            "a.js",
+            "/* a\nb */ let x",
+            &[(Comment, "/* a"), (Comment, "b */"), (Keyword, "let")],
+        );
         expect(
             "a.py",
             "\"\"\"doc\nmore\"\"\"\nif",
@@ -320,14 +329,19 @@ mod tests {
     #[test]
     fn data_has_keys() {
         use Token::{Key, Keyword, Number, Text};
-        expect("a.json", "{\"a\": \"b\", \"n\": 12}", &[(Key, "\"a\""), (Text, "\"b\""), (Key, "\"n\""), (Number, "12")]);
+        expect(
+            "a.json",
+            "{\"a\": \"b\", \"n\": 12}",
+            &[(Key, "\"a\""), (Text, "\"b\""), (Key, "\"n\""), (Number, "12")],
+        );
         expect("a.toml", "name = true", &[(Key, "name"), (Keyword, "true")]);
         expect("a.html", "<a href=\"x\">", &[(Keyword, "a"), (Key, "href"), (Text, "\"x\"")]);
     }
 
     #[test]
     fn every_byte_of_arbitrary_text_is_kept() {
-        let texts = ["é'\u{1F600}\"\\", "'\\", "\"\\é", "<é/*", "$", "@", "#中", "0é", "-- x '", "``` `é"];
+        let texts =
+            ["é'\u{1F600}\"\\", "'\\", "\"\\é", "<é/*", "$", "@", "#中", "0é", "-- x '", "``` `é"];
         for name in ["a.rs", "a.py", "a.sh", "a.css", "a.html", "a.sql", "a.yml", "Makefile"] {
             for text in texts {
                 tokens(name, text);

@@ -88,8 +88,7 @@ const PLAIN: Language = Language {
 };
 
 /// Languages with comments like those of C.
-const C_LIKE: Language =
-    Language { line_comments: &["//"], block_comments: C_COMMENTS, ..PLAIN };
+const C_LIKE: Language = Language { line_comments: &["//"], block_comments: C_COMMENTS, ..PLAIN };
 
 #[rustfmt::skip]
 const LANGUAGES: &[Language] = &[

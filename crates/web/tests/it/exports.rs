@@ -73,7 +73,8 @@ fn pictures_are_shown_before_and_after() {
 fn code_has_colours_and_spaces_can_be_ignored() {
     let scratch = Scratch::new();
     scratch.write("a.py", "def f():\n  return 1\nx = 1\n");
-    scratch.play_turn("indent", "make", || scratch.write("a.py", "def f():\n    return 1\nx = 2\n"));
+    scratch
+        .play_turn("indent", "make", || scratch.write("a.py", "def f():\n    return 1\nx = 2\n"));
     let browser = scratch.browser();
     let entry = &browser.json("/api/v1/checkpoints")["entries"][0];
     let turn = format!("/w/{}/c/{}", scratch.workspace(), entry["id"].as_str().unwrap());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 
 /// The longest time that the page may take for anything that a check waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running Chromium with one window.
 pub(crate) struct Browser {
@@ -158,8 +158,10 @@ impl Browser {
     /// Fails if the page has logged an error, or has asked another host for anything.
     pub(crate) fn check_logs(&self, own: &str) -> Result<(), Failure> {
         for entry in self.log("browser")? {
-            // Chromium also logs answers that the page expects: a plan that no longer fits.
-            let is_expected = entry["message"].to_string().contains("status of 409");
+            // Chromium also logs answers that the page expects: a plan that no longer fits, and the
+            // page that is missing on purpose.
+            let message = entry["message"].to_string();
+            let is_expected = message.contains("status of 409") || message.contains("/nothing - ");
             if entry["level"] == "SEVERE" && !is_expected {
                 return Err(format!("the page logged an error: {}", entry["message"]));
             }

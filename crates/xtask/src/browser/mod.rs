@@ -55,5 +55,9 @@ fn prepare() -> Result<bool, Failure> {
 
 /// Builds the program.
 fn build_program() -> Result<(), Failure> {
-    run_step(cargo().args(["build", "--quiet", "--package", "takeback", "--package", "xtask"]).arg("--all-features"))
+    run_step(
+        cargo()
+            .args(["build", "--quiet", "--package", "takeback", "--package", "xtask"])
+            .arg("--all-features"),
+    )
 }

@@ -11,7 +11,8 @@ pub(super) fn draw([red, green, blue]: [u8; 3]) -> Vec<u8> {
     for y in 0..SIZE {
         rows.push(0);
         for x in 0..SIZE {
-            let from = |cx: f64, cy: f64| ((x as f64 - cx).powi(2) + (y as f64 - cy).powi(2)).sqrt();
+            let from =
+                |cx: f64, cy: f64| ((x as f64 - cx).powi(2) + (y as f64 - cy).powi(2)).sqrt();
             let is_disc = from(80.0, 80.0) < 70.0 && from(118.0, 62.0) > 34.0;
             rows.extend(if is_disc { [red, green, blue, 255] } else { [0, 0, 0, 0] });
         }

@@ -229,7 +229,13 @@ fn edit(path: &str, content: String) -> Call {
 }
 
 fn bash(command: &str, writes: Vec<(String, String)>, deletes: Vec<&'static str>) -> Call {
-    Call { tool: "Bash", input: json!({ "command": command }), writes, deletes, pictures: Vec::new() }
+    Call {
+        tool: "Bash",
+        input: json!({ "command": command }),
+        writes,
+        deletes,
+        pictures: Vec::new(),
+    }
 }
 
 /// A call that draws the logo in another colour.

@@ -187,7 +187,11 @@ pub(super) fn run_clear_legacy(
 
 /// Asks the user to confirm, and fails if that is not possible, because a deletion cannot be
 /// undone.
-pub(super) fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), Failure> {
+pub(super) fn confirm(
+    what: &str,
+    force: &ForceArguments,
+    context: &Context,
+) -> Result<(), Failure> {
     if force.force || context.globals.yes {
         return Ok(());
     }

@@ -39,7 +39,8 @@ pub(super) fn write_history(home: &Path, project: &Path, turns: usize) -> Result
     let store = opened.store().map_err(|error| error.to_string())?;
     store.merge().map_err(|error| error.to_string())?;
     // The pages prune nothing, and neither does the server.
-    fs::write(home.join("config.toml"), "[checkpoints]\nauto_prune = false\n").map_err(io_failure("write", home))
+    fs::write(home.join("config.toml"), "[checkpoints]\nauto_prune = false\n")
+        .map_err(io_failure("write", home))
 }
 
 fn write(project: &Path, file: usize, turn: usize) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 //! axum server in the same run.
 
 mod client;
-mod history;
 mod hello;
+mod history;
 mod streams;
 
 use std::fs;
@@ -60,7 +60,11 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
     }
     // In memory, because writing ten thousand checkpoints durably is not what is measured.
     let memory = Path::new("/dev/shm");
-    let base = if memory.is_dir() { memory.join("takeback-bench") } else { target_directory().join("bench") };
+    let base = if memory.is_dir() {
+        memory.join("takeback-bench")
+    } else {
+        target_directory().join("bench")
+    };
     let scratch = Scratch::new(&base, options.keep)?;
     let others = busy_elsewhere();
     let measured = measure_all(&scratch, &this.with_file_name("takeback"), &options);
@@ -76,7 +80,10 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
         println!("{:<48} {:>10.1} {:<5} {limit}{mark}", figure.what, figure.value, figure.unit);
     }
     if others > 0.1 {
-        println!("note: other processes used {:.0} % of the machine before this run", others * 100.0);
+        println!(
+            "note: other processes used {:.0} % of the machine before this run",
+            others * 100.0
+        );
     }
     if let Some(file) = &options.json {
         let list: Vec<_> = figures
@@ -170,9 +177,19 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     figures.push(figure("first page right after the start", ms(cold), "ms", None));
     let limit = Some(Limit::AtMost(50.0));
-    figures.push(figure("first page of the timeline (median)", ms(times[times.len() / 2]), "ms", limit));
+    figures.push(figure(
+        "first page of the timeline (median)",
+        ms(times[times.len() / 2]),
+        "ms",
+        limit,
+    ));
     let limit = Some(Limit::AtMost(150.0));
-    figures.push(figure("weight of the page with scripts and styles", weight as f64 / 1e3, "KB", limit));
+    figures.push(figure(
+        "weight of the page with scripts and styles",
+        weight as f64 / 1e3,
+        "KB",
+        limit,
+    ));
     Ok(())
 }
 

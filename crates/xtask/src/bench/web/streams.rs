@@ -66,7 +66,8 @@ fn open_stream(served: &Served) -> Result<BufReader<TcpStream>, Failure> {
 
 /// Pins and unpins a checkpoint, which every stream hears of.
 fn change(served: &Served, workspace: &str, count: usize) -> Result<(), Failure> {
-    let list = served.client()?.get(&format!("/api/v1/checkpoints?workspace={workspace}&limit=1"))?;
+    let list =
+        served.client()?.get(&format!("/api/v1/checkpoints?workspace={workspace}&limit=1"))?;
     let list: serde_json::Value = serde_json::from_str(&list).map_err(|error| error.to_string())?;
     let id = list["entries"][0]["id"].as_str().unwrap_or_default().to_owned();
     for number in 0..count {
