@@ -69,7 +69,7 @@ function watchChunk(chunk) {
     if (!chunk.isConnected) watcher.disconnect();
     else if (seen.isIntersecting) showChunk(chunk);
     else hideChunk(chunk);
-  }, { root: root(), rootMargin: "4000px" });
+  }, { root: root(), rootMargin: "2000px" });
   watcher.observe(chunk);
 }
 

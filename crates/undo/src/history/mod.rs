@@ -29,7 +29,7 @@ pub use self::conversation::{
     ConversationError, TurnMessages, find_first_message, read_turn_messages,
 };
 pub(crate) use self::counts::count_changes;
-pub use self::counts::{ChangeCounts, list_changes};
+pub use self::counts::{ChangeCounts, find_rows_with_path, list_changes};
 pub use self::diff::{
     CompareError, compare_checkpoints, compare_tree_with_present, compare_with_present,
 };

@@ -75,6 +75,8 @@ pub(super) struct PageQuery {
     session: String,
     /// Only turns whose prompt, reason, name or commands contain these words.
     text: String,
+    /// Only turns that changed this file or directory, relative to the workspace.
+    file: String,
     /// Only entries on this day or later: `2026-11-18`.
     since: String,
     /// Only entries on this day or earlier: `2026-11-18`.
@@ -111,8 +113,8 @@ pub(super) async fn list(
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(Problem::invalid(format!("limit must be between 1 and {MAX_PAGE}")));
     }
-    let PageQuery { workspace, agent, session, text, since, until, before, .. } = query;
-    let filter = FilterQuery { agent, session, text, since, until, before };
+    let PageQuery { workspace, agent, session, text, file, since, until, before, .. } = query;
+    let filter = FilterQuery { agent, session, text, file, since, until, before };
     let filter = Filter::new(filter, &app.zone)?;
     let answer = app.work(move |work| {
         let seen = look_at(&work.opened);
@@ -120,6 +122,7 @@ pub(super) async fn list(
             Some(id) => vec![work.timeline(&id)?],
             None => work.all_timelines()?,
         };
+        let filter = filter.find_rows(work, &timelines)?;
         let page = take_page(&timelines, &filter, limit);
         let entry = |(timeline, place): &(Arc<Timeline>, usize)| {
             let entry: &Entry = &timeline.entries[*place];

@@ -56,7 +56,7 @@ fn table(points: &[Point], [label, value]: [&str; 2]) -> Markup {
 pub(super) fn bar(share: f64) -> Markup {
     let width = (share * 100.0).clamp(0.0, 100.0);
     html! {
-        svg .bar viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+        svg .share-bar viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
             rect .track width="100" height="8" rx="1" {}
             rect .fill width=(format!("{width:.2}")) height="8" rx="1" {}
         }

@@ -137,11 +137,9 @@ impl DiffPage<'_> {
         let image = |side: &str| format!("{address}/image?path={path}&to={to}&side={side}");
         html! {
             details .diff-file open[body.is_some_and(is_open)] data-source=[body.is_none().then_some(&source)] {
-                summary {
-                    (file_head(change))
-                    @if matches!(body, Some(FileDiff::Lines(_))) {
-                        button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
-                    }
+                summary { (file_head(change)) }
+                @if matches!(body, Some(FileDiff::Lines(_))) {
+                    button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
                 }
                 div .diff-body {
                     @match body {

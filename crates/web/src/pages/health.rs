@@ -18,8 +18,9 @@ use super::layout::{Shell, column, note, relative_time};
 use crate::app::{App, Work};
 use crate::text;
 
-/// The number of days in the chart of the store's size.
+/// The largest and the smallest number of days in the chart of the store's size.
 const DAYS: i64 = 60;
+const FEWEST: i64 = 13;
 
 pub(super) async fn show(State(app): State<Arc<App>>) -> PageResult {
     let page = app.work(|work| {
@@ -87,7 +88,8 @@ fn render_growth(work: &Work, status: &Status) -> Markup {
     }
     known.insert(today, status.store_bytes);
     let first = *known.keys().next().unwrap_or(&today);
-    let first = first.max(today.checked_sub(DAYS.days()).unwrap_or(first));
+    let back = |days: i64| today.checked_sub(days.days()).unwrap_or(first);
+    let first = first.clamp(back(DAYS), back(FEWEST));
     // On a day without changes, the size is that of the day before.
     let point = |day: Date| {
         let size = known.range(..=day).next_back().map_or(0, |(_, size)| *size);

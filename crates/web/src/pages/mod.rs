@@ -94,6 +94,7 @@ pub(crate) struct ListQuery {
     agent: String,
     session: String,
     text: String,
+    file: String,
     since: String,
     until: String,
     before: String,
@@ -102,11 +103,12 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     fn to_filter(&self, app: &App) -> Result<Filter, Problem> {
-        let ListQuery { agent, session, text, since, until, before, .. } = self;
+        let ListQuery { agent, session, text, file, since, until, before, .. } = self;
         let query = FilterQuery {
             agent: agent.clone(),
             session: session.clone(),
             text: text.clone(),
+            file: file.clone(),
             since: since.clone(),
             until: until.clone(),
             before: before.clone(),
@@ -159,6 +161,7 @@ fn render_list(
         Some(id) => vec![work.timeline(id)?],
         None => work.all_timelines()?,
     };
+    let filter = &filter.clone().find_rows(work, &timelines)?;
     let page = take_page(&timelines, filter, WINDOW);
     let address = workspace.map_or("/".to_owned(), |id| format!("/w/{id}"));
     let list =

@@ -240,6 +240,24 @@ fn a_checkpoint_gets_a_name_and_protection_later() {
 }
 
 #[test]
+fn turns_are_found_by_the_files_that_they_changed() {
+    let scratch = two_turns();
+    let browser = scratch.browser();
+    let prompts = |file: &str| -> Vec<String> {
+        let list = browser.json(&format!("/api/v1/checkpoints?file={file}"));
+        let entries = list["entries"].as_array().unwrap().iter();
+        entries.map(|entry| entry["prompt"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(prompts("src/cart.py"), ["add the cart"]);
+    assert_eq!(prompts("src"), ["add the cart"]);
+    assert_eq!(prompts("old.txt").len(), 1);
+    assert_ne!(prompts("old.txt"), ["add the cart"]);
+    assert!(prompts("nothing.txt").is_empty());
+    assert_eq!(browser.get("/api/v1/checkpoints?file=../x").status, 400);
+    assert!(browser.page("/?file=src/cart.py").contains("value=\"src/cart.py\""));
+}
+
+#[test]
 fn a_prune_is_shown_before_it_deletes() {
     let scratch = two_turns();
     let browser = scratch.browser();

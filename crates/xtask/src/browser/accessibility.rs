@@ -52,7 +52,7 @@ fn fetch_axe() -> Result<Option<String>, Failure> {
 fn run_axe(browser: &Browser, axe: &str) -> Result<Vec<String>, Failure> {
     let script = format!(
         "{axe};
-         return axe.run(document, {{ resultTypes: ['violations'] }}).then((results) => results.violations
+         return axe.run(document, {{ resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }}).then((results) => results.violations
            .filter((found) => ['serious', 'critical'].includes(found.impact))
            .map((found) => `${{found.id}}: ${{found.nodes.slice(0, 3).map((node) => node.target.join(' ')
              + ' ' + (node.any[0]?.message ?? '')).join(' | ')}}`))"

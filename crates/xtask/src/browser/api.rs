@@ -3,10 +3,12 @@
 //! document.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::served::Served;
+use serde_json::Value;
+
+use super::served::{Served, takeback};
 use super::{build_program, story};
 use crate::Failure;
 use crate::run::{is_success, run_step, target_directory};
@@ -34,15 +36,35 @@ pub(crate) fn test_api(options: &[&str]) -> Result<(), Failure> {
     let _ = fs::remove_dir_all(&base);
     story::play_story(&base)?;
     let served = Served::start(&base)?;
-    let token = served.link.split("token=").nth(1).unwrap_or_default();
+    write_config(&base, &served)?;
     let mut command = Command::new(program);
     command.current_dir(&base).arg("run").arg(format!("{}/api/v1/openapi.json", served.origin()));
-    command.args(["--header", &format!("Authorization: Bearer {token}")]);
     // The stream of events never ends.
     command.args(["--exclude-path", "/api/v1/events", "--checks", CHECKS]);
     command.args(["--max-examples", examples, "--seed", "1", "--no-color"]);
     command.args(["--request-timeout", "60"]);
     run_step(&mut command)
+}
+
+/// Writes the ids of the story into a configuration, so that requests reach more than the refusal
+/// of an unknown workspace.
+fn write_config(base: &Path, served: &Served) -> Result<(), Failure> {
+    let list = takeback(base, &story::shop(base)).args(["list", "--json"]).output();
+    let list = list.map_err(|error| error.to_string())?;
+    let list: Value = serde_json::from_slice(&list.stdout).map_err(|error| error.to_string())?;
+    let checkpoint = list["checkpoints"][0]["id"].as_str().ok_or("the story has no checkpoint")?;
+    let store = takeback_tree::Store::open(base.join(".takeback/checkpoints/store"));
+    let store = store.map_err(|error| error.to_string())?;
+    let shop = story::shop(base).canonicalize().map_err(|error| error.to_string())?;
+    let workspace = store.workspace_id(&shop);
+    let token = served.link.split("token=").nth(1).unwrap_or_default();
+    let text = format!(
+        "headers = {{ Authorization = \"Bearer {token}\" }}\n\n[parameters]\n\
+         workspace = \"{workspace}\"\n\"path.id\" = \"{checkpoint}\"\n\
+         checkpoint = \"{checkpoint}\"\nsession = \"claude:c2\"\n"
+    );
+    let path = base.join("schemathesis.toml");
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Installs schemathesis into an environment of its own. Returns `None` if that is impossible.

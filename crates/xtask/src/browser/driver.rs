@@ -10,12 +10,17 @@ use serde_json::{Value, json};
 use crate::Failure;
 
 /// The longest time that the page may take for anything that a check waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The parts of messages about what the pages expect: a plan that no longer fits, and a connection
-/// that the proxy cuts.
-const EXPECTED: [&str; 4] =
-    ["status of 409", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_"];
+/// The parts of messages about answers that the pages expect: a plan that no longer fits, a page
+/// that is missing on purpose, and a connection that the proxy cuts.
+const EXPECTED: [&str; 5] = [
+    "status of 409",
+    "/nothing - ",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_CONNECTION_",
+];
 
 /// A running Chromium with one window.
 pub(crate) struct Browser {

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::driver::Browser;
 use super::model::Model;
-use super::served::Served;
+use super::served::{Served, takeback};
 use super::{prepare, story};
 use crate::Failure;
 use crate::run::{repository, target_directory};
@@ -82,7 +83,76 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
     browser.click("form.restore button")?;
     browser.wait_for("document.querySelector('#confirm[open]')")?;
     save(browser, folder, &format!("dialog-{look}"))?;
-    browser.run("document.querySelector('#confirm').close()").map(drop)
+    browser.run("document.querySelector('#confirm').close()")?;
+    take_pictures(browser, served, folder, look)?;
+    take_conflict(browser, served, folder, &turn, look)?;
+    take_export(browser, served, folder, look)
+}
+
+/// The diff of a turn that changed a picture.
+fn take_pictures(
+    browser: &Browser,
+    served: &Served,
+    folder: &Path,
+    look: &str,
+) -> Result<(), Failure> {
+    let list =
+        "return fetch('/api/v1/checkpoints?text=landing+status').then((answer) => answer.json())";
+    let entry = browser.run(list)?["entries"][0].clone();
+    let (workspace, id) = (&entry["workspace"], &entry["id"]);
+    let (Some(workspace), Some(id)) = (workspace.as_str(), id.as_str()) else {
+        return Err("the story has no pictures".into());
+    };
+    browser.open(&format!("{}/w/{workspace}/c/{id}?tab=diff", served.origin()))?;
+    browser.wait_for("document.querySelector('.images img')?.complete")?;
+    browser.wait_for("document.querySelector('form.restore button')?.disabled === false")?;
+    save(browser, folder, &format!("turn-pictures-{look}"))
+}
+
+/// The dialog about an undo whose lines the user has edited since.
+fn take_conflict(
+    browser: &Browser,
+    served: &Served,
+    folder: &Path,
+    turn: &str,
+    look: &str,
+) -> Result<(), Failure> {
+    let path = story::shop(served.base()).join("src/cart.py");
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let before = fs::read_to_string(&path).map_err(failed)?;
+    let edited = before.replace("# Totals, without the old discounts", "# Totals, see ticket 4711");
+    fs::write(&path, edited).map_err(failed)?;
+    browser.open(&format!("{}{turn}", served.origin()))?;
+    browser.wait_for(PLANNED)?;
+    browser.click("form.restore input[value=undo]")?;
+    browser.wait_for("document.querySelector('.plan').textContent.includes('conflict')")?;
+    browser.wait_for(PLANNED)?;
+    browser.click("form.restore button")?;
+    browser.wait_for("document.querySelector('#confirm .conflict table.split')")?;
+    save(browser, folder, &format!("conflict-{look}"))?;
+    fs::write(&path, before).map_err(failed)
+}
+
+/// A file to hand on, as its reader sees it.
+fn take_export(
+    browser: &Browser,
+    served: &Served,
+    folder: &Path,
+    look: &str,
+) -> Result<(), Failure> {
+    let file = served.base().join("incident.html");
+    let written = takeback(served.base(), &story::shop(served.base()))
+        .args(["export", "--html", "claude:c2", "-o"])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .status();
+    if !written.is_ok_and(|status| status.success()) {
+        return Err("nothing was exported".into());
+    }
+    browser.open(&format!("file://{}", file.display()))?;
+    browser.run("document.querySelectorAll('.part')[1].open = true; document.querySelector('.exported-turn').scrollIntoView()")?;
+    save(browser, folder, &format!("export-{look}"))?;
+    browser.open(served.origin())
 }
 
 /// Begins the conversations of the pictures: one whose turn is over, one with a question, and one
