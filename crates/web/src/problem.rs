@@ -164,6 +164,7 @@ fn status_of_ledger(error: &LedgerError) -> u16 {
         LedgerError::NoSuchSession(_)
         | LedgerError::NoSuchMessage { .. }
         | LedgerError::NoSuchTask(_)
+        | LedgerError::BadTaskId(_)
         | LedgerError::NoSuchGoal(_) => 404,
         LedgerError::TaskRunning(_)
         | LedgerError::Fenced { .. }

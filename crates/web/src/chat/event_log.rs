@@ -9,7 +9,7 @@ use axum::response::sse;
 const MAX_EVENTS: usize = 4_096;
 
 /// The maximum size of the events that are kept, in bytes.
-const MAX_BYTES: usize = 2 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// An event of a conversation.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::events::EventStream;
 use crate::problem::Problem;
 
 /// The maximum number of clients that follow one conversation.
-const MAX_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 16;
 
 /// The number of events that a stream buffers beyond those that the client missed. A client that is
 /// slower is disconnected, and catches up when it returns.

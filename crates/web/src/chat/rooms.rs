@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::problem::{Problem, WorkError};
 
 /// The number of conversations from which on those that no page follows are forgotten.
-const MAX_ROOMS: usize = 64;
+const MAX_ROOMS: usize = 32;
 
 /// The maximum number of jobs that run at once.
 const MAX_JOBS: usize = 8;
