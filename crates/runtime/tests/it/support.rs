@@ -18,8 +18,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates the directories, in memory if possible: the tests sync often, and none of them cuts
-    /// the power.
+    /// Creates the directories, in memory if possible: the tests sync often, and none of them
+    /// simulates a power failure.
     pub(crate) fn new() -> Scratch {
         let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs::create_dir(base.path().join("project")).unwrap();
@@ -130,7 +130,7 @@ pub(crate) fn build_agent(base: &Path, url: &str) -> Agent {
     }
 }
 
-/// A front end that keeps everything it is shown, and gives prepared answers.
+/// A front end that records everything that it is shown, and gives prepared answers.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) shown: Mutex<Vec<String>>,
