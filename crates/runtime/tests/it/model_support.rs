@@ -17,7 +17,7 @@ pub(crate) const APIS: [ApiKind; 3] = [ApiKind::Openai, ApiKind::Responses, ApiK
 
 pub(crate) const KEY: &str = "sk-secret-0123456789";
 
-/// A limit that no test reaches.
+/// A time limit that no test reaches.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 pub(crate) fn provider(kind: ApiKind, server: &Server) -> Provider {

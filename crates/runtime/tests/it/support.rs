@@ -38,7 +38,7 @@ impl Scratch {
         fs::write(self.project().join(name), content).unwrap();
     }
 
-    /// Reads a file of the project; empty if it does not exist.
+    /// Reads a file of the project. Returns an empty text if the file does not exist.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.project().join(name)).unwrap_or_default()
     }
@@ -60,7 +60,7 @@ impl Scratch {
         messages.iter().map(show_message).collect()
     }
 
-    /// Rolls the project back to a checkpoint of the list.
+    /// Rolls the project back to a checkpoint in the list.
     pub(crate) fn roll_back(&self, checkpoint: &str) {
         let opened = open(self.base());
         let to = Destination::Checkpoint(checkpoint.to_owned());

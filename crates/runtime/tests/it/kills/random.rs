@@ -1,4 +1,4 @@
-//! Kills at random instants, several in a row.
+//! Kills at random times, several in a row.
 //!
 //! `TAKEBACK_KILLS` sets the number of kills per story, and `TAKEBACK_KILL_SEED` the seed.
 
