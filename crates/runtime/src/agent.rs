@@ -13,7 +13,7 @@ use crate::tools::Tools;
 /// The name of the agent in the ledger and in checkpoints.
 pub const AGENT: &str = "takeback";
 
-/// The number of levels of subagents below the agent that the user talks to.
+/// The maximum number of levels of subagents below the agent that the user talks to.
 const MAX_DEPTH: usize = 2;
 
 /// A function that starts background work for a session.

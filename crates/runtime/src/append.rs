@@ -103,7 +103,7 @@ impl Task {
         build: &impl Fn(&[AppendedMessage]) -> Vec<Entry>,
     ) -> Following {
         let mut following = Following::default();
-        // The change moves the task to another session, which has a different conversation.
+        // If the change moves the task to another session, the conversation is a different one.
         let is_stopped = self.cancel.is_cancelled() || self.cancel.is_suspended();
         if is_stopped || change.session.is_some() {
             return following;

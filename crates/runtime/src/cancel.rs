@@ -24,7 +24,7 @@ struct Shared {
     actions: BTreeMap<u64, Action>,
 }
 
-/// Removes an action when it is dropped.
+/// A guard that removes an action when it is dropped.
 pub struct CancelGuard {
     cancel: Cancel,
     number: u64,

@@ -9,7 +9,7 @@ use crate::model::estimate_message;
 /// The text that replaces a result that was left out.
 const CLEARED: &str = "[left out to save space; make the call again if the result is still needed]";
 
-/// The size in bytes from which it is worth leaving out a result.
+/// The minimum size of a result that is worth leaving out, in bytes.
 const MIN_CLEARED: usize = 4 * CLEARED.len();
 
 /// Replaces the results up to the message `through` with a short note.

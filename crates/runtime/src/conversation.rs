@@ -109,7 +109,7 @@ fn last_characters(text: &str, count: usize) -> &str {
     &text[start..]
 }
 
-/// Removes the overlap from the continuation of a cut answer: the passage at its beginning that
+/// A filter for the continuation of a cut answer. It removes the passage at the beginning that
 /// repeats the end of the answer.
 pub(crate) struct OverlapTrimmer {
     /// The end of the answer so far; `None` once the overlap is known.

@@ -39,7 +39,7 @@ pub(crate) struct GoalRun {
 /// The model's report on a goal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
 pub struct GoalReport {
-    /// True if the goal is reached; false if the model needs the user to continue.
+    /// True if the goal is reached; false if the model cannot continue without the user.
     pub is_reached: bool,
     /// A summary if the goal is reached, or else the reason.
     pub summary: String,

@@ -32,7 +32,7 @@ pub struct TaskView {
 /// The result of cancelling a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelledTask {
-    /// Another process is working on the task. It will stop at its next step.
+    /// Another process is working on the task, and will stop at its next step.
     Stopping,
     /// The interrupted turn was ended.
     Ended,

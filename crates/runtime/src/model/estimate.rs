@@ -13,7 +13,7 @@ const OVERHEAD: u64 = 8;
 const MEDIA: u64 = 2_000;
 
 /// The fields of content blocks that can hold the data of a file. A value of at least `MIN_DATA`
-/// bytes is taken for such data.
+/// bytes is assumed to be such data.
 const DATA_FIELDS: &[&str] = &["data", "file_data", "url", "image_url", "encrypted_content"];
 const MIN_DATA: usize = 1_024;
 

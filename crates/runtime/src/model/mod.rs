@@ -96,7 +96,7 @@ pub struct ToolSpec {
 /// A request to a model.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelRequest<'a> {
-    /// The session, for its system prompt.
+    /// The session, which contains the system prompt.
     pub session: &'a SessionRecord,
     /// The current messages, in order.
     pub messages: &'a [MessageRecord],
@@ -146,7 +146,7 @@ pub struct Reply {
 pub struct RequestedCall {
     pub id: String,
     pub name: String,
-    /// The input as the model wrote it. It may not be valid JSON.
+    /// The input as the model wrote it. It is not necessarily valid JSON.
     pub arguments: String,
 }
 

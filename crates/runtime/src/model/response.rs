@@ -13,7 +13,7 @@ use super::{ApiKind, Attempt, AttemptEnd, AttemptFailure, FailureKind};
 /// The maximum size of a response's body, in bytes.
 const MAX_BODY: usize = 64 << 20;
 
-/// The maximum number of bytes that are kept of an error's body.
+/// The maximum number of bytes of an error's body that are kept.
 const MAX_ERROR: usize = 256 << 10;
 
 /// The time to wait for the usage after the finish reason of a reply has arrived.
@@ -40,7 +40,7 @@ impl Headers {
     }
 }
 
-/// The reason why the reading of a response ended.
+/// The reason why reading a response ended.
 #[derive(Clone, Debug)]
 pub(crate) enum ReadEnd {
     /// The body has ended, or nothing more is needed from it.

@@ -186,7 +186,7 @@ impl TurnState {
         }
     }
 
-    /// Applies a reply that was cut off, as far as it arrived.
+    /// Applies the part of a reply that arrived before the reply was cut off.
     fn take_part(&mut self, is_kept: bool, calls: &[RequestedCall], failure: &AttemptFailure) {
         self.is_asking = false;
         match is_kept {

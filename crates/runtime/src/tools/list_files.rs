@@ -130,18 +130,15 @@ impl ListFiles {
     }
 }
 
-/// Checks that a path is a directory that can be listed. The walk itself would silently skip any
+/// Checks that a path is a directory that can be listed. The walk itself would merely skip any
 /// other path.
 pub(super) fn check_directory(path: &Path, directory: &Path) -> Result<(), String> {
     let name = show_path(path, directory);
     match fs::read_dir(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == directory => {
-            Err(format!(
-                "the working directory {} no longer exists",
-                disarm(&path.to_string_lossy())
-            ))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == directory => Err(
+            format!("the working directory {} no longer exists", disarm(&path.to_string_lossy())),
+        ),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(describe_missing(path, directory))
         }

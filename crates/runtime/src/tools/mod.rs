@@ -41,8 +41,8 @@ pub trait Tool: Send + Sync {
     /// may change files.
     fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork;
 
-    /// Returns the paths that a call names and reads or changes: absolute, with links resolved. A
-    /// call with a path outside the workspace needs approval.
+    /// Returns the paths that a call names in order to read or change them. They are absolute, with
+    /// links resolved. A call with a path outside the workspace needs approval.
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
         let _ = (input, context);
         Vec::new()
@@ -62,7 +62,7 @@ pub trait Tool: Send + Sync {
 
 /// The context of a tool call.
 pub struct ToolContext<'a> {
-    /// The directory that the agent works in, canonical.
+    /// The canonical path of the directory that the agent works in.
     pub directory: &'a Path,
     /// The files that the model has read or written, with the digests of the content that it knows.
     pub known_files: &'a KnownFiles,

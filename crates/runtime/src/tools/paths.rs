@@ -39,7 +39,7 @@ pub(super) fn resolve_path(
         true => find_shown_path(&path),
         false => path,
     };
-    // Behind a part that does not exist, `..` can be resolved only by removing the name before it.
+    // After a part that does not exist, `..` can be resolved only by removing the name before it.
     Ok(normalize(&canonicalize_existing(&path)))
 }
 

@@ -24,7 +24,7 @@ use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 /// The maximum size of a result, in bytes.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// The maximum number of bytes that are shown of a line.
+/// The maximum number of bytes of a line that are shown.
 const MAX_LINE: usize = 400;
 
 /// The maximum number of context lines that are shown before and after a match.

@@ -97,7 +97,7 @@ impl Decoder {
     }
 }
 
-/// Finds an error in an event. An error can also follow a normal beginning of the stream.
+/// Finds an error in an event. Even a stream that begins normally can contain one.
 fn find_error(event: &SseEvent, value: &Value) -> Option<ErrorReport> {
     let has_error = value.get("error").is_some_and(|error| !error.is_null());
     let is_error = has_error

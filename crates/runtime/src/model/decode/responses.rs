@@ -11,7 +11,7 @@ use super::{arguments_text, list_field, text_field, usage};
 /// A decoder for one reply.
 #[derive(Default)]
 pub(crate) struct ResponsesDecoder {
-    /// For each call, its place in the draft, by the index of its item.
+    /// The index of each call in the draft, by the index of its item.
     calls: HashMap<u64, usize>,
     /// The indexes of the items whose text has arrived.
     texts: Vec<u64>,

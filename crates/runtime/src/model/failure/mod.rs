@@ -1,4 +1,4 @@
-//! Classifying failed attempts: each kind of failure needs a different response.
+//! Classifying failed attempts: each kind of failure is handled differently.
 
 mod report;
 mod retry_after;
@@ -56,7 +56,8 @@ const OUTPUT_REJECTED: &[&str] = &["too large", "unsupported parameter"];
 /// The number of characters of a provider's message that are kept.
 const MAX_MESSAGE: usize = 600;
 
-/// The length from which a key is masked. A shorter key is a placeholder, and may be a common word.
+/// The minimum length of a key that is masked. A shorter key is a placeholder, and may be a common
+/// word.
 const MIN_SECRET: usize = 8;
 
 /// Classifies a failed response, or an error inside a response whose status is 200. The message

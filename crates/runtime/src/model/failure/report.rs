@@ -83,7 +83,7 @@ fn read_status(value: &Value) -> Option<u16> {
     u16::try_from(number).ok().filter(|status| (400..600).contains(status))
 }
 
-/// Returns the message of an error, whose field has many names.
+/// Returns the message of an error. Servers use various names for its field.
 fn find_message(error: &Value) -> String {
     let names = ["message", "detail", "error_message", "error_description", "msg", "title"];
     let text = names.iter().find_map(|name| match error.get(*name)? {

@@ -53,7 +53,7 @@ impl From<&Value> for RequestBody {
 /// message refers to, so its form does not depend on what follows.
 #[derive(Default)]
 pub(crate) struct ConversationPrefix {
-    /// The provider, the model, and the last message whose result is left out.
+    /// The provider, the model, and the number of the last result that is left out.
     key: (String, String, i64),
     count: usize,
     /// The number of the last message, which shows whether the conversation is still the same.
@@ -77,8 +77,8 @@ impl ConversationPrefix {
         self.tokens
     }
 
-    /// Adds older messages of a conversation to the prefix. `prepare` changes the messages as
-    /// requests need them. For example, it leaves out the results up to the message `cleared`.
+    /// Adds older messages of a conversation to the prefix. `prepare` adapts the messages for
+    /// requests. For example, it leaves out the results up to the message `cleared`.
     pub(crate) fn extend(
         &mut self,
         provider: &Provider,

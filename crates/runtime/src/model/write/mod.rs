@@ -31,7 +31,7 @@ pub fn request_digest(body: &Value) -> String {
     hex::encode(&Sha256::digest(body.to_string()))
 }
 
-/// Messages in the form of an API.
+/// Messages in the form that an API expects.
 struct Written {
     list: Vec<Value>,
     /// The field with the system prompt, if the API keeps the prompt separate from the messages.
