@@ -79,12 +79,13 @@ pub fn continue_session(
         argv: rewind.command(id, &log.path),
         cwd: record.workspace.clone(),
         typed: rewind.typed(id),
+        file: log.session.is_none().then(|| log.path.display().to_string()),
     };
     let conversation = Conversation::read(opened, session, at)?;
     if conversation.is_empty() {
-        let (session, argv, typed) = (None, rewind.new_command(), None);
-        let (agent, cwd) = (rewind.agent.to_owned(), record.workspace.clone());
-        return Ok(Resume { agent, session, argv, cwd, typed });
+        let (agent, argv) = (rewind.agent.to_owned(), rewind.new_command());
+        let cwd = record.workspace.clone();
+        return Ok(Resume { agent, session: None, argv, cwd, typed: None, file: None });
     }
     let logs = find_logs(opened, agent, id);
     if let Some(log) = find_log_at(rewind, &logs, &conversation.kept()) {

@@ -111,7 +111,8 @@ fn a_copy_killed_at_every_step_is_complete_or_gone() {
             assert_eq!(status.signal(), Some(9), "{agent} {point}");
             finish_copies(&opened);
             let added: Vec<PathBuf> = list_paths(directory).difference(&before).cloned().collect();
-            assert!(!added.iter().any(|path| path.to_string_lossy().contains(".tmp")), "{added:?}");
+            let is_temporary = |path: &PathBuf| path.extension() == Some("tmp".as_ref());
+            assert!(!added.iter().any(is_temporary), "{added:?}");
             let copies = list_copies(&opened);
             match copies.first() {
                 Some(copy) => assert!(added.contains(&copy.log), "{agent} {point}: {added:?}"),

@@ -30,7 +30,8 @@ pub use self::conversation::{
 pub(crate) use self::counts::count_changes;
 pub use self::counts::{ChangeCounts, list_changes};
 pub use self::diff::{
-    CompareError, compare_checkpoints, compare_tree_with_present, compare_with_present,
+    CompareError, compare_checkpoints, compare_directories, compare_tree_with_present,
+    compare_with_present,
 };
 pub(crate) use self::list::effects_of_row;
 pub use self::list::{
