@@ -139,7 +139,8 @@ fn a_copy_at_the_same_point_is_used_again_until_it_is_continued() {
     assert_eq!(continue_session(&opened, &session, Some(1)).unwrap(), first);
     let log = &list_copies(&opened)[0].log;
     let mut lines = fs::read_to_string(log).unwrap();
-    let last = lines.lines().rev().find(|line| line.contains("\"uuid\"")).unwrap().to_owned();
+    let is_answer = |line: &&str| line.contains("\"type\":\"assistant\"");
+    let last = lines.lines().rev().find(is_answer).unwrap().to_owned();
     let mut next: serde_json::Value = serde_json::from_str(&last).unwrap();
     next["parentUuid"] = next["uuid"].take();
     next["uuid"] = "another".into();

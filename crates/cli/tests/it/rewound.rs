@@ -276,18 +276,24 @@ fn doctor_lists_the_copies() {
     assert_eq!(view["copies"][0]["parent"], "claude:live");
 }
 
+/// Types a slash command in a session, as an agent's plugin does.
+fn type_in(session: &Session, name: &str, arguments: &str) -> Value {
+    let output = session.output(&["slash", "--session", name, "rollback", arguments]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 #[test]
 fn a_plugin_is_told_which_conversation_to_show() {
     let session = Session::new();
     with_two_turns(&session);
-    let back = session.json(&["slash", "--session", "claude:live", "rollback", "1"]);
+    let back = type_in(&session, "claude:live", "1");
     let new = back["resume"]["session"].as_str().unwrap();
     assert!(back["text"].as_str().unwrap().contains("messages taken back"), "{back:#}");
     assert!(back["resume"]["file"].as_str().unwrap().ends_with(&format!("{new}.jsonl")));
     let copy = format!("claude:{new}");
-    let forward = session.json(&["slash", "--session", &copy, "rollback", "undo"]);
+    let forward = type_in(&session, &copy, "undo");
     assert_eq!(forward["resume"]["session"], "live", "{forward:#}");
-    let list = session.json(&["slash", "--session", &copy, "rollback", ""]);
+    let list = type_in(&session, &copy, "");
     assert!(list["resume"].is_null() && list["text"].as_str().unwrap().contains("Checkpoints"));
 }
 
