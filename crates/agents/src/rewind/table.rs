@@ -10,7 +10,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "claude",
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
     },
     Rewind {
         agent: "codex",
@@ -18,7 +17,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "codex",
         continue_with: &["resume", "{}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
     },
     Rewind {
         agent: "gemini",
@@ -26,7 +24,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "gemini",
         continue_with: &["--session-file", "{file}"],
         typed: None,
-        keeps_id: false,
     },
     Rewind {
         agent: "opencode",
@@ -34,7 +31,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "opencode",
         continue_with: &["-s", "{}"],
         typed: None,
-        keeps_id: true,
     },
     Rewind {
         agent: "qwen",
@@ -42,7 +38,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "qwen",
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
     },
     Rewind {
         agent: "copilot",
@@ -50,7 +45,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "copilot",
         continue_with: &["--resume={}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
     },
     Rewind {
         agent: "droid",
@@ -58,7 +52,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "droid",
         continue_with: &["--resume", "{}"],
         typed: None,
-        keeps_id: true,
     },
     Rewind {
         agent: "cline",
@@ -66,7 +59,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "cline",
         continue_with: &["-i", "--id", "{}"],
         typed: None,
-        keeps_id: true,
     },
     Rewind {
         agent: "pi",
@@ -74,6 +66,5 @@ pub const REWINDS: &[Rewind] = &[
         program: "pi",
         continue_with: &["--session", "{}"],
         typed: None,
-        keeps_id: true,
     },
 ];
