@@ -160,7 +160,7 @@ pub enum NoticeFormat {
 /// The JSON in which a hook shows a warning to the agent's user, without stopping the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarningFormat {
-    /// `{"systemMessage": …}`
+    /// `{"systemMessage": …}`, which the agent shows to its user.
     SystemMessage,
     /// `{"user_message": …, "userMessage": …}`: the key differs between versions.
     UserMessage,

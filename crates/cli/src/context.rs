@@ -46,7 +46,7 @@ pub(crate) struct Globals {
     /// List all paths instead of the first few
     #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) verbose: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(
         long,
         value_name = "WHEN",

@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of logs in databases among them. Checking such a log requires opening its
-/// database.
+/// The maximum number of these logs that may be in databases. Checking such a log requires opening
+/// its database.
 const RECENT_IN_DATABASES: usize = 4;
 
 /// Imports the logs of a session, then imports them again after the agent has had time to log the
@@ -43,7 +43,7 @@ pub(crate) fn catch_up_session(
     }
     let mut ledger = context.ledger()?;
     import_logs(format, &logs, &mut ledger, context)?;
-    // A log that does not exist yet now has a bookmark, so a later command will read it.
+    // If a log does not exist yet, a later command will read it, because it now has a bookmark.
     if logs.iter().any(|log| log.path.exists()) {
         thread::sleep(LAST_WORDS);
         import_logs(format, &find_logs(), &mut ledger, context)?;

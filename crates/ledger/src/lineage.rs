@@ -47,7 +47,7 @@ pub struct ForkLog<'a> {
     pub origins: Option<&'a BTreeMap<String, String>>,
 }
 
-/// A fork that was made.
+/// The result of making a fork.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MadeFork {
@@ -155,8 +155,8 @@ impl Ledger {
     }
 
     /// Copies the conversation of a session, as it was at an earlier point or as it is now, under a
-    /// new id. Messages that were taken back since are part of the copy again; messages that had
-    /// been taken back before are not. The copy has the same settings, the next title of the
+    /// new id. Messages that were taken back after that point are part of the copy; messages that
+    /// had been taken back before it are not. The copy has the same settings, the next title of the
     /// series, and no cost of its own.
     pub fn fork_at(
         &mut self,
@@ -219,13 +219,13 @@ fn find_turn(
     Ok(statement.query_row(params![key, seq], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-/// Notes the last message that a fork has in common with its parent.
+/// Records the number of the last message that a fork has in common with its parent.
 fn set_inherited(transaction: &Transaction<'_>, key: i64, last: i64) -> Result<(), LedgerError> {
     transaction.execute("UPDATE sessions SET inherited = ?2 WHERE key = ?1", [key, last])?;
     Ok(())
 }
 
-/// Describes a session with the settings of its parent.
+/// Returns the record of a new session that has the settings of its parent.
 fn child_of(parent: &SessionRecord, id: &str, kind: ParentKind) -> SessionRecord {
     SessionRecord {
         id: id.to_owned(),
@@ -243,7 +243,8 @@ fn child_of(parent: &SessionRecord, id: &str, kind: ParentKind) -> SessionRecord
     }
 }
 
-/// Creates a session that has the title of its parent, with the next title of the series.
+/// Creates a child session. Its title is the next one in the series that the parent's title belongs
+/// to.
 fn create_child(
     transaction: &Transaction<'_>,
     child: &SessionRecord,

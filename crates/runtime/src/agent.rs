@@ -21,7 +21,7 @@ pub type OnFollowUp = Box<dyn Fn(&str, FollowUp) + Send + Sync>;
 
 /// An agent. Several tasks can share it.
 pub struct Agent {
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub opened: Arc<Opened>,
     /// The connections to models.
     pub client: Client,

@@ -1,5 +1,6 @@
 //! Public access to private readers, for the targets in `fuzz/`. It exists only in fuzzing builds.
 
+use serde_json::Value;
 use takeback_ledger::SessionRecord;
 
 use crate::model::fuzzing::read_response;
@@ -53,9 +54,28 @@ fn check_replay(kind: ApiKind, attempt: &Attempt) {
             max_output: 1,
         },
     );
-    let sent = body.to_string();
-    if !attempt.reply.text.trim().is_empty() {
-        let text = serde_json::Value::from(attempt.reply.text.trim()).to_string();
-        assert!(sent.contains(text.trim_matches('"')), "{text} is lost in {sent}");
+    let text = without_spaces(&attempt.reply.text);
+    let sent = without_spaces(&collect_text(&body));
+    assert!(sent.contains(&text), "{text} is lost in {body}");
+}
+
+/// Collects the text of all messages in a request. A reply can be sent back in several blocks.
+fn collect_text(value: &Value) -> String {
+    match value {
+        Value::Array(list) => list.iter().map(collect_text).collect(),
+        Value::Object(fields) => {
+            let is_text = |name: &&str| fields.get(*name).is_some_and(Value::is_string);
+            let own = ["text", "content"].into_iter().find(is_text);
+            let inner = ["messages", "input", "content"].into_iter();
+            let inner = inner.filter_map(|name| fields.get(name).filter(|value| value.is_array()));
+            let own = own.and_then(|name| fields[name].as_str()).unwrap_or_default();
+            own.to_owned() + &inner.map(collect_text).collect::<String>()
+        }
+        _ => String::new(),
     }
+}
+
+/// Removes all spaces and line breaks, because blocks are separated by them.
+fn without_spaces(text: &str) -> String {
+    text.split_whitespace().collect()
 }

@@ -29,9 +29,9 @@ const MASKED: &str = "The agent was restarted, and the input of this call is no 
 pub struct NewSession {
     /// The instructions for the model.
     pub system_prompt: Option<String>,
-    /// The user.
+    /// The name of the user.
     pub user: Option<String>,
-    /// The title.
+    /// The title of the session.
     pub title: Option<String>,
 }
 

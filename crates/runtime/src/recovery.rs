@@ -49,7 +49,7 @@ pub struct Attempts {
     pub failures: u32,
     /// Requests in a row that met an overloaded provider.
     pub overloads: u32,
-    /// Cut answers.
+    /// Answers that were cut off.
     pub continuations: u32,
     /// Texts that reached the output limit.
     pub long_texts: u32,

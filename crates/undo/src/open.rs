@@ -61,8 +61,8 @@ pub struct OpenOptions {
     /// The function that returns instructions for rewinding the agent's own copy of a session's
     /// conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The function that takes takeback's home and lists the files in which agents keep takeback's
-    /// hooks.
+    /// The function that lists the files in which agents keep takeback's hooks. Its argument is
+    /// takeback's home.
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
     /// The function that returns true for an agent that is known to report the end of each call.
     pub reports_ends: fn(&str) -> bool,
@@ -73,6 +73,9 @@ pub struct OpenOptions {
     pub lock_wait: Option<LockWait>,
 }
 
+/// A function that moves the agent's own conversation of a session to where the ledger has it.
+pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
+
 /// The agents' own conversations, which a rollback takes back as well. Without a function, they stay
 /// as they are.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +85,7 @@ pub struct OwnConversations {
     /// Returns the agent's own conversation of a session to the point where the ledger has it, and
     /// returns the way to continue it; or returns the reason why it stays as it is. The result is
     /// `None` for an agent without such a way.
-    pub follow: Option<fn(&Opened, &str) -> Result<Option<Resume>, String>>,
+    pub follow: Option<FollowSession>,
     /// Makes an id for a fork of a session that the session's own agent can continue. Returns `None`
     /// for an agent without such forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
@@ -95,10 +98,10 @@ pub struct OwnConversations {
 pub struct HookFile {
     /// The absolute path of the file.
     pub path: PathBuf,
-    /// True if the file belongs to takeback alone.
+    /// True if the file belongs only to takeback.
     pub is_own: bool,
     /// Returns true if takeback's hooks still run after a change to the file. The arguments are the
-    /// path, the present content and the new content.
+    /// path, the current content and the new content.
     pub keeps_hooks: fn(&Path, &str, &str) -> bool,
 }
 
@@ -132,8 +135,8 @@ impl Opened {
         let OpenOptions { reports_ends, conversations, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
-            // The usual rules do not fit: a branch may be called `build`, and a pack may have any
-            // size.
+            // The usual rules do not suit repositories: a branch may be called `build`, and a pack
+            // may have any size.
             include: vec!["*".to_owned()],
             exclude: Vec::new(),
             max_file_size: rules.max_named_size,
@@ -214,12 +217,12 @@ impl Opened {
         if is_in_repository_data(path) { &self.repository_rules } else { &self.rules }
     }
 
-    /// Returns the current time as the ledger's type.
+    /// Returns the current time as the ledger's `Time`.
     pub fn now(&self) -> Time {
         Time::from((self.clock)())
     }
 
-    /// Returns the current time as the system's type.
+    /// Returns the current time as a `SystemTime`.
     pub(crate) fn system_time(&self) -> SystemTime {
         (self.clock)()
     }
@@ -318,8 +321,8 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Opens another connection to the ledger, or creates the ledger. Everything that it writes is
-    /// on the disk before the write returns.
+    /// Opens another connection to the ledger, or creates the ledger. Everything written through it
+    /// is on the disk before the write returns.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         let options = self.ledger_options(LedgerOptions::default().wait);
         Ledger::open(&self.ledger_path(), &LedgerOptions { durable: true, ..options })

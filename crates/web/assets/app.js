@@ -2,6 +2,7 @@
 
 import { fetchPart, showProblem, updateTimes } from "./page.js";
 import { startKeys } from "./keys.js";
+import { startLabels } from "./labels.js";
 import { startRestore, takeBack } from "./restore.js";
 import { startTimeline } from "./timeline.js";
 
@@ -165,10 +166,17 @@ window.addEventListener("popstate", () => {
   } else location.reload();
 });
 
+// A name or a pin is part of the head of the turn.
+document.addEventListener("takeback:changed", (event) => {
+  if (event.detail?.leaves) location.assign(document.querySelector(".entries")?.dataset.list ?? "/");
+  else if (detail()?.querySelector(".detail")) open(location.href, { push: false });
+});
+
 updateTimes();
 setInterval(updateTimes, 30000);
 startRestore(document);
 startTimeline();
+startLabels();
 startKeys({ open, close });
 document.querySelector(".pane-list .row[aria-current]")?.scrollIntoView({ block: "center" });
 const first = withView(location.href);

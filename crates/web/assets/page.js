@@ -30,9 +30,14 @@ export class Problem extends Error {
 }
 
 /** Sends a request to the API. */
-export async function post(path, body, signal) {
+export function post(path, body, signal) {
+  return send("POST", path, body, signal);
+}
+
+/** Sends a request with any method to the API. */
+export async function send(method, path, body, signal) {
   const response = await fetch(`/api/v1/${path}`, {
-    method: "POST",
+    method,
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
     signal,

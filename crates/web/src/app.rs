@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use jiff::tz::TimeZone;
 use takeback_base::errors::error_messages;
 use takeback_tree::WorkspaceId;
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task;
 use tokio::time::sleep;
 
-use crate::cache::TimelineCache;
+use crate::cache::{AnswerCache, TimelineCache};
 use crate::events::Hub;
 use crate::plans::Plans;
 use crate::problem::{Error, Problem, WorkError, status_of};
@@ -42,6 +43,7 @@ pub(crate) struct App {
     user_home: Option<PathBuf>,
     pub(crate) plans: Plans,
     pub(crate) timelines: TimelineCache,
+    pub(crate) answers: AnswerCache,
     pub(crate) hub: Hub,
     /// True once the server is being stopped.
     pub(crate) stopping: watch::Receiver<bool>,
@@ -69,6 +71,7 @@ impl App {
             user_home,
             plans: Plans::default(),
             timelines: TimelineCache::default(),
+            answers: AnswerCache::default(),
             hub: Hub::default(),
             stopping,
             beats: AtomicU64::new(0),
@@ -96,7 +99,20 @@ impl App {
         })
     }
 
-    fn explain(&self, error: WorkError) -> Problem {
+    /// Finds an answer that was given recently and is still right. This takes microseconds, so
+    /// that it needs no thread of its own.
+    pub(crate) fn find_answer(&self, key: &str) -> Option<Bytes> {
+        let opened = self.home.open().ok()?;
+        self.answers.find(key, &opened)
+    }
+
+    /// Reads the timelines of all workspaces, so that the first page need not wait for them.
+    pub(crate) async fn warm_up(self: Arc<App>) {
+        // The page that needs them reports the problem.
+        let _ = self.work(|work| work.all_timelines().map(drop)).await;
+    }
+
+    pub(crate) fn explain(&self, error: WorkError) -> Problem {
         match error {
             WorkError::Problem(problem) => *problem,
             WorkError::Error(error) => {

@@ -16,6 +16,7 @@ use axum::response::sse;
 use futures_core::Stream;
 use serde::Serialize;
 use takeback_undo::Opened;
+use takeback_undo::history::history_changed_at;
 use tokio::sync::mpsc;
 use tokio::task;
 use tokio::time::sleep;
@@ -63,9 +64,17 @@ struct HubState {
 
 /// The signs by which a change is noticed.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Seen {
+pub(crate) struct Seen {
     workspaces: BTreeMap<String, Option<SystemTime>>,
     ledger: [Option<(u64, SystemTime)>; 2],
+}
+
+impl Seen {
+    /// Returns the time of the latest change.
+    pub(crate) fn latest(&self) -> Option<SystemTime> {
+        let ledger = self.ledger.iter().flatten().map(|(_, time)| *time);
+        self.workspaces.values().flatten().copied().chain(ledger).max()
+    }
 }
 
 /// The events that one client receives.
@@ -217,13 +226,14 @@ async fn watch_home(app: Arc<App>) {
     }
 }
 
-fn look_at(opened: &Opened) -> Seen {
+/// Looks at everything by which a change is noticed.
+pub(crate) fn look_at(opened: &Opened) -> Seen {
     let mut seen = Seen { ledger: ledger_stamp(&opened.ledger_path()), ..Seen::default() };
     if opened.has_store()
         && let Ok(store) = opened.store()
     {
         for id in store.pinned_workspaces().unwrap_or_default() {
-            seen.workspaces.insert(id.to_string(), store.pins_changed_at(&id));
+            seen.workspaces.insert(id.to_string(), history_changed_at(store, &id));
         }
     }
     seen

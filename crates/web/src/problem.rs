@@ -8,7 +8,8 @@ use serde_json::Value;
 use takeback_ledger::{LedgerError, OpenError};
 use takeback_tree::StoreError;
 use takeback_undo::{
-    CompareError, ConversationError, FindError, RollbackError, ShowError, StatusError, TakeError,
+    CompareError, ConversationError, DeleteError, FindError, LabelError, PruneError, RollbackError,
+    ShowError, StatusError, TakeError,
 };
 use utoipa::ToSchema;
 
@@ -18,9 +19,12 @@ use utoipa::ToSchema;
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Error {
     Compare(#[from] CompareError),
+    Delete(#[from] DeleteError),
     Find(#[from] FindError),
+    Label(#[from] LabelError),
     Ledger(#[from] LedgerError),
     Open(#[from] OpenError),
+    Prune(#[from] PruneError),
     Rollback(#[from] RollbackError),
     Show(#[from] ShowError),
     Status(#[from] StatusError),
@@ -42,7 +46,7 @@ impl From<ConversationError> for Error {
 pub struct Problem {
     /// The status code of the response.
     pub status: u16,
-    /// The message.
+    /// The message of the error.
     pub title: String,
     /// The causes, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -121,6 +125,12 @@ pub(crate) fn status_of(error: &Error) -> u16 {
         Error::Compare(CompareError::NoSuchPath(_) | CompareError::InNeither(_)) => 404,
         Error::Ledger(LedgerError::NoSuchSession(_)) => 404,
         Error::Take(TakeError::Name(_)) => 409,
+        Error::Label(LabelError::Find(error)) | Error::Delete(DeleteError::Find(error)) => {
+            status_of_find(error)
+        }
+        Error::Label(LabelError::Name(_)) => 409,
+        Error::Delete(DeleteError::Protected(_) | DeleteError::Needed(_)) => 409,
+        Error::Label(LabelError::Busy) | Error::Delete(DeleteError::Busy) => 503,
         Error::Rollback(error) => match error {
             RollbackError::Find(error) => status_of_find(error),
             RollbackError::Store(error) => status_of_store(error),

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::app::{App, Home};
 use crate::guard::{Guard, Reach, check_request};
+use crate::tls::{Certificate, TlsListener};
 use crate::{api, assets, pages};
 
 /// The maximum size of a request's body, in bytes.
@@ -28,11 +29,13 @@ pub struct ServerOptions {
     pub address: SocketAddr,
     /// The hosts that requests may name.
     pub reach: Reach,
+    /// The certificate, if connections are encrypted.
+    pub certificate: Option<Certificate>,
     /// The secret in the link that opens the pages. It is new for each start.
     pub token: String,
     /// The secret in the cookie that a browser gets for the token.
     pub cookie: String,
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub home: Arc<dyn Home>,
     /// The time zone in which times are shown.
     pub zone: TimeZone,
@@ -45,6 +48,7 @@ pub struct Server {
     listener: TcpListener,
     app: Arc<App>,
     guard: Arc<Guard>,
+    certificate: Option<Certificate>,
     stopping: watch::Receiver<bool>,
     stopper: Stopper,
 }
@@ -63,14 +67,16 @@ impl Stopper {
 impl Server {
     /// Opens the port. Requests wait until [`Server::run`] answers them.
     pub fn bind(options: ServerOptions) -> io::Result<Server> {
-        let ServerOptions { address, reach, token, cookie, home, zone, user_home } = options;
+        let ServerOptions { address, reach, certificate, token, cookie, home, zone, user_home } =
+            options;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
-        let guard = Arc::new(Guard::new(address, reach, token, cookie));
+        let guard = Arc::new(Guard::new(address, reach, certificate.is_some(), token, cookie));
         let app = Arc::new(App::new(home, zone, user_home, stopping.clone()));
-        Ok(Server { listener, app, guard, stopping, stopper: Stopper(Arc::new(stop)) })
+        let stopper = Stopper(Arc::new(stop));
+        Ok(Server { listener, app, guard, certificate, stopping, stopper })
     }
 
     /// Returns the link that opens the pages. It holds the token.
@@ -85,20 +91,27 @@ impl Server {
 
     /// Answers requests until the server is stopped.
     pub fn run(self) -> io::Result<()> {
-        let Server { listener, app, guard, mut stopping, stopper: _stopper } = self;
+        let Server { listener, app, guard, certificate, mut stopping, stopper: _stopper } = self;
         let runtime = runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(MAX_WORKERS)
             .build()?;
-        let router = make_router(app, guard);
+        let router = make_router(app.clone(), guard);
         let result = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(app.warm_up());
             let stopped = async move {
                 // An error means that no stopper is left, so that nothing can stop the server.
                 let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
             };
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await
+            match certificate {
+                None => axum::serve(listener, router).with_graceful_shutdown(stopped).await,
+                Some(certificate) => {
+                    let listener = TlsListener::start(listener, certificate)?;
+                    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+                }
+            }
         });
         // Dropping the runtime waits for work whose client has gone away, such as a restore.
         drop(runtime);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use takeback_base::text::is_armed;
-use takeback_ledger::Time;
+use takeback_ledger::{Redactor, Time};
 use takeback_tree::RelPath;
 use takeback_undo::{Action, EffectView};
 
@@ -81,6 +81,11 @@ pub(crate) fn visible(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Masks the secrets in a text.
+pub(crate) fn mask_text(text: &str) -> String {
+    Redactor::shared().mask_text(text).into_owned()
 }
 
 /// Formats a path as JSON for an attribute, with hostile characters as escapes.

@@ -3,9 +3,10 @@
 //! The ledger says which messages a conversation has. If the agent's log has exactly these, the
 //! agent continues its own session. Otherwise a copy is made that ends there (`rewind`), and the
 //! ledger records it as a fork. `notes` remembers every copy, so that one whose process was killed
-//! is finished or removed.
+//! is finished or removed. `originals` keeps whole logs that their agent may delete.
 
 mod notes;
+mod originals;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,6 +39,8 @@ pub enum ConversationError {
     Rewind(#[from] RewindError),
     #[error("takeback's note about the copy cannot be written")]
     Note(#[source] std::io::Error),
+    #[error("its log cannot be kept")]
+    Original(#[source] std::io::Error),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     #[error(transparent)]
@@ -225,6 +228,9 @@ fn copy_logs(
         };
         outcome = rewind.prepare_copy(&request).map_err(ConversationError::from);
         if outcome.is_ok() {
+            if rewind.may_delete_logs {
+                originals::keep_original(opened, id, log).map_err(ConversationError::Original)?;
+            }
             break;
         }
     }
@@ -278,7 +284,9 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     };
     logs.retain(|log| Some(depth(log)) == least && has_session(log));
     logs.reverse();
-    logs.extend(notes::find_own_logs(opened, id));
+    let own = notes::own_directory(opened).join(format!("{id}.jsonl"));
+    logs.extend(own.is_file().then_some(LogRef { path: own, session: None }));
+    logs.extend(originals::find_original(opened, id));
     logs
 }
 

@@ -68,18 +68,6 @@ pub(super) fn own_directory(opened: &Opened) -> PathBuf {
     opened.home().join("conversations")
 }
 
-/// Finds the logs of a session among takeback's own files.
-pub(super) fn find_own_logs(opened: &Opened, id: &str) -> Vec<LogRef> {
-    let is_log = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let rest = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.'));
-        rest.is_some_and(|rest| rest.ends_with("jsonl"))
-    };
-    let mut paths: Vec<PathBuf> = list_files(&own_directory(opened)).filter(is_log).collect();
-    paths.sort();
-    paths.into_iter().map(|path| LogRef { path, session: None }).collect()
-}
-
 impl CopyNote {
     pub(super) fn new(
         opened: &Opened,

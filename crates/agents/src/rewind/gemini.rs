@@ -25,14 +25,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
         });
     }
     let path = cut.own_directory.join(format!("{}.jsonl", cut.new));
-    let mut copy = Copy::of_log(path, join_lines(copied.iter().map(String::as_str)));
-    // Gemini may delete the original when it is started the next time, so it is kept for the way
-    // forward.
-    if cut.path.parent() != Some(cut.own_directory) {
-        let whole = cut.own_directory.join(format!("{}.{}.jsonl", cut.old, cut.new));
-        copy.others.push((whole, cut.bytes.to_owned()));
-    }
-    Ok(copy)
+    Ok(Copy::of_log(path, join_lines(copied.iter().map(String::as_str))))
 }
 
 /// Finds the line that adds a message. A resumed session lists its messages again, so the first

@@ -42,7 +42,7 @@ use self::check::{check_content, has_exactly};
 use crate::logs::{LogError, LogFormat, LogRef, log_format};
 
 /// The maximum size of a log that is copied.
-const MAX_LOG: u64 = 512 << 20;
+pub(crate) const MAX_LOG: u64 = 512 << 20;
 
 /// The way in which an agent's own conversation is taken back.
 pub struct Rewind {
@@ -56,6 +56,8 @@ pub struct Rewind {
     continue_with: &'static [&'static str],
     /// The line that continues a conversation if it is typed into the running agent.
     typed: Option<&'static str>,
+    /// True if the agent may delete the log of a session that it has continued.
+    pub may_delete_logs: bool,
 }
 
 /// The way in which a copy comes into being.

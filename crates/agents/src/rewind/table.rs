@@ -2,7 +2,7 @@
 
 use super::{Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
 
-/// All ways.
+/// The ways of all agents.
 pub const REWINDS: &[Rewind] = &[
     Rewind {
         agent: "claude",
@@ -10,6 +10,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "claude",
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
+        may_delete_logs: false,
     },
     Rewind {
         agent: "codex",
@@ -17,6 +18,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "codex",
         continue_with: &["resume", "{}"],
         typed: Some("/resume {}"),
+        may_delete_logs: false,
     },
     Rewind {
         agent: "gemini",
@@ -24,6 +26,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "gemini",
         continue_with: &["--session-file", "{file}"],
         typed: None,
+        may_delete_logs: true,
     },
     Rewind {
         agent: "opencode",
@@ -31,6 +34,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "opencode",
         continue_with: &["-s", "{}"],
         typed: None,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "qwen",
@@ -38,6 +42,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "qwen",
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
+        may_delete_logs: false,
     },
     Rewind {
         agent: "copilot",
@@ -45,6 +50,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "copilot",
         continue_with: &["--resume={}"],
         typed: Some("/resume {}"),
+        may_delete_logs: false,
     },
     Rewind {
         agent: "droid",
@@ -52,6 +58,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "droid",
         continue_with: &["--resume", "{}"],
         typed: None,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "cline",
@@ -59,6 +66,7 @@ pub const REWINDS: &[Rewind] = &[
         program: "cline",
         continue_with: &["-i", "--id", "{}"],
         typed: None,
+        may_delete_logs: false,
     },
     Rewind {
         agent: "pi",
@@ -66,5 +74,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "pi",
         continue_with: &["--session", "{}"],
         typed: None,
+        may_delete_logs: false,
     },
 ];

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use takeback_agents::{continue_session, fault, finish_copies, list_copies, log_format};
 use takeback_tree::ForbiddenRoots;
-use takeback_undo::{OpenOptions, Opened, OwnConversations, Protection, Settings};
+use takeback_undo::{OpenOptions, Opened, OwnConversations, Protection, Resume, Settings};
 use tempfile::TempDir;
 
 use crate::rewind::Session;
@@ -149,6 +149,26 @@ fn a_copy_at_the_same_point_is_used_again_until_it_is_continued() {
     let second = continue_session(&opened, &session, Some(1)).unwrap();
     assert_ne!(second.session, first.session);
     assert_eq!(import(&opened, "claude"), 1, "only the new message");
+}
+
+#[test]
+fn a_log_that_gemini_deletes_can_still_be_continued() {
+    let captured = Session::captured("gemini");
+    let opened = open(captured.directory.path(), "gemini");
+    import(&opened, "gemini");
+    let session = format!("gemini:{}", captured.id);
+    let whole = fs::read(&captured.log.path).unwrap();
+    let file_of = |resume: Resume| PathBuf::from(resume.argv.last().unwrap());
+    assert_eq!(file_of(continue_session(&opened, &session, None).unwrap()), captured.log.path);
+    let cut = file_of(continue_session(&opened, &session, Some(1)).unwrap());
+    assert!(fs::read(&cut).unwrap().len() < whole.len());
+    fs::remove_file(&captured.log.path).unwrap();
+    let kept = file_of(continue_session(&opened, &session, None).unwrap());
+    assert_eq!(fs::read(&kept).unwrap(), whole);
+    // An earlier point can still be reached, too.
+    fs::remove_file(&cut).unwrap();
+    let again = file_of(continue_session(&opened, &session, Some(1)).unwrap());
+    assert!(fs::read(&again).unwrap().len() < whole.len());
 }
 
 #[test]

@@ -65,6 +65,7 @@ impl Session {
             "pi" => place.join(format!("2026-11-16T06-52-04-000Z_{id}.jsonl")),
             "copilot" => place.join(id).join("events.jsonl"),
             "cline" => place.join(id).join(format!("{id}.messages.json")),
+            "gemini" | "qwen" => place.join("chats").join(format!("session-{id}.jsonl")),
             _ => place.join(format!("{id}.jsonl")),
         };
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -9,6 +9,8 @@ mod demo;
 mod diff;
 mod doctor;
 mod explain;
+#[cfg(not(fuzzing))]
+mod export;
 pub(crate) mod fork;
 pub(crate) mod goal;
 pub(crate) mod hook;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Status(status::Arguments),
     #[cfg(not(fuzzing))]
     Serve(serve::Arguments),
+    #[cfg(not(fuzzing))]
+    Export(export::Arguments),
     Install(install::Arguments),
     Uninstall(install::UninstallArguments),
     Doctor(doctor::Arguments),
@@ -82,11 +86,11 @@ impl Command {
         }
     }
 
-    /// True if the command's output goes to a pager when it is long. The output of the other
-    /// commands is read by agents and programs, or printed while they run.
+    /// True if the command's output goes to a pager when it is long. The output of every other
+    /// command is read by an agent or a program, or is printed while the command runs.
     pub(crate) fn is_paged(&self) -> bool {
         #[cfg(not(fuzzing))]
-        if matches!(self, Command::Serve(_)) {
+        if matches!(self, Command::Serve(_) | Command::Export(_)) {
             return false;
         }
         !matches!(
@@ -119,6 +123,8 @@ impl Command {
             Command::Status(arguments) => status::run(&arguments, context),
             #[cfg(not(fuzzing))]
             Command::Serve(arguments) => serve::run(&arguments, context),
+            #[cfg(not(fuzzing))]
+            Command::Export(arguments) => export::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
             Command::Uninstall(arguments) => install::run_uninstall(&arguments, context),
             Command::Doctor(arguments) => doctor::run(&arguments, context),

@@ -69,8 +69,8 @@ pub(crate) struct OpenGoal {
     pub(crate) state: &'static str,
 }
 
-/// Finds the goals that were left open: their process ended, or one of these tasks waits for an
-/// approval that a goal needs.
+/// Finds the goals that were left open: either their process ended, or their task is among `tasks`
+/// and is waiting for an approval.
 pub(crate) fn find_open_goals(
     tasks: &[TaskView],
     context: &Context,
@@ -86,8 +86,8 @@ pub(crate) fn find_open_goals(
     Ok(interrupted.chain(waiting).collect())
 }
 
-/// Finds the tasks whose last turn is open and that no process works on, the newest first. The
-/// tasks of subagents belong to other tasks.
+/// Finds the tasks whose last turn is open and that no process is working on, the newest first.
+/// Leaves out the tasks of subagents, because they belong to other tasks.
 pub(crate) fn find_open_tasks(
     filter: TaskFilter,
     context: &Context,

@@ -1,16 +1,18 @@
 //! `takeback serve`: the history as web pages.
 
+use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use takeback_undo::Opened;
-use takeback_web::{Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
 
 use super::rpc::{Stamp, read_stamp};
 use crate::context::Context;
@@ -29,8 +31,11 @@ use crate::output;
 Examples:
   takeback serve --open            open the pages in the browser
   takeback serve --port 4567
+  takeback serve --listen 192.168.0.7 --tls-cert desk.pem --tls-key desk.key
+                                   for other machines, encrypted
   takeback serve --listen 192.168.0.7 --insecure
                                    for other machines, without encryption")]
+#[command(group(ArgGroup::new("way").args(["tls_cert", "insecure"])))]
 pub(crate) struct Arguments {
     /// The port; 0 for any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -38,11 +43,16 @@ pub(crate) struct Arguments {
     /// Open the pages in the browser
     #[arg(long)]
     open: bool,
-    /// Listen on this address instead of 127.0.0.1; anyone who can read the traffic gets in, so
-    /// this needs --insecure
-    #[arg(long, value_name = "ADDRESS", requires = "insecure")]
+    /// Listen on this address instead of 127.0.0.1; needs --tls-cert, or --insecure
+    #[arg(long, value_name = "ADDRESS", requires = "way")]
     listen: Option<IpAddr>,
-    /// Serve other machines without encryption
+    /// Encrypt connections with this certificate, followed by those that it depends on (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve other machines without encryption; anyone who can read the traffic gets in
     #[arg(long, requires = "listen")]
     insecure: bool,
 }
@@ -54,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     context.opened_anyway()?;
     let server = Server::bind(ServerOptions {
         address,
+        certificate: read_certificate(arguments, context)?,
         reach: if ip.is_loopback() { Reach::Loopback } else { Reach::Network },
         token: make_secret()?,
         cookie: make_secret()?,
@@ -82,6 +93,23 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     }
     server.run().map_err(|error| Failure::new("cannot serve").because(&error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the certificate and its key, if the user names them.
+fn read_certificate(
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<Option<Certificate>, Failure> {
+    let (Some(chain), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
+        return Ok(None);
+    };
+    let read = |path: &PathBuf| {
+        let path = context.directory.join(path);
+        fs::read(&path).map_err(|error| {
+            Failure::new(format!("cannot read {}", path.display())).because(&error)
+        })
+    };
+    Ok(Some(Certificate::from_pem(&read(chain)?, &read(key)?)?))
 }
 
 /// Makes a secret of 256 random bits.
@@ -125,10 +153,10 @@ fn open_browser(link: &str) {
 }
 
 /// Takeback's home, for the server.
-struct ServedHome(Mutex<(Context, Option<Stamp>)>);
+pub(super) struct ServedHome(Mutex<(Context, Option<Stamp>)>);
 
 impl ServedHome {
-    fn new(context: &Context) -> ServedHome {
+    pub(super) fn new(context: &Context) -> ServedHome {
         ServedHome(Mutex::new((context.in_directory(&context.directory), None)))
     }
 
@@ -162,9 +190,12 @@ impl Home for ServedHome {
     fn explain(&self, error: Error) -> Problem {
         describe(match error {
             Error::Compare(error) => error.into(),
+            Error::Delete(error) => error.into(),
             Error::Find(error) => error.into(),
+            Error::Label(error) => error.into(),
             Error::Ledger(error) => error.into(),
             Error::Open(error) => error.into(),
+            Error::Prune(error) => error.into(),
             Error::Rollback(error) => error.into(),
             Error::Show(error) => error.into(),
             Error::Status(error) => error.into(),

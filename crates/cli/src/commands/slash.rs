@@ -17,7 +17,7 @@ use crate::slash::run_words;
 
 /// Run a command that was typed as `/rollback …` or `/undo …` inside an agent
 ///
-/// For the command files that `takeback install` writes. Asks no questions, uses no colours, and
+/// For the command files that `takeback install` writes. Asks no questions, uses no colors, and
 /// prints errors on standard output, because an agent shows nothing else.
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -27,7 +27,7 @@ use crate::output::{self, CapturedOutput, capture_output};
 /// The names of slash commands, without the slash, with a description in a few words.
 pub(crate) type SlashNames = &'static [(&'static str, &'static str)];
 
-/// The commands.
+/// The names of the commands, each with a line of help.
 pub(crate) const COMMANDS: SlashNames = &[
     ("rollback", "list checkpoints, or return to one: /rollback 2"),
     ("undo", "take back the last turn, and keep your own edits"),
@@ -76,7 +76,7 @@ pub(crate) enum SlashAction {
     /// Go on with a goal, with this budget.
     #[serde(skip)]
     ResumeGoal { goal: String, budget: Budget },
-    /// Leave.
+    /// The front end ends the chat.
     Quit,
 }
 

@@ -90,7 +90,7 @@ fn each_session_is_told_what_it_does_not_know() {
 }
 
 #[test]
-fn a_prompt_that_was_brought_back_is_not_reported_as_taken_back() {
+fn a_prompt_that_was_restored_is_not_reported_as_taken_back() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     moved_by(&session, &["rollback", "1", "--yes"]);
@@ -125,7 +125,7 @@ fn a_log_that_cannot_be_copied_stays_and_the_reason_is_shown() {
 }
 
 #[test]
-fn files_alone_leave_the_conversation() {
+fn a_rollback_of_files_alone_does_not_change_the_conversation() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let view = session.json(&["rollback", "1", "--yes", "--files-only"]);
@@ -134,7 +134,7 @@ fn files_alone_leave_the_conversation() {
 }
 
 #[test]
-fn the_agent_is_started_where_its_conversation_was() {
+fn the_agent_is_started_in_the_rewound_conversation() {
     use std::os::unix::fs::PermissionsExt;
     let session = Session::new();
     with_two_turns(&session);

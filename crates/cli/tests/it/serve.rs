@@ -1,4 +1,4 @@
-//! `takeback serve`, as a process: the link, the token, and the end.
+//! `takeback serve`, as a process: its link, its token, and how it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -54,7 +54,7 @@ fn the_first_line_is_the_link_and_ctrl_c_ends_the_server() {
     let bearer = format!("authorization: Bearer {token}\r\n");
     let page = get(port, "/", &bearer);
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("by hand"), "{page}");
-    // A problem has the hint that the command gives.
+    // An error has the same hint as on the command line.
     let workspace = page.split("/w/").nth(1).unwrap().split(['"', '/']).next().unwrap();
     let missing = get(port, &format!("/api/v1/checkpoints/{workspace}/abcdef0"), &bearer);
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");

@@ -65,11 +65,11 @@ pub struct LogEntry {
     pub fact: LogFact,
 }
 
-/// The fact that an entry in a log states.
+/// A fact that is stated by an entry in a log.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogFact {
-    /// More is known about the session.
+    /// Information about the session.
     Session(Box<SessionRecord>),
     Message(Box<MessageRecord>),
     /// A message that summarizes the conversation so far.
@@ -319,7 +319,7 @@ pub struct MessageOrigin {
     pub origin: Option<String>,
     /// True if the message was taken back.
     pub undone: bool,
-    /// True if a fork has the message from its parent.
+    /// True if the session is a fork, and the message was copied from its parent.
     pub inherited: bool,
 }
 

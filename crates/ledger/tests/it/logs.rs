@@ -17,8 +17,8 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Builds an entry of session `s` from `text`. If the text starts with `>`, it comes from the user;
-/// with `=`, it is a summary; with `$`, it is a number of tokens. Any other text comes from the
+/// Builds an entry of session `s` from `text`. If the text starts with `>`, it is a prompt; with
+/// `=`, a summary; with `$`, a number of tokens that were used. Any other text is an answer of the
 /// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
@@ -184,7 +184,7 @@ fn an_answer_comes_before_a_later_prompt_that_a_hook_reported_first() {
 }
 
 #[test]
-fn calls_belong_to_the_turns_that_only_a_log_knows() {
+fn calls_are_assigned_to_turns_that_only_a_log_reports() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     for (call, seconds) in [("a", 11), ("b", 21)] {

@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 32 * 1024;
 /// The number of entries that are visited. The rest is not even counted.
 const MAX_VISITED: usize = 500_000;
 
-/// Lists files.
+/// The tool that lists the files of a directory.
 pub(super) struct ListFiles {
     pub(super) home: Option<PathBuf>,
 }

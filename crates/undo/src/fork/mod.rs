@@ -1,10 +1,10 @@
-//! Forks: a new session with the conversation as it was at an earlier moment and, in a new
+//! Forks: a new session with the conversation as it was at an earlier point and, in a new
 //! directory, the files as they were then. Nothing that already exists is changed.
 //!
-//! `point` parses what the user typed, `source` finds the conversation and the checkpoint of that
-//! moment, `turn_end` finds the checkpoint with which a turn ended, `destination` chooses the new
-//! directory, and `staging` fills it in such a way that an interrupted fork can later be finished
-//! or removed.
+//! `point` parses what the user typed, `source` finds the conversation and the checkpoint at that
+//! point, `turn_end` finds the checkpoint with the files at the end of a turn, `destination`
+//! chooses the new directory, and `staging` fills it in such a way that an interrupted fork can
+//! later be finished or removed.
 
 mod destination;
 mod point;
@@ -40,7 +40,7 @@ pub struct ForkRequest {
     pub files: ForkFiles,
     /// True if the repository of the workspace is copied into the new directory.
     pub repository: bool,
-    /// The id of the new session. `None` generates one.
+    /// The id of the new session. If it is `None`, an id is generated.
     pub id: Option<String>,
     /// True if the session's own agent is to continue the fork, not takeback's.
     #[serde(default)]
@@ -69,27 +69,27 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
-    /// Only the conversation is forked. It continues in this directory, whose files stay as they
-    /// are.
+    /// Only the conversation is forked. It continues in this directory, in which no file is
+    /// changed.
     Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
-    /// This directory. It does not exist yet, or it is empty.
+    /// This directory, which must be empty or not exist yet.
     Into(PathBuf),
 }
 
-/// The moment that a fork begins at.
+/// The point at which a fork begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForkPoint {
-    /// A checkpoint of the workspace that a directory belongs to, given by its row number, step,
-    /// name or id. The conversation is that of the checkpoint's session.
+    /// A checkpoint, given by its row number, step, name or id, of the workspace that a directory
+    /// belongs to. The conversation is that of the checkpoint's session.
     Checkpoint { directory: PathBuf, checkpoint: String },
-    /// A moment in a session, which is given by its id, the beginning of its id, or its title.
+    /// A point in a session. The session is given by its id, the beginning of its id, or its title.
     Session { session: String, at: SessionPoint },
 }
 
-/// A moment in a session.
+/// A point in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionPoint {
     /// The end of the last turn that has not been taken back.
@@ -99,11 +99,11 @@ pub enum SessionPoint {
     Turn(i64),
     /// A checkpoint of the session's workspace, given by its row number, step, name or id.
     Checkpoint(String),
-    /// The present.
+    /// The current state of the workspace.
     Now,
 }
 
-/// A fork that was made.
+/// A completed fork.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Fork {
@@ -146,7 +146,7 @@ pub struct Fork {
     pub warnings: Vec<String>,
 }
 
-/// A checkpoint near the moment that was asked for.
+/// A checkpoint near the requested point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NearCheckpoint {
@@ -162,7 +162,7 @@ impl NearCheckpoint {
     }
 }
 
-/// A fork that was not made. Nothing is left of it.
+/// The reason why a fork was not made. Nothing is left of the fork.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum ForkError {
@@ -182,7 +182,8 @@ pub enum ForkError {
     OtherAgent(String, String),
     #[error("session {0} has no workspace")]
     NoWorkspace(String),
-    /// The states before and after the end of the turn differ, so its files are not known.
+    /// The last known state before the end of the turn differs from the first one after it, so the
+    /// files at the end of the turn are not known.
     #[error("the files at the end of {} are not known exactly", describe_turn(session, *turn))]
     FilesUnknown {
         session: String,
@@ -196,7 +197,7 @@ pub enum ForkError {
     PartlyTakenBack { session: String, turn: i64 },
     #[error("{} already exists and is not empty", .0.display())]
     NotEmpty(PathBuf),
-    #[error("{} is inside the workspace that is forked", .0.display())]
+    #[error("{} is inside the workspace that is being forked", .0.display())]
     Inside(PathBuf),
     #[error("{} is {what}", path.display())]
     Refused { path: PathBuf, what: &'static str },

@@ -12,7 +12,7 @@ use super::take::TakeError;
 use super::workspace::open_workspace;
 use crate::Opened;
 
-/// A comparison that failed.
+/// The reason why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum CompareError {
@@ -44,7 +44,8 @@ pub fn compare_with_present(
     }
 }
 
-/// Compares a tree that was captured in the workspace of a directory with the current state.
+/// Compares the current state of the workspace that a directory belongs to with an earlier tree of
+/// that workspace.
 pub fn compare_tree_with_present(
     opened: &Opened,
     directory: &Path,

@@ -89,7 +89,7 @@ fn push_taken_back(text: &mut String, notice: &Notice) {
     );
 }
 
-/// Adds the files that were left as they are.
+/// Adds the files that were left unchanged.
 fn push_left(text: &mut String, notice: &Notice) {
     if !notice.left.is_empty() {
         let workspace = notice.workspace.display();

@@ -43,10 +43,10 @@ pub struct Notice {
     pub effects: Vec<EffectView>,
     /// The prompt that was taken back, if the agent's own conversation still contains it.
     pub taken_back: Option<TakenBack>,
-    /// True if the agent's own conversation was taken back as well, so that it knows nothing of
-    /// what was done.
+    /// True if the agent's own conversation was taken back as well, so that the agent no longer
+    /// knows about the work that was undone.
     pub is_rewound: bool,
-    /// The files that were left as they are.
+    /// The files that were left unchanged.
     pub left: Vec<RelPath>,
     /// The directory that the conversation was about before it was forked into the workspace.
     pub forked_from: Option<PathBuf>,
@@ -76,9 +76,9 @@ pub(super) struct RollbackSummary<'a> {
     pub(crate) restored: &'a [RelPath],
     pub(crate) deleted: &'a [RelPath],
     pub(crate) effects: &'a [EffectView],
-    /// The state that the rollback led to.
+    /// The state after the rollback.
     pub(crate) tree: Oid,
-    /// The conversations that were moved.
+    /// The conversations that were moved to another point.
     pub(crate) moved: &'a [MovedSession],
 }
 
@@ -119,8 +119,9 @@ fn describe_taken_back(moved: &MovedSession) -> Option<TakenBack> {
     Some(TakenBack { prompt: prompt.chars().take(MAX_PROMPT).collect(), later })
 }
 
-/// Leaves a notice for a session whose agent has a conversation that was taken back as well. There
-/// is nothing to tell about what is undone, only about files and effects that remain.
+/// Leaves a notice for a session after the agent's own conversation was taken back as well. The
+/// agent no longer knows about the work that was undone, so the notice reports only the files and
+/// effects that remain.
 pub(super) fn leave_for_rewound(
     opened: &Opened,
     session: &str,
@@ -234,7 +235,7 @@ struct Body {
     effects: Vec<EffectView>,
     #[serde(default)]
     taken_back: Option<TakenBack>,
-    /// True if messages were brought back, so that earlier notices about them no longer hold.
+    /// True if messages were restored, so that earlier notices about them no longer hold.
     #[serde(default)]
     brought_back: bool,
     #[serde(default)]
@@ -252,8 +253,9 @@ struct BodyFile {
 }
 
 /// Takes the notices that are waiting for a session, so that each is delivered once. Leaves out
-/// files that have changed again, and drops a notice that has no files left. A notice about a
-/// conversation has only effects.
+/// files that have changed again, and drops a notice that then reports nothing but effects. A
+/// notice about a conversation alone never names files, so it is kept even if it reports only
+/// effects.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());

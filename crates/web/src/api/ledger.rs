@@ -156,7 +156,7 @@ fn resolve(ledger: &Ledger, typed: &str) -> Result<String, WorkError> {
     Ok(ledger.resolve(typed)?)
 }
 
-/// A search.
+/// The terms of a search, and its limits.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SearchQuery {

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod input;
+mod labels;
 mod ledger;
 mod openapi;
 mod rollback;
@@ -23,7 +24,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(openapi::document))
         .route("/workspaces", get(checkpoints::workspaces))
         .route("/checkpoints", get(checkpoints::list).post(checkpoints::create))
-        .route("/checkpoints/{workspace}/{id}", get(checkpoints::show))
+        .route(
+            "/checkpoints/{workspace}/{id}",
+            get(checkpoints::show).patch(labels::label).delete(labels::delete),
+        )
+        .route("/prune", post(labels::prune))
         .route("/diff", get(checkpoints::diff))
         .route("/plan", post(rollback::plan))
         .route("/apply", post(rollback::apply))

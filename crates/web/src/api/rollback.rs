@@ -12,8 +12,8 @@ use serde_json::Value;
 use takeback_tree::RelPath;
 use takeback_undo::rollback::{apply as apply_plan, plan as make_plan, roll_back};
 use takeback_undo::{
-    Destination, History, Planned, Request, Resolution, RollbackError, RollbackView, Scope,
-    TurnUndo,
+    Destination, FileResolution, History, Planned, Request, Resolution, RollbackError,
+    RollbackView, Scope, TurnUndo,
 };
 use utoipa::ToSchema;
 
@@ -48,15 +48,23 @@ pub(super) struct PlanRequest {
     #[serde(default)]
     #[schema(value_type = String)]
     conflicts: Resolution,
+    /// For an undo: files whose conflicts are resolved in another way.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    files: Vec<FileResolution>,
     /// For an undo: true to also take back changes that others may have made.
     #[serde(default)]
     uncertain: bool,
+    /// For an undo: files whose changes are taken back although others may have made them.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    taken: Vec<RelPath>,
     /// True to skip paths that cannot be restored.
     #[serde(default)]
     skip_blocked: bool,
 }
 
-/// A plan.
+/// A plan that is kept on the server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PlanAnswer {
     /// The id of the plan. Two plans have the same digest only if they do the same to the same
@@ -182,7 +190,7 @@ async fn reverse(
 
 /// Makes the plan that a request asks for.
 fn plan_request(work: &Work, asked: &PlanRequest) -> Result<(Request, Planned), WorkError> {
-    if asked.paths.len() > MAX_PATHS {
+    if asked.paths.len().max(asked.files.len()).max(asked.taken.len()) > MAX_PATHS {
         return Err(Problem::invalid(format!("more than {MAX_PATHS} paths")).into());
     }
     if asked.undo && !(asked.paths.is_empty() && asked.scope == Scope::Both) {
@@ -197,8 +205,9 @@ fn plan_request(work: &Work, asked: &PlanRequest) -> Result<(Request, Planned), 
         false => Destination::Checkpoint(found.to_string()),
         true => {
             let row = Some(row.ok_or_else(|| Problem::not_found("turn"))?.number);
-            let (conflicts, uncertain, taken) = (asked.conflicts, asked.uncertain, Vec::new());
-            Destination::WithoutTurn(TurnUndo { row, conflicts, uncertain, taken })
+            let (conflicts, uncertain) = (asked.conflicts, asked.uncertain);
+            let (taken, files) = (asked.taken.clone(), asked.files.clone());
+            Destination::WithoutTurn(TurnUndo { row, conflicts, uncertain, taken, files })
         }
     };
     let mut request = Request::new(&known.path, to);

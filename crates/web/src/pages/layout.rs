@@ -36,6 +36,7 @@ impl Shell {
         let links = [
             ("timeline", "Timeline", timeline.as_str()),
             ("sessions", "Sessions", "/sessions"),
+            ("usage", "Usage", "/usage"),
             ("health", "Health", "/health"),
         ];
         html! {
@@ -114,6 +115,7 @@ fn head(title: &str) -> Markup {
             link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
             link rel="stylesheet" href="/assets/app.css";
             link rel="stylesheet" href="/assets/diff.css";
+            link rel="stylesheet" href="/assets/charts.css";
             script type="module" src="/assets/app.js" {}
         }
     }
@@ -161,7 +163,7 @@ pub(super) fn panes(which: &str, list: &Markup, detail: &Markup) -> Markup {
     }
 }
 
-/// One column.
+/// Puts the content of a page into a single column.
 pub(super) fn column(content: &Markup) -> Markup {
     html! { div .column { (content) } }
 }

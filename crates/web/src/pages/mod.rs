@@ -2,15 +2,20 @@
 //!
 //! With the parameter `part`, a page returns only the part that a script asks for.
 
+mod charts;
 mod conversation;
 mod diff;
+mod downloads;
+pub(crate) mod export;
 mod files;
 mod health;
 mod layout;
+mod lineage;
 mod overview;
 mod sessions;
 mod timeline;
 mod turn;
+mod usage;
 
 use std::sync::Arc;
 
@@ -64,10 +69,15 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/w/{workspace}", get(timeline))
         .route("/w/{workspace}/c/{id}", get(turn::show))
         .route("/w/{workspace}/c/{id}/file", get(turn::show_file))
+        .route("/w/{workspace}/c/{id}/image", get(turn::show_image))
         .route("/w/{workspace}/c/{id}/card", get(turn::show_card))
         .route("/sessions", get(sessions::list))
         .route("/sessions/{id}", get(sessions::show))
+        .route("/sessions/{id}/export", get(downloads::session))
+        .route("/w/{workspace}/c/{id}/export", get(downloads::turn))
+        .route("/export", get(downloads::day))
         .route("/search", get(sessions::search))
+        .route("/usage", get(usage::show))
         .route("/health", get(health::show))
 }
 

@@ -39,7 +39,7 @@ impl ListView<'_> {
                 }
             }
             @if page.entries.is_empty() { (self.render_empty()) }
-            div .entries data-list=(self.address) data-query=(self.query_string(None)) { (self.render_groups(page)) }
+            div .entries data-list=(self.address) data-query=(self.query_string(None)) { @if !page.entries.is_empty() { div .chunk { (self.render_groups(page)) } } }
             @if let Some(next) = &page.next {
                 p .more { a href={ (self.address) "?" (self.query_string(Some(&next.to_string()))) } data-more="" { "Older" } }
             } @else if !page.entries.is_empty() {

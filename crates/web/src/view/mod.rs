@@ -2,5 +2,7 @@
 
 pub(crate) mod diff;
 pub(crate) mod filter;
+mod highlight;
+mod languages;
 pub(crate) mod timeline;
 pub(crate) mod turn;

@@ -5,6 +5,8 @@
 mod api;
 mod client;
 mod events;
+mod exports;
 mod pages;
 mod scratch;
 mod security;
+mod tls;

@@ -12,7 +12,7 @@ use takeback_undo::{
     Deadline, OpenOptions, Opened, Protection, Report, ReportedEvent, Settings, ToolCall, ToolWork,
     hook,
 };
-use takeback_web::{Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
 
 use crate::client::Client;
 
@@ -44,6 +44,11 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
+        Scratch::with_certificate(None)
+    }
+
+    /// Starts a server whose connections are encrypted, if there is a certificate.
+    pub(crate) fn with_certificate(certificate: Option<Certificate>) -> Scratch {
         let base = tempfile::tempdir().unwrap();
         fs::create_dir(base.path().join("project")).unwrap();
         let home = base.path().join("home");
@@ -64,6 +69,7 @@ impl Scratch {
         let server = Server::bind(ServerOptions {
             address: ([127, 0, 0, 1], 0).into(),
             reach: Reach::Loopback,
+            certificate,
             token: TOKEN.into(),
             cookie: COOKIE.into(),
             home: Arc::new(TestHome(opened.clone())),
@@ -147,7 +153,7 @@ impl Scratch {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        let rest = self.link.strip_prefix("http://127.0.0.1:").unwrap();
+        let rest = self.link.rsplit_once(':').unwrap().1;
         rest.split('/').next().unwrap().parse().unwrap()
     }
 

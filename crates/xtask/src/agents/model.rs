@@ -22,7 +22,8 @@ pub(crate) struct Job {
     pub(crate) answer: &'static str,
 }
 
-/// The jobs of the conversation that is taken back. The first is kept.
+/// The jobs in the conversation that a rollback rewinds. The rollback keeps the first job and takes
+/// back the second.
 pub(crate) const JOBS: [Job; 2] = [
     Job { prompt: "Please do job-three now", file: "three.txt", answer: "Job three is complete" },
     Job { prompt: "Please do job-four now", file: "four.txt", answer: "Job four is complete" },

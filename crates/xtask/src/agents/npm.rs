@@ -94,7 +94,8 @@ impl AgentCache {
         }
     }
 
-    fn install_package(
+    /// Installs a package, unless it is there already. Returns its directory.
+    pub(crate) fn install_package(
         &self,
         name: &str,
         package: &str,

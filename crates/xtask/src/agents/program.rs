@@ -19,10 +19,10 @@ pub(crate) struct AgentProgram {
     pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
     /// The arguments for a turn without a terminal and without permission prompts.
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
-    /// The arguments that end the processes which the agent leaves running.
+    /// The arguments that end the processes that the agent leaves running.
     pub(crate) leave: &'static [&'static str],
     /// The arguments for each step of checking the package that takeback builds for the agent. `{}`
-    /// stands for the package's directory.
+    /// is replaced with the package's directory.
     pub(crate) package_steps: &'static [&'static [&'static str]],
     /// True if a conversation can be continued without a terminal.
     pub(crate) can_continue: bool,

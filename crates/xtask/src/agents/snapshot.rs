@@ -54,7 +54,7 @@ impl Snapshot {
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless this snapshot has every log of an earlier one, unchanged.
+    /// Fails unless this snapshot contains every log of an earlier snapshot, unchanged.
     pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
         // Some agents keep a list of all prompts, which is not a log of a session.
         let is_log = |path: &Path| {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::driver::Browser;
 use super::served::{Served, takeback};
-use super::{prepare, story};
+use super::{accessibility, prepare, story};
 use crate::Failure;
 use crate::run::target_directory;
 
@@ -15,16 +15,22 @@ use crate::run::target_directory;
 type Check = (&'static str, fn(&Browser, &Served) -> Result<(), Failure>);
 
 /// All checks, in order. Each begins with the timeline of the shop.
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 15] = [
     ("every page opens without errors", open_every_page),
     ("a turn opens beside the timeline", open_a_turn),
     ("a diff is shown unified and side by side", switch_the_diff),
     ("ticked files are restored, and taken back", restore_files),
     ("the safe button of the dialog has the focus", keep_everything),
     ("a changed workspace is planned again", change_meanwhile),
+    ("a conflict is shown side by side and resolved for its file", resolve_a_conflict),
+    ("a checkpoint is taken, named, pinned and deleted", label_a_checkpoint),
+    ("a prune is shown before it deletes", preview_a_prune),
+    ("an exported file works without a server", open_an_export),
+    ("the timeline keeps only what is near the view", scroll_the_timeline),
     ("the keyboard alone is enough", use_the_keyboard),
     ("a new turn appears by itself", see_a_new_turn),
     ("hostile names are harmless", show_hostile_names),
+    ("axe-core finds nothing serious, in light and dark", examine_all),
 ];
 
 pub(crate) fn test_web() -> Result<(), Failure> {
@@ -85,7 +91,9 @@ fn open_incident(browser: &Browser) -> Result<(), Failure> {
 }
 
 fn open_every_page(browser: &Browser, served: &Served) -> Result<(), Failure> {
-    for path in ["/", "/sessions", "/sessions/claude%3Ac2", "/search?q=legacy", "/health"] {
+    let pages =
+        ["/", "/sessions", "/sessions/claude%3Ac2", "/search?q=legacy", "/usage", "/health"];
+    for path in pages {
         browser.open(&format!("{}{path}", served.origin()))?;
         browser.wait_for("document.querySelector('h1')")?;
     }
@@ -159,6 +167,147 @@ fn change_meanwhile(browser: &Browser, served: &Served) -> Result<(), Failure> {
     browser.click("#confirm button.safe")?;
     expect(served.read("code/shop/README.md")? == "# My own edit\n", "the edit was lost")?;
     fs::write(&path, before).map_err(|error| error.to_string())
+}
+
+fn resolve_a_conflict(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    let path = story::shop(served.base()).join("README.md");
+    let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let edited = before.replace("checkout, reports", "checkout, REPORTS OF MINE");
+    expect(edited != before, "the story has changed")?;
+    fs::write(&path, &edited).map_err(|error| error.to_string())?;
+    open_incident(browser)?;
+    browser.click("form.restore input[value=undo]")?;
+    browser.wait_for("document.querySelector('.plan').textContent.includes('conflict')")?;
+    browser.wait_for(PLANNED)?;
+    browser.click("form.restore button")?;
+    browser.wait_for(
+        "document.querySelector('#confirm .conflict table.split')?.textContent.includes('REPORTS OF MINE')",
+    )?;
+    browser.click("#confirm .conflict input[value=theirs]")?;
+    browser.wait_for(
+        "document.querySelector('#confirm .conflict input[value=theirs]:checked')
+         && !document.querySelector('#confirm .body').textContent.includes('leaves 1 conflict')",
+    )?;
+    browser.click("#confirm button.danger")?;
+    browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Done')")?;
+    expect(served.read("code/shop/README.md")?.contains("legacy reports"), "not restored")?;
+    browser.click(".toast button")?;
+    browser
+        .wait_for("document.querySelector('#last-action')?.textContent.includes('Took back')")?;
+    expect(served.read("code/shop/README.md")? == edited, "the edit was not brought back")?;
+    fs::write(&path, before).map_err(|error| error.to_string())
+}
+
+fn label_a_checkpoint(browser: &Browser, _: &Served) -> Result<(), Failure> {
+    browser.click("button[data-label=take]")?;
+    browser.wait_for("document.activeElement.id === 'asked'")?;
+    browser.press(&["l", "u", "n", "c", "h", "\u{e007}"])?;
+    browser.wait_for("document.querySelector('.entries').textContent.includes('lunch')")?;
+    browser.run("[...document.querySelectorAll('a.row')].find((row) => row.textContent.includes('lunch')).click()")?;
+    browser.wait_for("document.querySelector('.turn-head h1')?.textContent.includes('lunch')")?;
+    browser.click("button[data-label=name]")?;
+    browser.wait_for("document.activeElement.id === 'asked'")?;
+    browser.press(&["g", "o", "o", "d", "\u{e007}"])?;
+    browser.wait_for("document.querySelector('.turn-head .badge.name')?.textContent === 'good'")?;
+    browser.wait_for("document.querySelector('.pane-list .badge.name')?.textContent === 'good'")?;
+    browser.click("button[data-label=pin]")?;
+    browser.wait_for("document.querySelector('button[data-label=pin]').textContent === 'Unpin'")?;
+    browser.click("button[data-label=pin]")?;
+    browser.wait_for("document.querySelector('button[data-label=pin]').textContent === 'Pin'")?;
+    browser.run("return fetch(location.pathname.replace('/w/', '/api/v1/checkpoints/').replace('/c/', '/'),
+        { method: 'PATCH', headers: { 'content-type': 'application/json' }, body: '{\"name\":null}' })")?;
+    browser.click("button[data-label=delete]")?;
+    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
+    browser.click("#confirm button.danger")?;
+    browser.wait_for("!location.pathname.includes('/c/')")?;
+    browser.wait_for("!document.querySelector('.entries').textContent.includes('lunch')")
+}
+
+fn preview_a_prune(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    browser.open(&format!("{}/health", served.origin()))?;
+    browser.wait_for("document.querySelector('figure.chart svg rect')")?;
+    browser.wait_for("document.querySelector('form.prune:not([hidden])')")?;
+    browser.click("form.prune input[name=max_size_mb]")?;
+    browser.press(&["0"])?;
+    browser.click("form.prune button")?;
+    browser
+        .wait_for("document.querySelector('#confirm[open]')?.textContent.includes('/code/shop')")?;
+    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
+    browser.click("#confirm button.safe")?;
+    let list =
+        browser.run("return fetch('/api/v1/checkpoints').then((answer) => answer.json())")?;
+    expect(list["total"].as_u64().is_some_and(|total| total > 20), "something was deleted")
+}
+
+/// Opens exported files as a user would who got them by mail.
+fn open_an_export(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    let file = served.base().join("page.html");
+    let today = browser.run("return new Date().toISOString().slice(0, 10)")?;
+    let today = today.as_str().unwrap_or_default().to_owned();
+    for subject in ["1", "claude:c2", &today] {
+        let written = takeback(served.base(), &story::shop(served.base()))
+            .args(["export", "--html", subject, "-o"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .status();
+        expect(written.is_ok_and(|status| status.success()), "nothing was exported")?;
+        browser.check_logs(served.origin())?;
+        let address = format!("file://{}", file.display());
+        browser.open(&address)?;
+        browser.wait_for("document.querySelector('.exported-turn .diff-file, .exported-turn')")?;
+        browser.wait_for(
+            "getComputedStyle(document.querySelector('.export-head')).display === 'flex'",
+        )?;
+        // No other request, and no error.
+        browser.check_logs(&address)?;
+    }
+    browser.open(&format!("{}/", served.origin()))
+}
+
+fn scroll_the_timeline(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    let shop = story::shop(served.base());
+    for number in 0..110 {
+        let taken = takeback(served.base(), &shop)
+            .args(["checkpoint", "--pin", "--reason", &format!("bulk {number}")])
+            .stdout(Stdio::null())
+            .status();
+        expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
+    }
+    open_shop(browser, served)?;
+    let scroll = "const pane = document.querySelector('[data-pane=list]'); pane.scrollTop = pane.scrollHeight;";
+    for chunks in 2..=3 {
+        browser.run(scroll)?;
+        browser.wait_for(&format!("document.querySelectorAll('.chunk').length >= {chunks}"))?;
+    }
+    browser.run(scroll)?;
+    browser.wait_for("document.querySelector('.chunk').childElementCount === 0")?;
+    let first = "document.querySelector('.chunk')";
+    browser.wait_for(&format!("{first}.offsetHeight > 1000"))?;
+    // What was taken out returns when it comes near.
+    browser.run("document.querySelector('[data-pane=list]').scrollTop = 0")?;
+    browser.wait_for(&format!("{first}.textContent.includes('bulk 109')"))
+}
+
+/// Examines every page.
+fn examine_all(browser: &Browser, served: &Served) -> Result<(), Failure> {
+    let shop = shop_id(browser)?;
+    let found = browser
+        .run("return fetch('/api/v1/checkpoints?text=tidy').then((answer) => answer.json())")?;
+    let turn = format!("/w/{shop}/c/{}", found["entries"][0]["id"].as_str().unwrap_or_default());
+    let mut pages = vec![
+        ("timeline", "/".to_owned()),
+        ("workspace", format!("/w/{shop}")),
+        ("sessions", "/sessions".into()),
+        ("session", "/sessions/claude%3Ac2".into()),
+        ("search", "/search?q=legacy".into()),
+        ("usage", "/usage".into()),
+        ("health", "/health".into()),
+        ("missing page", "/nothing".into()),
+    ];
+    for tab in ["files", "diff&split=0", "diff&split=1", "conversation", "effects", "coverage"] {
+        pages.push((tab, format!("{turn}?tab={tab}")));
+    }
+    accessibility::examine(browser, served, &pages)
 }
 
 fn use_the_keyboard(browser: &Browser, _: &Served) -> Result<(), Failure> {

@@ -1,8 +1,11 @@
 //! `cargo xtask test-web` and `cargo xtask screenshots`: the pages of `takeback serve` in a real
 //! Chromium.
 
+mod accessibility;
+mod api;
 mod checks;
 mod driver;
+mod picture;
 mod screenshots;
 mod served;
 mod story;
@@ -14,6 +17,7 @@ use rustix::process::geteuid;
 use crate::Failure;
 use crate::run::{cargo, is_success, run_step};
 
+pub(crate) use self::api::test_api;
 pub(crate) use self::checks::test_web;
 pub(crate) use self::screenshots::write_screenshots;
 
@@ -30,7 +34,7 @@ const PACKAGES: [&str; 6] = [
 /// Installs the browser if it is missing, and builds the program. Returns false if there is no
 /// browser and it cannot be installed.
 fn prepare() -> Result<bool, Failure> {
-    run_step(cargo().args(["build", "--quiet", "--package", "takeback"]))?;
+    build_program()?;
     let has = |program: &str| is_success(Command::new(program).arg("--version"));
     if has("chromium") && has("chromedriver") {
         return Ok(true);
@@ -47,4 +51,13 @@ fn prepare() -> Result<bool, Failure> {
             .args(PACKAGES),
     )?;
     Ok(true)
+}
+
+/// Builds the program.
+fn build_program() -> Result<(), Failure> {
+    run_step(
+        cargo()
+            .args(["build", "--quiet", "--package", "takeback", "--package", "xtask"])
+            .arg("--all-features"),
+    )
 }

@@ -57,6 +57,7 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
         ("sessions", "/sessions".to_owned(), ""),
         ("session", "/sessions/claude%3Ac2".to_owned(), ""),
         ("search", "/search?q=legacy".to_owned(), ""),
+        ("usage", "/usage".to_owned(), ""),
         ("health", "/health".to_owned(), ""),
         ("not-found", "/nothing".to_owned(), ""),
     ];

@@ -113,6 +113,7 @@ fn read_turn_request(context: &Context, params: &mut Params) -> Result<Request, 
         conflicts: params.or_default("conflicts")?,
         uncertain: params.or_default("uncertain")?,
         taken: params.or_default("taken")?,
+        files: params.or_default("files")?,
     };
     let skip_blocked = params.or_default("skip_blocked")?;
     let workspace_only = params.or_default("workspace_only")?;

@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! Replies of Chat Completions APIs.
 
 use serde_json::{Value, json};
 use takeback_ledger::Tokens;
