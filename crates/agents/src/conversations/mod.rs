@@ -18,7 +18,8 @@ use takeback_undo::{Opened, Resume};
 use self::notes::CopyNote;
 use crate::logs::{LogRef, log_format};
 use crate::rewind::{
-    GoneMessage, MovedDirectory, PreparedCopy, Rewind, RewindError, RewindRequest, find_rewind,
+    GoneMessage, MovedDirectory, PreparedCopy, Rewind, RewindError, RewindRequest, count_messages,
+    find_rewind, read_pages,
 };
 
 pub use self::notes::{MadeCopy, finish_copies, list_copies};
@@ -82,12 +83,13 @@ pub fn continue_session(
         argv: rewind.command(id, &log.path),
         cwd: record.workspace.clone(),
         typed: rewind.typed(id),
+        file: log.session.is_none().then(|| log.path.display().to_string()),
     };
     let conversation = Conversation::read(opened, session, at)?;
     if conversation.is_empty() {
-        let (session, argv, typed) = (None, rewind.new_command(), None);
-        let (agent, cwd) = (rewind.agent.to_owned(), record.workspace.clone());
-        return Ok(Resume { agent, session, argv, cwd, typed });
+        let (agent, argv) = (rewind.agent.to_owned(), rewind.new_command());
+        let cwd = record.workspace.clone();
+        return Ok(Resume { agent, session: None, argv, cwd, typed: None, file: None });
     }
     let logs = find_logs(opened, agent, id);
     if let Some(log) = find_log_at(rewind, &logs, &conversation.kept()) {
@@ -268,19 +270,22 @@ fn find_copy_at(
 }
 
 /// Finds the logs of a session, newest first, but not those of its subagents, which are deeper.
+/// Copies among takeback's own files come last.
 fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
-    let own = notes::own_directory(opened).join(format!("{id}.jsonl"));
-    if own.is_file() {
-        return vec![LogRef { path: own, session: None }];
-    }
     let Some((format, directory)) = log_format(agent).zip(opened.log_directory(agent)) else {
         return Vec::new();
     };
     let mut logs = format.logs_of_session(id, None, directory);
     let depth = |log: &LogRef| log.path.components().count();
     let least = logs.iter().map(depth).min();
-    logs.retain(|log| Some(depth(log)) == least);
+    let has_session = |log: &LogRef| {
+        log.session.is_none()
+            || read_pages(format, log).is_ok_and(|pages| count_messages(&pages) > 0)
+    };
+    logs.retain(|log| Some(depth(log)) == least && has_session(log));
     logs.reverse();
+    let own = notes::own_directory(opened).join(format!("{id}.jsonl"));
+    logs.extend(own.is_file().then_some(LogRef { path: own, session: None }));
     logs.extend(originals::find_original(opened, id));
     logs
 }
@@ -291,5 +296,5 @@ fn find_log_at<'l>(
     logs: &'l [LogRef],
     kept: &BTreeSet<String>,
 ) -> Option<&'l LogRef> {
-    logs.iter().find(|log| rewind.is_at(log, kept).unwrap_or(false))
+    logs.iter().find(|log| !kept.is_empty() && rewind.is_at(log, kept).unwrap_or(false))
 }

@@ -56,8 +56,6 @@ pub struct Rewind {
     continue_with: &'static [&'static str],
     /// The line that continues a conversation if it is typed into the running agent.
     typed: Option<&'static str>,
-    /// False if the agent gives the copy another id when it opens it.
-    pub keeps_id: bool,
     /// True if the agent may delete the log of a session that it has continued.
     pub may_delete_logs: bool,
 }

@@ -10,7 +10,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "claude",
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -19,7 +18,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "codex",
         continue_with: &["resume", "{}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -28,7 +26,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "gemini",
         continue_with: &["--session-file", "{file}"],
         typed: None,
-        keeps_id: false,
         may_delete_logs: true,
     },
     Rewind {
@@ -37,7 +34,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "opencode",
         continue_with: &["-s", "{}"],
         typed: None,
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -46,7 +42,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "qwen",
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -55,7 +50,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "copilot",
         continue_with: &["--resume={}"],
         typed: Some("/resume {}"),
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -64,7 +58,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "droid",
         continue_with: &["--resume", "{}"],
         typed: None,
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -73,7 +66,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "cline",
         continue_with: &["-i", "--id", "{}"],
         typed: None,
-        keeps_id: true,
         may_delete_logs: false,
     },
     Rewind {
@@ -82,7 +74,6 @@ pub const REWINDS: &[Rewind] = &[
         program: "pi",
         continue_with: &["--session", "{}"],
         typed: None,
-        keeps_id: true,
         may_delete_logs: false,
     },
 ];

@@ -111,7 +111,8 @@ fn a_copy_killed_at_every_step_is_complete_or_gone() {
             assert_eq!(status.signal(), Some(9), "{agent} {point}");
             finish_copies(&opened);
             let added: Vec<PathBuf> = list_paths(directory).difference(&before).cloned().collect();
-            assert!(!added.iter().any(|path| path.to_string_lossy().contains(".tmp")), "{added:?}");
+            let is_temporary = |path: &PathBuf| path.extension() == Some("tmp".as_ref());
+            assert!(!added.iter().any(is_temporary), "{added:?}");
             let copies = list_copies(&opened);
             match copies.first() {
                 Some(copy) => assert!(added.contains(&copy.log), "{agent} {point}: {added:?}"),
@@ -138,7 +139,8 @@ fn a_copy_at_the_same_point_is_used_again_until_it_is_continued() {
     assert_eq!(continue_session(&opened, &session, Some(1)).unwrap(), first);
     let log = &list_copies(&opened)[0].log;
     let mut lines = fs::read_to_string(log).unwrap();
-    let last = lines.lines().rev().find(|line| line.contains("\"uuid\"")).unwrap().to_owned();
+    let is_answer = |line: &&str| line.contains("\"type\":\"assistant\"");
+    let last = lines.lines().rev().find(is_answer).unwrap().to_owned();
     let mut next: serde_json::Value = serde_json::from_str(&last).unwrap();
     next["parentUuid"] = next["uuid"].take();
     next["uuid"] = "another".into();

@@ -85,6 +85,7 @@ fn find_way(session: &str, at: Option<i64>, context: &Context) -> Result<Resume,
         argv,
         cwd: record.workspace,
         typed: None,
+        file: None,
     })
 }
 

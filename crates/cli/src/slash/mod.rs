@@ -177,7 +177,7 @@ fn answer_command(
 }
 
 /// Runs a command of takeback in this process. Its words have been checked.
-fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
+pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     let context = context.in_directory(&context.directory);
     let all = std::iter::once("takeback").chain(words.iter().copied()).map(Into::into).collect();
     let (code, captured) = capture_output(|| match Arguments::parse_words(all) {

@@ -56,6 +56,23 @@ pub fn compare_tree_with_present(
     compare_tree(opened, &workspace, &history, tree, &[])
 }
 
+/// Compares the current states of two directories. Returns the changes that lead from the first to
+/// the second.
+pub fn compare_directories(
+    opened: &Opened,
+    first: &Path,
+    second: &Path,
+) -> Result<Diff, CompareError> {
+    let workspace = open_workspace(opened, first)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    let named = history.named_paths();
+    let mut lock = opened.lock(&workspace)?;
+    let capture = lock.capture(&opened.capture_options(workspace.path(), &named));
+    let tree = capture.map_err(TakeError::from)?.tree;
+    let _ = lock.finish(opened.system_time());
+    compare_tree_with_present(opened, second, &tree)
+}
+
 fn compare_tree(
     opened: &Opened,
     workspace: &Workspace<'_>,

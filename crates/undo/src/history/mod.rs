@@ -31,7 +31,8 @@ pub use self::conversation::{
 pub(crate) use self::counts::count_changes;
 pub use self::counts::{ChangeCounts, find_rows_with_path, list_changes};
 pub use self::diff::{
-    CompareError, compare_checkpoints, compare_tree_with_present, compare_with_present,
+    CompareError, compare_checkpoints, compare_directories, compare_tree_with_present,
+    compare_with_present,
 };
 pub use self::labels::{LabelChange, LabelError, history_changed_at, label_checkpoint};
 pub(crate) use self::list::effects_of_row;

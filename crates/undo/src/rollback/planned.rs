@@ -202,6 +202,9 @@ pub struct Resume {
     pub cwd: Option<String>,
     /// The line to type into the agent, if it is already running, instead of the command.
     pub typed: Option<String>,
+    /// The file of the conversation; `None` if the agent keeps all conversations in one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.

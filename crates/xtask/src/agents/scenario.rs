@@ -67,8 +67,9 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
         do_work_with_pause(sandbox)?
     };
     must_be_in_ledger(sandbox, WORK, "user")?;
-    // The other checkpoint can also be restored.
-    roll_back(sandbox, &steps.before_removing)?;
+    // The other checkpoint can also be restored. The conversation stays complete: in the middle of
+    // its turn, the model would go on with the work.
+    roll_back_files(sandbox, &steps.before_removing)?;
     type_rollback(sandbox, &steps.before_writing)?;
     match sandbox.program.can_continue && find_rewind(sandbox.program.name).is_some() {
         true => take_conversation_back(sandbox),
@@ -253,6 +254,14 @@ fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Fa
 fn roll_back(sandbox: &Sandbox, (files, checkpoint): &(Snapshot, String)) -> Result<(), Failure> {
     sandbox.run_takeback(&["rollback", checkpoint, "--yes"], "rollback")?;
     sandbox.snapshot_project()?.must_be(files, "the project after a rollback")
+}
+
+fn roll_back_files(
+    sandbox: &Sandbox,
+    (files, checkpoint): &(Snapshot, String),
+) -> Result<(), Failure> {
+    sandbox.run_takeback(&["rollback", checkpoint, "--yes", "--files-only"], "rollback-files")?;
+    sandbox.snapshot_project()?.must_be(files, "the project after a rollback of files")
 }
 
 /// Checks that the next prompt includes the notice about the rollback.
