@@ -126,7 +126,10 @@ fn read_parts(
 
 /// Makes a new id that is ordered like the old one.
 fn rename(id: &str, tail: &str) -> String {
-    let end = id.floor_char_boundary(id.len().saturating_sub(TAIL));
+    let mut end = id.len().saturating_sub(TAIL);
+    while !id.is_char_boundary(end) {
+        end -= 1;
+    }
     format!("{}{tail}", &id[..end])
 }
 
