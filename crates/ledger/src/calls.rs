@@ -9,6 +9,20 @@ use crate::sessions::{head, parse_json};
 use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
+/// Inserts an effect, unless it is known. The same effect is reported again if a hook is cut off and
+/// then run again, or if a session is imported twice. Without a call, only the time tells two effects
+/// apart.
+const INSERT_EFFECT: &str = "
+    INSERT INTO effects (session, turn, call, kind, command, workspace, time)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+    WHERE NOT EXISTS (
+        SELECT 1 FROM effects
+        WHERE session = ?1 AND call = ?3 AND kind = ?4 AND command = ?5)
+    AND NOT EXISTS (
+        SELECT 1 FROM effects
+        WHERE ?3 IS NULL AND session = ?1 AND call IS NULL AND time = ?7
+            AND kind = ?4 AND command = ?5)";
+
 /// A point in the order of calls.
 pub enum Moment<'a> {
     /// The start of a call.
@@ -211,24 +225,15 @@ pub(crate) fn record_effect(
 ) -> Result<(), LedgerError> {
     let head = head(transaction, session)?;
     let turn = if effect.turn == 0 { head.last_turn } else { effect.turn };
-    transaction
-        .prepare_cached(
-            // The same effect is reported again if a hook is cut off and then run again, or if a
-            // session is imported twice. Without a call, only the time tells two effects apart.
-            "INSERT INTO effects (session, turn, call, kind, command, workspace, time)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
-                 SELECT 1 FROM effects WHERE session = ?1 AND call IS ?3 AND kind = ?4
-                     AND command = ?5 AND (call IS NOT NULL OR time = ?7))",
-        )?
-        .execute(params![
-            head.key,
-            turn,
-            effect.call,
-            effect.kind,
-            effect.command,
-            effect.workspace,
-            effect.time.unwrap_or(now)
-        ])?;
+    transaction.prepare_cached(INSERT_EFFECT)?.execute(params![
+        head.key,
+        turn,
+        effect.call,
+        effect.kind,
+        effect.command,
+        effect.workspace,
+        effect.time.unwrap_or(now)
+    ])?;
     Ok(())
 }
 
@@ -279,4 +284,26 @@ fn read_effect(row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
         workspace: row.get("workspace")?,
         time: row.get("time")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn a_new_effect_is_compared_only_with_those_of_its_call_or_its_time() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::bring_up_to_date(&connection, 0).unwrap();
+        let mut statement =
+            connection.prepare(&format!("EXPLAIN QUERY PLAN {INSERT_EFFECT}")).unwrap();
+        let unbound = [Option::<i64>::None; 7];
+        let rows = statement
+            .query_map(rusqlite::params_from_iter(unbound), |row| row.get::<_, String>("detail"));
+        let plan: Vec<String> = rows.unwrap().map(Result::unwrap).collect();
+        let reads: Vec<&String> = plan.iter().filter(|step| step.contains("effects")).collect();
+        let [by_call, by_time] = reads[..] else { panic!("{plan:?}") };
+        assert!(by_call.contains("effects_call (session=? AND call=?"), "{by_call}");
+        assert!(by_time.contains("effects_call (session=? AND call=? AND time=?"), "{by_time}");
+    }
 }

@@ -42,7 +42,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         to: 5,
         columns: &[("sessions", "inherited", "INTEGER NOT NULL DEFAULT 0")],
-        sql: "",
+        sql: "DROP INDEX IF EXISTS effects_session;
+              CREATE INDEX IF NOT EXISTS effects_call ON effects (session, call, time);",
     },
 ];
 

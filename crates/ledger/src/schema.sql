@@ -150,7 +150,7 @@ CREATE TABLE effects (
     workspace TEXT,
     time      INTEGER NOT NULL
 );
-CREATE INDEX effects_session ON effects (session);
+CREATE INDEX effects_call ON effects (session, call, time);
 CREATE INDEX effects_workspace ON effects (workspace, time);
 
 CREATE TABLE notices (

@@ -4,8 +4,9 @@
 //! back. The user is asked about the rest: calls that leave the workspace, and effects that no
 //! rollback reverses.
 //!
-//! An answer can be remembered. What is remembered is the beginning of a call: a program and its
-//! verb (`git push`), a host (`fetch_url docs.rs`), a directory (`read /usr/include`) or a tool.
+//! An answer can be remembered for the rest of the task. What is remembered is the beginning of a
+//! call: a program and its verb (`git push`), a host (`fetch_url docs.rs`), a directory
+//! (`read /usr/include`) or a tool.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ pub struct ApprovalRequest<'a> {
     pub workspace: &'a Path,
     /// True if a checkpoint of the workspace is taken before the call.
     pub is_covered: bool,
-    /// The beginnings that the user allowed once and for all.
+    /// The beginnings that the user allowed for the rest of the task.
     pub remembered: &'a BTreeSet<String>,
 }
 
@@ -232,7 +233,7 @@ impl ApprovalRequest<'_> {
         match self.work {
             ToolWork::Reads => false,
             ToolWork::Shell { .. } => self.analysis.is_none_or(|analysis| analysis.mutates),
-            ToolWork::Changes { .. } => true,
+            ToolWork::Changes { .. } | ToolWork::Writes { .. } => true,
         }
     }
 
@@ -240,7 +241,7 @@ impl ApprovalRequest<'_> {
         match self.work {
             ToolWork::Shell { script, .. } => Some(script),
             ToolWork::Changes { script, .. } => script.as_deref(),
-            ToolWork::Reads => None,
+            ToolWork::Reads | ToolWork::Writes { .. } => None,
         }
     }
 

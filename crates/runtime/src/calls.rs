@@ -28,6 +28,17 @@ struct KnownCall<'a> {
     analysis: Option<ScriptAnalysis>,
 }
 
+/// The result of taking a checkpoint before a call.
+#[derive(Default)]
+struct Protected {
+    /// The tree of the workspace.
+    tree: Option<String>,
+    /// The reason why the call must not be made.
+    refusal: Option<String>,
+    /// The events that the next append writes into the ledger.
+    events: Vec<Event>,
+}
+
 impl Task {
     fn call(&self, index: usize) -> &crate::state::CallState {
         let turn = self.state.turn.as_ref().expect("a call is part of a turn");
@@ -167,16 +178,15 @@ impl Task {
         let has_effects = known.has_effects();
         // A call that only reads is simply repeated after a crash.
         if !reads || has_effects {
-            let tree = match self.protect(&reported, front) {
-                Ok(tree) => tree,
-                Err(refusal) => {
-                    return self.end_call(&known.call, ToolOutput::error(refusal), front);
-                }
-            };
+            let Protected { tree, refusal, events } = self.protect(&reported, front);
+            if let Some(refusal) = refusal {
+                let output = ToolOutput::error(refusal);
+                return self.end_reported_call(&known.call, output, events, front);
+            }
             let intent = known.tool.intent(&known.input, &self.tool_context(&|_| {}));
             let start = CallStart { reads, has_effects, tree, intent };
             let started = Entry::Started { call: known.call.id.clone(), start };
-            self.append(&[], |_| vec![started.clone()])?;
+            self.append(&events, |_| vec![started.clone()])?;
         }
         let output = {
             let id = &known.call.id;
@@ -190,20 +200,20 @@ impl Task {
         self.finish_call(&known.call, reported, output, front)
     }
 
-    /// Takes a checkpoint before a call. Returns the tree of the workspace, or the reason why the
-    /// call must not be made.
-    fn protect(&self, reported: &ToolCall, front: &dyn FrontEnd) -> Result<Option<String>, String> {
+    /// Takes a checkpoint before a call.
+    fn protect(&self, reported: &ToolCall, front: &dyn FrontEnd) -> Protected {
         let event = ReportedEvent::BeforeTool(reported.clone());
         let report = self.new_report(event.clone(), self.turn_number());
         let tampering = takeback_undo::hook::find_tampering(&self.agent.opened, &report);
         let is_refused = self.agent.opened.protection().history == HistoryProtection::Refuse;
         if let Some(first) = tampering.first().filter(|_| is_refused) {
-            return Err(format!("takeback refuses this call: {first}"));
+            let refusal = Some(format!("takeback refuses this call: {first}"));
+            return Protected { refusal, ..Protected::default() };
         }
         if !self.agent.has_checkpoints {
-            return Ok(None);
+            return Protected::default();
         }
-        let handled = self.report(event, self.turn_number());
+        let (handled, events) = self.report(event, self.turn_number());
         let lost: Vec<String> = handled
             .unprotected
             .iter()
@@ -212,12 +222,14 @@ impl Task {
             .collect();
         if self.agent.opened.settings().strict && (handled.missed || !lost.is_empty()) {
             let problems = handled.failures.iter().chain(&lost).cloned().collect::<Vec<_>>();
-            return Err(format!("takeback cannot protect this call: {}", problems.join("; ")));
+            let problems = problems.join("; ");
+            let refusal = Some(format!("takeback cannot protect this call: {problems}"));
+            return Protected { tree: None, refusal, events };
         }
         for problem in lost.iter().chain(&handled.failures) {
             front.show(&TurnEvent::Warning(&format!("not protected: {problem}")));
         }
-        Ok(handled.tree.map(|tree| tree.to_string()))
+        Protected { tree: handled.tree.map(|tree| tree.to_string()), refusal: None, events }
     }
 
     /// Reports the end of a call, and records its result.
@@ -228,33 +240,46 @@ impl Task {
         output: ToolOutput,
         front: &dyn FrontEnd,
     ) -> Result<(), TaskError> {
+        let mut events = Vec::new();
         if self.agent.has_checkpoints {
             let outcome = Some(if output.is_error { "error" } else { "ok" }.to_owned());
             let event = ReportedEvent::AfterTool { call: reported, outcome };
-            self.report(event, self.turn_number());
+            (_, events) = self.report(event, self.turn_number());
         }
-        self.end_call(call, output, front)
+        self.end_reported_call(call, output, events, front)
     }
 
-    /// Records the result of a call.
+    /// Records the result of a call that was not reported.
     pub(crate) fn end_call(
         &mut self,
         call: &RequestedCall,
         output: ToolOutput,
         front: &dyn FrontEnd,
     ) -> Result<(), TaskError> {
-        front.show(&TurnEvent::CallEnded { call, output: &output, subagent: None });
-        self.record_result(call, output, Bill::default())
+        self.end_reported_call(call, output, Vec::new(), front)
     }
 
-    /// Adds the result of a call to the conversation.
+    /// Records the result of a call, and the events of its report.
+    fn end_reported_call(
+        &mut self,
+        call: &RequestedCall,
+        output: ToolOutput,
+        events: Vec<Event>,
+        front: &dyn FrontEnd,
+    ) -> Result<(), TaskError> {
+        front.show(&TurnEvent::CallEnded { call, output: &output, subagent: None });
+        self.record_result(call, output, Bill::default(), events)
+    }
+
+    /// Adds the result of a call to the conversation, and writes other events with it.
     pub(crate) fn record_result(
         &mut self,
         call: &RequestedCall,
         output: ToolOutput,
         bill: Bill,
+        mut events: Vec<Event>,
     ) -> Result<(), TaskError> {
-        let events = [self.result_event(call, output.text)];
+        events.push(self.result_event(call, output.text));
         let ToolOutput { is_error, known_files, .. } = output;
         self.append(&events, |messages| {
             let message = messages.first().expect("the result is a message").seq;

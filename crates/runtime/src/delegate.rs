@@ -123,7 +123,7 @@ impl Task {
         let subagent = Some(delegated.number);
         let (call, output) = (&delegated.call, &report.output);
         front.show(&TurnEvent::CallEnded { call, output, subagent });
-        self.record_result(call, report.output, report.bill)
+        self.record_result(call, report.output, report.bill, Vec::new())
     }
 
     fn plan_subagent(&self, delegated: &Delegated) -> SubagentPlan {

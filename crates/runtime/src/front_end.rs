@@ -98,7 +98,7 @@ pub struct Question<'a> {
     pub call: &'a RequestedCall,
     /// The reason for asking.
     pub because: &'a str,
-    /// The command prefix that can be allowed for the rest of the session, such as `git push`.
+    /// The beginning of the call that can be allowed for the rest of the task, such as `git push`.
     pub remember: Option<&'a str>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) const STOPPING: &str = "stopping";
 /// The right to continue a task, and the connection that its steps are written with.
 pub(crate) struct Journal {
     opened: Arc<Opened>,
-    /// Closed while the task rests, so that the ledger can be repaired meanwhile.
+    /// Given back while the task rests, so that the front end can close it.
     ledger: Option<Ledger>,
     lease: Lease,
     last_seq: i64,
@@ -110,8 +110,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Closes the connection until the next step.
+    /// Gives the connection back until the next step.
     pub(crate) fn rest(&mut self) {
-        self.ledger = None;
+        if let Some(ledger) = self.ledger.take() {
+            self.opened.keep_ledger(ledger);
+        }
     }
 }

@@ -45,7 +45,7 @@ pub struct State {
     /// The files whose content the model knows.
     #[serde(with = "known_file_list")]
     pub known_files: KnownFiles,
-    /// The command prefixes that the user allowed for the rest of the session.
+    /// The beginnings of calls that the user allowed for the rest of the task.
     pub allowed: BTreeSet<String>,
     /// The model's word on the goal, in the last turn.
     pub goal_report: Option<GoalReport>,

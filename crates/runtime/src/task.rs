@@ -238,18 +238,17 @@ impl Task {
 
     fn begin_turn(&mut self, text: &str) -> Result<(), TaskError> {
         let turn = self.journal.ledger()?.conversation_mark(&self.session.id)?.last_turn + 1;
-        self.report(ReportedEvent::TurnStart { prompt: None }, turn);
+        let (_, reported) = self.report(ReportedEvent::TurnStart { prompt: None }, turn);
         let session = self.session.id.clone();
         let (notice, taken) = self.read_notices()?;
         let notice = notice.map(|text| new_message("system", text));
         let prompt = new_message("user", text.to_owned());
         let wraps_up = self.has_spent_budget();
         let messages: Vec<MessageRecord> = notice.into_iter().chain([prompt]).collect();
+        let resumed = Event::SessionResumed { session: session.clone() };
+        let prompted = Event::Messages { session, messages };
         let events: Vec<Event> =
-            std::iter::once(Event::SessionResumed { session: session.clone() })
-                .chain(taken)
-                .chain([Event::Messages { session, messages }])
-                .collect();
+            reported.into_iter().chain([resumed]).chain(taken).chain([prompted]).collect();
         let change =
             TaskChange { events: &events, state: Some("running"), ..TaskChange::default() };
         self.append_change(&change, |messages| {
@@ -261,7 +260,7 @@ impl Task {
     /// Reads the notices that wait for this session. Returns their text, and the event that marks
     /// them as delivered.
     fn read_notices(&mut self) -> Result<(Option<String>, Vec<Event>), TaskError> {
-        let (mut notices, ids) = rollback::read_notices(&self.agent.opened, &self.session.id)?;
+        let (mut notices, ids) = rollback::read_notices(self.journal.ledger()?, &self.session.id)?;
         // The conversation of this agent is the ledger's, so it does not contain such a prompt.
         notices.iter_mut().for_each(|notice| notice.taken_back = None);
         if ids.is_empty() {
@@ -275,7 +274,8 @@ impl Task {
     /// Tells the rest of the program that a turn has ended.
     fn conclude_turn(&mut self, end: TurnEnd, front: &dyn FrontEnd) -> Pause {
         let TurnEnd { outcome, number, tokens, cost, .. } = end;
-        self.report(ReportedEvent::TurnEnd, number);
+        // The journal's last append has ended the turn in the ledger.
+        drop(self.report(ReportedEvent::TurnEnd, number));
         // The next turn of a goal follows at once.
         if self.goal.is_none() {
             self.journal.rest();
@@ -307,14 +307,16 @@ impl Task {
         }
     }
 
-    /// Reports an event to the part of takeback that takes checkpoints.
-    pub(crate) fn report(&self, event: ReportedEvent, turn: i64) -> hook::Handled {
+    /// Reports an event to the part of takeback that takes checkpoints. Also returns the events that
+    /// the next append writes into the ledger.
+    pub(crate) fn report(&self, event: ReportedEvent, turn: i64) -> (hook::Handled, Vec<Event>) {
         let report = self.new_report(event, turn);
-        let mut handled = hook::handle(&self.agent.opened, &report, &Deadline::open());
+        let (mut handled, events) =
+            hook::handle_unwritten(&self.agent.opened, &report, &Deadline::open());
         if let Some(follow_up) = handled.follow_up.take() {
             (self.agent.on_follow_up)(&self.session.id, follow_up);
         }
-        handled
+        (handled, events)
     }
 
     /// Describes an event in the turn with this number.

@@ -11,7 +11,8 @@ use takeback_base::durable::{self, Durability, FileLock};
 
 use crate::beneath::Stat;
 use crate::capture::{
-    self, Capture, CaptureContext, CaptureError, CaptureOptions, Unsaved, WorkspaceState,
+    self, Capture, CaptureContext, CaptureError, CaptureOptions, ExpectedChanges, Unsaved,
+    WorkspaceState,
 };
 use crate::fault;
 use crate::object::{Commit, ObjectKind};
@@ -32,6 +33,8 @@ pub struct Lock<'w> {
     writer: Option<PackWriter>,
     /// The maximum number of bytes that a capture may add to the store.
     max_size: u64,
+    /// The paths that may have changed since a state, for the next capture.
+    expected: Option<ExpectedChanges>,
     pub(crate) state: Option<WorkspaceState>,
     /// The tree of the latest capture under this lock, if no restore followed.
     pub(crate) captured: Option<Oid>,
@@ -57,6 +60,7 @@ impl Workspace<'_> {
             directory: self.directory(),
             writer: None,
             max_size: u64::MAX,
+            expected: None,
             state: None,
             captured: None,
             next_seq: None,
@@ -106,6 +110,13 @@ impl<'w> Lock<'w> {
     /// a restore are not limited.
     pub fn limit_captures(&mut self, max_size: u64) {
         self.max_size = max_size;
+    }
+
+    /// Tells the next capture that only these paths may have changed since the state `since`. If
+    /// that is the last captured state, the capture looks at no other directories. A change to
+    /// another path is noticed by the capture after it.
+    pub fn expect_changes(&mut self, since: Oid, paths: &[RelPath]) {
+        self.expected = Some(ExpectedChanges { since, paths: paths.to_vec() });
     }
 
     /// Forgets that the workspace was too large, so that the next capture is tried immediately
@@ -161,6 +172,7 @@ impl<'w> Lock<'w> {
             in_the_way,
             writer,
             max_size: in_the_way.map_or(self.max_size, |_| u64::MAX),
+            expected: self.expected.take().filter(|_| in_the_way.is_none()),
             suspects,
             damaged: RefCell::default(),
             unsettled: RefCell::default(),

@@ -39,6 +39,8 @@ pub struct Opened {
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
+    /// A connection that syncs its writes, kept for the next task.
+    durable_ledger: Mutex<Option<Ledger>>,
 }
 
 /// The values that the caller provides to create an [`Opened`].
@@ -144,6 +146,7 @@ impl Opened {
             ..rules.clone()
         };
         let (store, ledger) = (OnceLock::new(), Mutex::new(None));
+        let durable_ledger = Mutex::new(None);
         Opened {
             home,
             forbidden,
@@ -161,6 +164,7 @@ impl Opened {
             lock_wait,
             store,
             ledger,
+            durable_ledger,
         }
     }
 
@@ -281,6 +285,10 @@ impl Opened {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_durable_ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+        self.durable_ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens the ledger if it exists. Drop the guard before asking for another one.
     pub fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, OpenError> {
         let guard = self.lock_ledger();
@@ -321,16 +329,27 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Opens another connection to the ledger, or creates the ledger. Everything written through it
-    /// is on the disk before the write returns.
+    /// Returns another connection to the ledger, or creates the ledger. Everything written through it
+    /// is on the disk before the write returns. A connection that was given back is used again.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
+        if let Some(mut ledger) = self.lock_durable_ledger().take() {
+            ledger.refresh();
+            return Ok(ledger);
+        }
         let options = self.ledger_options(LedgerOptions::default().wait);
         Ledger::open(&self.ledger_path(), &LedgerOptions { durable: true, ..options })
     }
 
-    /// Closes the ledger if it is open. It is opened again when it is needed.
+    /// Takes back a connection from [`Opened::durable_ledger`], and keeps it for the next caller.
+    pub fn keep_ledger(&self, ledger: Ledger) {
+        *self.lock_durable_ledger() = Some(ledger);
+    }
+
+    /// Closes the ledger if it is open. It is opened again when it is needed. A process that waits
+    /// for its user calls this, because a repair of the ledger waits until no process has it open.
     pub fn close_ledger(&self) {
         *self.lock_ledger() = None;
+        *self.lock_durable_ledger() = None;
     }
 
     /// Opens the ledger and adds all events that hooks have reported. Returns `None` if there is no

@@ -110,12 +110,14 @@ fn read_assistant(line: &Value, context: &mut ReadContext<'_>) {
 }
 
 fn read_tokens(usage: &Value) -> Tokens {
+    let reasoning = token_field(&usage["output_tokens_details"], "thinking_tokens");
     Tokens {
         input: token_field(usage, "input_tokens"),
-        output: token_field(usage, "output_tokens"),
+        // The output count includes reasoning.
+        output: (token_field(usage, "output_tokens") - reasoning).max(0),
         cache_read: token_field(usage, "cache_read_input_tokens"),
         cache_write: token_field(usage, "cache_creation_input_tokens"),
-        reasoning: token_field(&usage["output_tokens_details"], "thinking_tokens"),
+        reasoning,
     }
 }
 

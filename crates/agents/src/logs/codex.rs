@@ -196,12 +196,13 @@ fn read_event(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
 fn read_tokens(total: &Value) -> Tokens {
     let (cache_read, cache_write) =
         (token_field(total, "cached_input_tokens"), token_field(total, "cache_write_input_tokens"));
+    let reasoning = token_field(total, "reasoning_output_tokens");
     Tokens {
-        // The input count includes cached tokens.
+        // The input count includes cached tokens, and the output count includes reasoning.
         input: (token_field(total, "input_tokens") - cache_read - cache_write).max(0),
-        output: token_field(total, "output_tokens"),
+        output: (token_field(total, "output_tokens") - reasoning).max(0),
         cache_read,
         cache_write,
-        reasoning: token_field(total, "reasoning_output_tokens"),
+        reasoning,
     }
 }

@@ -97,12 +97,17 @@ fn read_system(line: &Value, context: &mut ReadContext<'_>) {
 
 fn read_tokens(usage: &Value) -> Tokens {
     let cached = token_field(usage, "cachedContentTokenCount");
+    let input = token_field(usage, "promptTokenCount");
+    let output = token_field(usage, "candidatesTokenCount");
+    let reasoning = token_field(usage, "thoughtsTokenCount");
+    // Most APIs count reasoning as output, but not Gemini's; the total shows it.
+    let is_separate = token_field(usage, "totalTokenCount") == input + output + reasoning;
     Tokens {
         // The input count includes cached tokens.
-        input: (token_field(usage, "promptTokenCount") - cached).max(0),
-        output: token_field(usage, "candidatesTokenCount"),
+        input: (input - cached).max(0),
+        output: if is_separate { output } else { (output - reasoning).max(0) },
         cache_read: cached,
         cache_write: 0,
-        reasoning: token_field(usage, "thoughtsTokenCount"),
+        reasoning,
     }
 }

@@ -79,7 +79,7 @@ fn show_call(call: &ToolCall) -> String {
             format!("$ {script}")
         }
         ToolWork::Changes { script: None, paths } => format!("{paths:?}"),
-        ToolWork::Changes { .. } => panic!("{call:?}"),
+        ToolWork::Changes { .. } | ToolWork::Writes { .. } => panic!("{call:?}"),
     };
     format!(" {} {} {work}", call.tool, call.id.as_deref().map_or("-".into(), shorten))
 }

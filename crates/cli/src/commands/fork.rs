@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// A checkpoint, or SESSION, SESSION@TURN, SESSION@CHECKPOINT or SESSION@now
     #[arg(value_name = "MOMENT")]
     from: String,
-    /// The new directory: it must not exist, or be empty [default: beside the workspace]
+    /// The new directory, which must be empty if it exists [default: beside the workspace]
     #[arg(value_name = "DIR")]
     into: Option<PathBuf>,
     /// Fork only the conversation, without files

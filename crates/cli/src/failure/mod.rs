@@ -2,8 +2,6 @@
 //! the errors of the other crates.
 
 mod hints;
-mod provider_hints;
-mod task_hints;
 
 use std::error::Error;
 use std::process::ExitCode;

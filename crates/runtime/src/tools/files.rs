@@ -40,7 +40,7 @@ pub(super) struct PlannedWrite {
 pub(super) fn work_on(paths: Vec<PathBuf>) -> ToolWork {
     match paths.is_empty() {
         true => ToolWork::Reads,
-        false => ToolWork::Changes { script: None, paths },
+        false => ToolWork::Writes { paths },
     }
 }
 

@@ -129,7 +129,7 @@ fn a_link_in_the_workspace_can_lead_out_of_it() {
     assert_eq!(read("../x"), [bench.root.parent().unwrap().join("x")]);
     assert_eq!(read("sub/../../x"), [bench.root.parent().unwrap().join("x")]);
     let work = bench.work("write_file", &json!({ "path": "etc/x", "content": "" }));
-    assert_eq!(work, ToolWork::Changes { script: None, paths: vec!["/etc/x".into()] });
+    assert_eq!(work, ToolWork::Writes { paths: vec!["/etc/x".into()] });
 }
 
 #[test]

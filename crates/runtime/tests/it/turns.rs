@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use takeback_runtime::{
-    Answer, Cancel, FrontEnd, Pause, Question, Task, TaskError, TurnEvent, TurnOutcome,
+    Answer, Cancel, FrontEnd, NewSession, Pause, Question, Task, TaskError, TurnEvent, TurnOutcome,
 };
 use takeback_script::{Reply, Request, Server};
+use takeback_undo::history::list_checkpoints;
 
-use crate::support::{Recorder, Scratch, agent};
+use crate::support::{Recorder, Scratch, agent, open};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
@@ -51,6 +52,36 @@ fn a_turn_writes_a_file_and_is_recorded_completely() {
     let cost = session.estimated_cost_usd.unwrap();
     assert!((cost - (200.0 * 1.0 + 40.0 * 10.0) / 1e6).abs() < 1e-9, "{cost}");
     assert!(front.text().contains("Text(\"Done.\")") || front.text().contains("Text(\"Do"));
+    let project = scratch.project();
+    let calls = scratch.ledger().changing_calls("takeback:t1", Some(1), project.to_str().unwrap());
+    assert_eq!(calls.unwrap().len(), 1);
+    let list = list_checkpoints(&open(scratch.base()), &project).unwrap();
+    assert_eq!(list.checkpoints[0].reason, "before write_file note.txt");
+}
+
+/// Counts the open files of the ledger.
+#[cfg(target_os = "linux")]
+fn count_open_files(scratch: &Scratch) -> usize {
+    let ledger = scratch.base().join("home/state.db");
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| *target == ledger).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_ledger_stays_open_between_turns_until_the_front_end_closes_it() {
+    let scratch = Scratch::new();
+    let server = Server::start(note_taker).unwrap();
+    let agent = agent(scratch.base(), &server.url());
+    let mut task =
+        Task::begin(agent.clone(), &scratch.project(), NewSession::default(), "t1").unwrap();
+    task.prompt("write one", &Recorder::default()).unwrap();
+    assert_ne!(count_open_files(&scratch), 0);
+    agent.opened.close_ledger();
+    assert_eq!(count_open_files(&scratch), 0);
+    assert_eq!(task.prompt("write two", &Recorder::default()).unwrap(), COMPLETE);
+    assert_eq!(scratch.read("note.txt"), "two");
 }
 
 #[test]
@@ -106,6 +137,26 @@ fn a_call_with_effects_waits_for_the_user() {
     let conversation = scratch.conversation("takeback:t1");
     assert_eq!(conversation[2], "tool: the user refused this call: not today");
     assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn a_remembered_approval_holds_for_the_rest_of_its_task() {
+    let scratch = Scratch::new();
+    let server = Server::start(|request: &Request| match request.last_result() {
+        Some(_) => Reply::text("Done."),
+        None => Reply::call("terminal", json!({ "command": "git push origin main" })),
+    })
+    .unwrap();
+    let mut task = scratch.begin(&server.url(), "t1");
+    let front = Recorder::answering(Answer::AllowAlways);
+    assert_eq!(task.prompt("publish it", &front).unwrap(), COMPLETE);
+    assert_eq!(task.prompt("publish it again", &Recorder::default()).unwrap(), COMPLETE);
+    drop(task);
+    let mut task = Task::resume(agent(scratch.base(), &server.url()), "takeback:t1", "x").unwrap();
+    assert_eq!(task.prompt("and again", &Recorder::default()).unwrap(), COMPLETE);
+
+    let mut other = scratch.begin(&server.url(), "t2");
+    assert_eq!(other.prompt("publish it", &Recorder::default()).unwrap(), Pause::Waiting);
 }
 
 #[test]

@@ -10,9 +10,10 @@ use super::cache::{CachedEntry, Cutoff, EntryKind, FileClass};
 use super::gitignore::has_other_gitignore;
 use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
+use crate::path::RelPath;
 
 /// With fewer known entries than this, checking them in several threads does not pay off.
-const MIN_ENTRIES_FOR_THREADS: usize = 400;
+const MIN_ENTRIES_FOR_THREADS: usize = 2_000;
 
 /// The work that a scan must do in a known directory.
 pub(crate) struct DirectoryTask {
@@ -33,14 +34,37 @@ impl DirectoryTask {
     }
 }
 
-/// Checks all known entries and returns tasks for the directories that must be scanned.
-pub(crate) fn find_changes(root: &Root, known: &KnownState, cutoff: Cutoff) -> Vec<DirectoryTask> {
+/// Checks all known entries and returns tasks for the directories that must be scanned. If `paths`
+/// are given, checks only the directories that contain one of them or are inside one.
+pub(crate) fn find_changes(
+    root: &Root,
+    known: &KnownState,
+    cutoff: Cutoff,
+    paths: Option<&[RelPath]>,
+) -> Vec<DirectoryTask> {
     let check = |number: usize| check_directory(root, known, cutoff, number as u32);
     let all = 0..known.directories.len();
+    if let Some(paths) = paths {
+        let is_meant = |number: &usize| {
+            let directory = &known.directories[*number].path;
+            paths.iter().any(|path| {
+                is_within(path.as_bytes(), directory) || is_within(directory, path.as_bytes())
+            })
+        };
+        return all.filter(is_meant).filter_map(check).collect();
+    }
     if known.cache.entries.len() < MIN_ENTRIES_FOR_THREADS {
         all.filter_map(check).collect()
     } else {
         all.into_par_iter().with_min_len(8).filter_map(check).collect()
+    }
+}
+
+/// True if a path is a directory or inside it. The path of the root is empty.
+fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    match path.strip_prefix(directory) {
+        Some(rest) => directory.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
+        None => false,
     }
 }
 

@@ -175,6 +175,8 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) writer: &'a PackWriter,
     /// The maximum number of bytes that the capture may add to the store.
     pub(crate) max_size: u64,
+    /// The paths that may have changed; `None` if any path may.
+    pub(crate) expected: Option<ExpectedChanges>,
     /// The packs that have been deleted or changed since the known state was saved; `None` if there
     /// are none. An empty list means that it is unknown which packs these are.
     pub(crate) suspects: Option<Vec<String>>,
@@ -184,6 +186,25 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) unsettled: RefCell<Vec<RelPath>>,
     /// The `.gitignore` files that were not applied, because they have too many patterns.
     pub(crate) unapplied: RefCell<Vec<RelPath>>,
+}
+
+impl CaptureContext<'_> {
+    /// Returns the paths that may have changed since the known state. Returns `None` if any path may
+    /// have changed, or if the known state has to be checked for another reason.
+    fn find_expected(&self, known: &KnownState, head: &CacheHead) -> Option<&[RelPath]> {
+        let known_head = &known.cache.head;
+        let is_trusted = known_head.rules == head.rules
+            && known_head.generation == head.generation
+            && self.suspects.is_none();
+        let expected = self.expected.as_ref().filter(|_| is_trusted)?;
+        (expected.since == known.cache.entries[0].oid).then_some(&expected.paths)
+    }
+}
+
+/// The paths that may have changed since a state.
+pub(crate) struct ExpectedChanges {
+    pub(crate) since: Oid,
+    pub(crate) paths: Vec<RelPath>,
 }
 
 /// The state of a workspace in memory, and the part of it that the cache on disk lacks.
@@ -245,7 +266,17 @@ pub(crate) fn capture_workspace(
     let coverage = Coverage::new(options, context, index);
     head.named = coverage.has_requests();
     let mut state = match known {
-        Some(state) => update_state(context, &coverage, &mut head, state)?,
+        Some(state) => {
+            let is_partial = context.find_expected(&state.known, &head).is_some();
+            let cutoff = state.known.cache.head.cutoff;
+            let state = update_state(context, &coverage, &mut head, state)?;
+            if is_partial {
+                // Not all files were read again, and those that are newer than the earlier cutoff
+                // are still not trusted.
+                head.cutoff = cutoff;
+            }
+            state
+        }
         None => make_first_state(context, &coverage, &mut head)?,
     };
     let (mut capture, extra) = summary::summarize(&state.known, options.rules);
@@ -309,7 +340,8 @@ fn update_state(
         // The list of packs has to be saved again, along with the state.
         unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
-    let mut tasks = check::find_changes(context.root, &known, known_head.cutoff);
+    let expected = context.find_expected(&known, head);
+    let mut tasks = check::find_changes(context.root, &known, known_head.cutoff, expected);
     if known_head.rules != head.rules {
         tasks = list_all_directories(&known);
     } else {

@@ -10,6 +10,7 @@ mod corrupt;
 mod databases;
 mod deep;
 mod edit;
+mod expected;
 mod ignore;
 mod kept_plans;
 mod kill;

@@ -165,6 +165,6 @@ pub(super) fn may_mutate(call: &ToolCall, analysis: Option<&ScriptAnalysis>) -> 
     match &call.work {
         ToolWork::Reads => false,
         ToolWork::Shell { .. } => analysis.is_none_or(|analysis| analysis.mutates),
-        ToolWork::Changes { .. } => true,
+        ToolWork::Changes { .. } | ToolWork::Writes { .. } => true,
     }
 }

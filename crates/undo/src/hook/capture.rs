@@ -7,6 +7,7 @@ use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace}
 use super::call::{CallContext, ScriptWrites};
 use super::held::add_held_files;
 use super::protected::{PathKind, ProtectedPath};
+use super::report::ToolWork;
 use super::state::{self, OpenCall, StepState, WorkspaceState};
 use super::unprotected::{Unprotected, find_unprotected};
 use crate::Opened;
@@ -67,7 +68,7 @@ pub(super) fn capture_before(
     let mut checkpoint = None;
     if needs_pin {
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
-        let reason = call.call.describe_reason(call.tool());
+        let reason = call.call.describe_reason(call.tool(), call.root());
         let record = Record {
             // In the ledger, the effects of the call have the same time.
             time: call.time.rfc3339(),
@@ -139,6 +140,9 @@ pub(super) fn capture_after(
     let Some((open_call, file)) = hook_state.find_open_call(&call.reporter, &call.key) else {
         return Ok(None);
     };
+    if matches!(call.call.work, ToolWork::Writes { .. }) {
+        lock.expect_changes(open_call.tree, &path.named);
+    }
     let capture = capture_path(opened, path, &workspace, &mut lock)?;
     let (tree, late) = (capture.tree, call.deadline.has_passed());
     // Even if a call changed nothing, its end is pinned if its start was pinned. Without that pin,

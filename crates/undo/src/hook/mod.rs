@@ -19,6 +19,7 @@ mod tampering;
 mod unprotected;
 
 use std::collections::VecDeque;
+use std::iter;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use takeback_base::errors::error_chain;
 use takeback_ledger::{
     CallRecord, EffectRecord, Event as LedgerEvent, ParentKind, Recorded, SessionRecord,
 };
-use takeback_tree::{GitDirectory, Oid};
+use takeback_tree::{AnyPath, GitDirectory, Oid};
 
 use self::call::CallContext;
 use self::capture::{CapturedPath, capture_after, capture_before, find_newest_checkpoint};
@@ -68,8 +69,35 @@ pub struct Handled {
     pub follow_up: Option<FollowUp>,
 }
 
-/// Handles a report. No failure is fatal: the result lists all failures.
+/// Handles a report, and writes it into the ledger. No failure is fatal: the result lists all
+/// failures.
 pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled {
+    let (mut handled, workspace, events) = take_up(opened, report, deadline);
+    match opened.record_events(&events, LEDGER_WAIT) {
+        Ok(Recorded::Written | Recorded::Spooled { .. }) => {}
+        Err(error) => handled.fail(opened, &workspace.0, &error_chain(&error)),
+    }
+    handled
+}
+
+/// Handles a report without writing it into the ledger. Also returns the events, so that the caller
+/// can write them together with its own.
+pub fn handle_unwritten(
+    opened: &Opened,
+    report: &Report,
+    deadline: &Deadline,
+) -> (Handled, Vec<LedgerEvent>) {
+    let (handled, _, events) = take_up(opened, report, deadline);
+    (handled, events)
+}
+
+/// Takes the checkpoints that a report asks for. Also returns the workspace of the session, and the
+/// events for the ledger.
+fn take_up(
+    opened: &Opened,
+    report: &Report,
+    deadline: &Deadline,
+) -> (Handled, AnyPath, Vec<LedgerEvent>) {
     let mut handled = Handled::default();
     let (workplace, mut session) = session::resolve(opened, report, &mut handled);
     let state = &mut session.state;
@@ -124,8 +152,9 @@ pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled 
             vec![LedgerEvent::SessionEnd { session: report.session_id(), reason }]
         }
     };
-    write_ledger(opened, report, &session.state, entries, &mut handled);
-    handled
+    let session = session.state;
+    let events = iter::once(describe_session(report, &session)).chain(entries).collect();
+    (handled, session.workspace, events)
 }
 
 /// Captures everything that a call may change, and describes the call for the ledger.
@@ -292,14 +321,8 @@ fn list_effects(call: &CallContext<'_>) -> impl Iterator<Item = LedgerEvent> {
     })
 }
 
-/// Writes the session and the entries into the ledger, or into its spool.
-fn write_ledger(
-    opened: &Opened,
-    report: &Report,
-    session: &SessionState,
-    entries: Vec<LedgerEvent>,
-    handled: &mut Handled,
-) {
+/// Describes the session for the ledger.
+fn describe_session(report: &Report, session: &SessionState) -> LedgerEvent {
     let workspace = &session.workspace.0;
     let starts = matches!(report.event, ReportedEvent::SessionStart);
     let branch = || GitDirectory::find(workspace).and_then(|git| git.head().branch);
@@ -313,12 +336,7 @@ fn write_ledger(
         git_branch: starts.then(branch).flatten(),
         ..SessionRecord::default()
     };
-    let mut all = vec![LedgerEvent::Session { record: Box::new(record) }];
-    all.extend(entries);
-    match opened.record_events(&all, LEDGER_WAIT) {
-        Ok(Recorded::Written | Recorded::Spooled { .. }) => {}
-        Err(error) => handled.fail(opened, workspace, &error_chain(&error)),
-    }
+    LedgerEvent::Session { record: Box::new(record) }
 }
 
 impl Handled {

@@ -1,7 +1,7 @@
 //! Reports: the events that an agent passes to takeback, through a hook or over `rpc`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -74,6 +74,8 @@ pub enum ToolWork {
         script: Option<String>,
         paths: Vec<PathBuf>,
     },
+    /// The call writes these files, and certainly changes no others.
+    Writes { paths: Vec<PathBuf> },
 }
 
 impl Default for ToolWork {
@@ -172,30 +174,36 @@ impl ToolCall {
         match &self.work {
             ToolWork::Shell { script, .. } => Some(script),
             ToolWork::Changes { script, .. } => script.as_deref(),
-            ToolWork::Reads => None,
+            ToolWork::Reads | ToolWork::Writes { .. } => None,
         }
     }
 
     /// Returns the files that the call names.
     pub fn paths(&self) -> &[PathBuf] {
         match &self.work {
-            ToolWork::Shell { paths, .. } | ToolWork::Changes { paths, .. } => paths,
+            ToolWork::Shell { paths, .. }
+            | ToolWork::Changes { paths, .. }
+            | ToolWork::Writes { paths } => paths,
             ToolWork::Reads => &[],
         }
     }
 
     /// Returns true if the call changes nothing but the files that it names.
     pub(super) fn names_everything(&self) -> bool {
-        matches!(&self.work, ToolWork::Changes { script: None, paths } if !paths.is_empty())
+        self.script().is_none() && !self.paths().is_empty()
     }
 
-    /// Describes the call as the reason for a checkpoint.
-    pub(crate) fn describe_reason(&self, tool: &str) -> String {
+    /// Describes the call as the reason for a checkpoint. Paths below `root` are shortened.
+    pub(crate) fn describe_reason(&self, tool: &str, root: &Path) -> String {
+        let shorten = |path: &Path| match path.strip_prefix(root) {
+            Ok(inner) if inner != Path::new("") => inner.display().to_string(),
+            _ => path.display().to_string(),
+        };
         match (self.script(), self.paths()) {
             (Some(script), _) => format!("before {tool}: {script}"),
-            (None, [path]) => format!("before {tool} {}", path.display()),
+            (None, [path]) => format!("before {tool} {}", shorten(path)),
             (None, [path, more @ ..]) => {
-                format!("before {tool} {} and {} more", path.display(), more.len())
+                format!("before {tool} {} and {} more", shorten(path), more.len())
             }
             (None, []) => format!("before {tool}"),
         }
@@ -304,9 +312,13 @@ mod tests {
         let call = |paths: &[&str]| {
             let paths = paths.iter().map(PathBuf::from).collect();
             let work = ToolWork::Changes { script: None, paths };
-            ToolCall { work, ..ToolCall::default() }.describe_reason("edit")
+            ToolCall { work, ..ToolCall::default() }.describe_reason("edit", Path::new("/shop"))
         };
         assert_eq!(call(&[]), "before edit");
+        assert_eq!(call(&["/shop/src/a"]), "before edit src/a");
+        assert_eq!(call(&["/shop/a", "/shop/b"]), "before edit a and 1 more");
+        assert_eq!(call(&["/shop"]), "before edit /shop");
+        assert_eq!(call(&["/shopping/a"]), "before edit /shopping/a");
         assert_eq!(call(&["a"]), "before edit a");
         assert_eq!(call(&["a", "b", "c"]), "before edit a and 2 more");
     }

@@ -35,7 +35,7 @@ pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
     if opened.protection.history == HistoryProtection::Off {
         return Vec::new();
     }
-    let root = opened.find_root(&report.directory).ok();
+    let root = call.script().and_then(|_| opened.find_root(&report.directory).ok());
     let analysis = analyze_call(opened, call, &report.directory, root.as_deref());
     if !may_mutate(call, analysis.as_ref()) {
         return Vec::new();

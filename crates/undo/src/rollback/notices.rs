@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use takeback_base::errors::error_chain;
-use takeback_ledger::{LedgerError, Time};
+use takeback_ledger::{Ledger, LedgerError, Time};
 use takeback_tree::{ObjectKind, Oid, RelPath, Workspace};
 
 use crate::Opened;
@@ -271,10 +271,9 @@ pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, Strin
 /// Reads the notices that are waiting for a session, as [`take_notices`] does. Also returns their
 /// ids, for [`Event::NoticesDelivered`](takeback_ledger::Event::NoticesDelivered).
 pub fn read_notices(
-    opened: &Opened,
+    ledger: &Ledger,
     session: &str,
 ) -> Result<(Vec<Notice>, Vec<i64>), LedgerError> {
-    let Some(ledger) = opened.ledger()? else { return Ok(Default::default()) };
     let waiting = ledger.waiting_notices(session)?;
     let ids = waiting.iter().map(|notice| notice.id).collect();
     Ok((read_bodies(waiting), ids))

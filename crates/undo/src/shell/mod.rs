@@ -15,7 +15,7 @@
 //!   `xargs` and `bash -c`.
 //! - `effects` recognizes the commands with effects that no rollback reverses.
 //! - `plain_commands` lists the commands of a simple script by program and verb, for users who
-//!   allow a command once and for all.
+//!   allow a command for the rest of a task.
 //! - `targets` finds the paths that a script changes or deletes. It walks the tree a second time,
 //!   tracks the values of variables, and expands words against the file system.
 

@@ -478,3 +478,26 @@ fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
     let reason = "changed while `takeback run` ran, by the command or by you";
     assert_eq!(reasons(&view), [("mine".into(), reason.into())]);
 }
+
+#[test]
+fn what_the_user_changes_while_a_tool_writes_only_known_files_stays_the_users() {
+    let scratch = Scratch::new();
+    scratch.write("a", "0\n");
+    scratch.write("sub/mine", "0\n");
+    let call = ToolCall {
+        id: Some("1".into()),
+        tool: "write_file".into(),
+        input: serde_json::json!({ "path": "a" }),
+        work: ToolWork::Writes { paths: vec!["a".into()] },
+    };
+    scratch.report("s", ReportedEvent::TurnStart { prompt: Some("write a".into()) });
+    scratch.report("s", ReportedEvent::BeforeTool(call.clone()));
+    scratch.write("a", "1\n");
+    scratch.write("sub/mine", "the user's\n");
+    scratch.report("s", ReportedEvent::AfterTool { call, outcome: None });
+    scratch.report("s", ReportedEvent::TurnEnd);
+    let view = scratch.undo();
+    assert_eq!(scratch.read("a"), "0\n", "{view:?}");
+    assert_eq!(scratch.read("sub/mine"), "the user's\n");
+    assert!(view.uncertain.is_empty(), "{view:?}");
+}

@@ -89,6 +89,8 @@ fn measure_all(scratch: &Scratch, options: &Options) -> Result<Vec<Figure>, Fail
     add("turn in memory, median", times.turns().per_mille(500), "ms", None);
     add("… processor time, first 100 turns", first.per_mille(500), "ms", Some(5.0));
     add("… processor time, last 100 turns", last.per_mille(500), "ms", Some(5.0));
+    let times = session.take_turns_with_rests(short)?;
+    add("… after the ledger was closed", times.work(..).per_mille(500), "ms", Some(5.0));
     add("memory after all turns", read_peak()? / 1e6, "MB", Some(150.0));
     let [resume, work] = session.measure_resume(21)?;
     add("resume after all turns, median", resume.per_mille(500), "ms", None);

@@ -67,7 +67,22 @@ impl Session {
         Ok(Session { task, follow_ups, agent, id: id.to_owned(), first_token })
     }
 
+    /// Takes turns that follow each other at once, as those of a goal do.
     pub(super) fn take_turns(&mut self, count: usize) -> Result<TurnTimes, Failure> {
+        self.take_turns_with(count, |_| {})
+    }
+
+    /// Takes turns between which the ledger is closed, as an interactive session does while it waits
+    /// for its user.
+    pub(super) fn take_turns_with_rests(&mut self, count: usize) -> Result<TurnTimes, Failure> {
+        self.take_turns_with(count, Opened::close_ledger)
+    }
+
+    fn take_turns_with(
+        &mut self,
+        count: usize,
+        rest: impl Fn(&Opened),
+    ) -> Result<TurnTimes, Failure> {
         let mut times = TurnTimes { turns: Vec::new(), work: Vec::new(), first_tokens: Vec::new() };
         let task = self.task.as_mut().ok_or("the session has ended")?;
         for number in 0..count {
@@ -87,6 +102,7 @@ impl Session {
             };
             times.first_tokens.push((shown - sent).as_secs_f64() * 1e3);
             tend(&self.agent.opened, &self.follow_ups)?;
+            rest(&self.agent.opened);
         }
         Ok(times)
     }

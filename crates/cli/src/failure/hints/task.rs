@@ -3,8 +3,8 @@
 use takeback_ledger::LedgerError;
 use takeback_runtime::TaskError;
 
-use super::Failure;
-use super::hints::SPACE;
+use super::SPACE;
+use crate::failure::Failure;
 
 impl From<TaskError> for Failure {
     fn from(error: TaskError) -> Failure {

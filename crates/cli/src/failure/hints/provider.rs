@@ -2,7 +2,7 @@
 
 use takeback_runtime::settings::{READY_PROVIDERS, ResolveError, find_ready};
 
-use super::Failure;
+use crate::failure::Failure;
 
 impl From<ResolveError> for Failure {
     fn from(error: ResolveError) -> Failure {
