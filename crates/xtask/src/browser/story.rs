@@ -57,18 +57,18 @@ pub(crate) fn play_story(base: &Path) -> Result<(), Failure> {
     }
     let shop = base.join("code/shop");
     write(&shop.join("README.md"), README)?;
-    write(&shop.join("src/cart.py"), &CART.replace("RATE", "1"))?;
-    write(&shop.join("src/models.py"), &numbered("class Model{}:\n    pass\n\n", 40))?;
+    write(&shop.join("src/cart.py"), CART.replace("RATE", "1"))?;
+    write(&shop.join("src/models.py"), numbered("class Model{}:\n    pass\n\n", 40))?;
     write(
         &shop.join("tests/test_cart.py"),
-        &numbered("def test_total_{}():\n    assert total([]) == 0\n\n", 12),
+        numbered("def test_total_{}():\n    assert total([]) == 0\n\n", 12),
     )?;
     write(&shop.join("node_modules/left-pad/index.js"), "module.exports = 1\n")?;
     write(&shop.join(".env"), "STRIPE_KEY=sk_test_do_not_show\n")?;
     for number in 0..14 {
         write(
             &shop.join(format!("src/legacy/report_{number}.py")),
-            &numbered("def column_{}(row):\n    return row\n\n", 18),
+            numbered("def column_{}(row):\n    return row\n\n", 18),
         )?;
     }
     write(&base.join("code/api/server.py"), SERVER)?;

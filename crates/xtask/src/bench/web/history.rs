@@ -50,7 +50,7 @@ fn write(project: &Path, file: usize, turn: usize) -> Result<(), Failure> {
 }
 
 fn play_turn(opened: &Opened, project: &Path, turn: usize) -> Result<(), Failure> {
-    let agent = if turn % 3 == 0 { "codex" } else { "claude" };
+    let agent = if turn.is_multiple_of(3) { "codex" } else { "claude" };
     let report = |event| {
         let report = Report {
             agent: agent.into(),
