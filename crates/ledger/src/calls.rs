@@ -9,18 +9,18 @@ use crate::sessions::{head, parse_json};
 use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
-/// A moment in the order of calls.
+/// A point in the order of calls.
 pub enum Moment<'a> {
     /// The start of a call.
     Start(CallId<'a>),
-    /// A moment between the starts of two calls. A call that is not known is `None`.
+    /// A point between the starts of two calls; `None` for a call that is not known.
     Between(Option<CallId<'a>>, Option<CallId<'a>>),
 }
 
 impl Ledger {
-    /// Returns the effects that all sessions have had in a workspace since the given moment, in
-    /// order. The order of the calls determines which effects came later. Where that order is not
-    /// known, the time of an effect is compared with `time`.
+    /// Returns the effects that all sessions have had in a workspace since the given point, in
+    /// order. The order of the calls determines which effects came after it. Where that order is
+    /// not known, the time of an effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -70,9 +70,9 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Returns the calls in a session's turn that changed files in a workspace, as pairs of the
-    /// session that made the call and the call's id. Includes the calls of subagents. Without a
-    /// turn, returns the calls of the whole session.
+    /// Returns the calls that changed files in a workspace during one turn of a session, or during
+    /// the whole session if no turn is given. Each call is a pair of the session that made it and
+    /// its id. Includes the calls of subagents.
     pub fn changing_calls(
         &self,
         session: &str,
@@ -213,8 +213,8 @@ pub(crate) fn record_effect(
     let turn = if effect.turn == 0 { head.last_turn } else { effect.turn };
     transaction
         .prepare_cached(
-            // A hook that was cut off and runs again reports the same effect twice, and a second
-            // import also contains it. Without a call, only the time tells two effects apart.
+            // The same effect is reported again if a hook is cut off and then run again, or if a
+            // session is imported twice. Without a call, only the time tells two effects apart.
             "INSERT INTO effects (session, turn, call, kind, command, workspace, time)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
                  SELECT 1 FROM effects WHERE session = ?1 AND call IS ?3 AND kind = ?4

@@ -34,7 +34,7 @@ pub use hook::{
     Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,
 };
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
-pub use open::{HookFile, LedgerGuard, OpenOptions, Opened};
+pub use open::{FollowSession, HookFile, LedgerGuard, OpenOptions, Opened, OwnConversations};
 pub use retention::{
     ClearedCheckpoints, ClockJump, DaySize, DeleteError, DeletedCheckpoint, DirectoryState,
     Failure, LegacyArchive, MirrorStatus, PruneError, PruneOptions, PruneReport, PrunedWorkspace,

@@ -21,7 +21,7 @@ pub struct MovedHistory {
     pub checkpoints: u64,
 }
 
-/// A history that could not be moved.
+/// The reason why a history could not be moved.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum MoveHistoryError {

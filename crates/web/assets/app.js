@@ -1,5 +1,6 @@
 // Opens turns beside the timeline, loads folded parts, and keeps the page up to date.
 
+import { startChat } from "./chat.js";
 import { fetchPart, showProblem, updateTimes } from "./page.js";
 import { startKeys } from "./keys.js";
 import { startLabels } from "./labels.js";
@@ -176,6 +177,7 @@ updateTimes();
 setInterval(updateTimes, 30000);
 startRestore(document);
 startTimeline();
+startChat();
 startLabels();
 startKeys({ open, close });
 document.querySelector(".pane-list .row[aria-current]")?.scrollIntoView({ block: "center" });

@@ -4,7 +4,7 @@
 const policy = window.trustedTypes?.createPolicy("takeback", { createHTML: (text) => text });
 
 /** Turns markup of this server into nodes. */
-function parse(text) {
+export function parse(text) {
   const template = document.createElement("template");
   template.innerHTML = policy ? policy.createHTML(text) : text;
   return template.content;
@@ -27,6 +27,14 @@ export class Problem extends Error {
     super(body.title);
     this.body = body;
   }
+}
+
+/** Reads from the API. */
+export async function get(path) {
+  const response = await fetch(`/api/v1/${path}`);
+  const answer = await response.json();
+  if (!response.ok) throw new Problem(answer);
+  return answer;
 }
 
 /** Sends a request to the API. */

@@ -24,6 +24,7 @@ class Foot {
     this.plan = null;
     this.request = null;
     this.asked = null;
+    this.isForced = false;
     // The way in which the user resolves the conflicts of each file, by its path as JSON.
     this.ways = new Map();
     this.taken = new Set();
@@ -121,6 +122,10 @@ class Foot {
   /** Shows the plan in full, and applies it once the user confirms. */
   confirm() {
     if (!this.plan) return;
+    if (this.plan.working.length && !this.isForced) {
+      this.offerLater(this.plan.working);
+      return;
+    }
     const dialog = document.getElementById("confirm");
     const isBlocked = this.plan.plan.blocked.length > 0;
     const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
@@ -159,7 +164,7 @@ class Foot {
     const button = this.form.querySelector("button");
     button.disabled = true;
     try {
-      const done = await post("apply", { digest: this.plan.digest });
+      const done = await post("apply", { digest: this.plan.digest, while_working: this.isForced });
       reportDone(done, this.form.dataset.workspace);
     } catch (error) {
       if (error instanceof Problem && error.body.now) {
@@ -168,10 +173,74 @@ class Foot {
         this.confirm();
         return;
       }
+      if (error.body?.working?.length) {
+        this.offerLater(error.body.working);
+        return;
+      }
       showProblem(error);
     }
+    this.isForced = false;
     this.update();
   }
+
+  /** Says that an agent is working in the workspace, and offers the plan for when its turn ends. */
+  offerLater(working) {
+    const dialog = document.getElementById("confirm");
+    const names = [...new Set(working.map((session) => session.split(":")[0]))].join(", ");
+    const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
+    const later = make("button", { type: "button", text: "Ask me again when the turn ends" });
+    const now = make("button", { type: "button", class: "quiet", text: "It is not running any more: go on" });
+    keep.addEventListener("click", () => dialog.close());
+    later.addEventListener("click", () => {
+      dialog.close();
+      this.waitForEnd(names);
+    });
+    now.addEventListener("click", () => {
+      this.isForced = true;
+      this.update().then(() => this.confirm());
+    });
+    dialog.replaceChildren(
+      make("h2", { id: "confirm-title", text: `${names} is working here now` }),
+      make("div", { class: "body" },
+        make("p", { text: "Nothing was changed: a turn is running in this workspace, and a rollback would change files under it." })),
+      make("div", { class: "buttons" }, now, later, keep),
+    );
+    if (!dialog.open) dialog.showModal();
+    keep.focus();
+  }
+
+  /** Waits until no agent works in the workspace, and shows the plan of that moment. */
+  waitForEnd(names) {
+    let isWaiting = true;
+    const stop = () => (isWaiting = false);
+    toast(`Waiting for the turn of ${names} to end.`, { button: { label: "Stop waiting", run: stop } });
+    const look = async () => {
+      if (!isWaiting) return;
+      await this.update();
+      if (!this.plan || this.plan.working.length) {
+        setTimeout(look, POLL);
+        return;
+      }
+      toast(`The turn of ${names} has ended. This is the plan now.`);
+      this.confirm();
+    };
+    setTimeout(look, POLL);
+  }
+}
+
+/** The time between two looks at a workspace in which an agent is working, in milliseconds. */
+const POLL = 1500;
+
+/** Offers a rollback to a checkpoint outside of its page. */
+export async function offerRollback(workspace, checkpoint) {
+  const label = "Roll back to before this turn";
+  const choice = make("input", { type: "radio", name: "action", value: "rollback", checked: true, "data-label": label });
+  const form = make("form", { "data-workspace": workspace, "data-checkpoint": checkpoint },
+    choice, make("p", { class: "plan" }), make("button", { type: "button" }));
+  const foot = new Foot(form, form);
+  await foot.update();
+  if (!foot.plan || foot.plan.empty) toast(form.querySelector(".plan").textContent, { bad: !foot.plan });
+  else foot.confirm();
 }
 
 function setShare(box, files) {
@@ -326,14 +395,18 @@ function reportDone(done, workspace) {
 }
 
 /** Reverses the last rollback. */
-export async function takeBack(workspace, way, button) {
+export async function takeBack(workspace, way, button, isForced = false) {
   if (button) button.disabled = true;
   try {
-    reportDone(await post(way, { workspace }), workspace);
+    reportDone(await post(way, { workspace, while_working: isForced }), workspace);
     const form = document.querySelector("form.restore");
     form?.dispatchEvent(new Event("change"));
   } catch (error) {
-    showProblem(error);
     if (button) button.disabled = false;
+    if (error.body?.working?.length) {
+      const names = [...new Set(error.body.working.map((session) => session.split(":")[0]))].join(", ");
+      const run = () => takeBack(workspace, way, button, true);
+      toast(`${names} is working here. Nothing was changed.`, { bad: true, button: { label: "Take back anyway", run } });
+    } else showProblem(error);
   }
 }

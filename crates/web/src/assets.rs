@@ -24,15 +24,18 @@ pub(crate) const STYLES: [&str; 3] = [
 ];
 
 /// The files, with their names and types.
-const FILES: [(&str, &str, &str); 10] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("app.css", STYLE, STYLES[0]),
     ("diff.css", STYLE, STYLES[1]),
     ("charts.css", STYLE, STYLES[2]),
+    ("chat.css", STYLE, include_str!("../assets/chat.css")),
     ("labels.js", SCRIPT, include_str!("../assets/labels.js")),
     ("app.js", SCRIPT, include_str!("../assets/app.js")),
     ("page.js", SCRIPT, include_str!("../assets/page.js")),
     ("timeline.js", SCRIPT, include_str!("../assets/timeline.js")),
     ("restore.js", SCRIPT, include_str!("../assets/restore.js")),
+    ("chat.js", SCRIPT, include_str!("../assets/chat.js")),
+    ("turn.js", SCRIPT, include_str!("../assets/turn.js")),
     ("keys.js", SCRIPT, include_str!("../assets/keys.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];

@@ -80,6 +80,12 @@ impl Seen {
 /// The events that one client receives.
 pub(crate) struct EventStream(mpsc::Receiver<sse::Event>);
 
+impl EventStream {
+    pub(crate) fn new(receiver: mpsc::Receiver<sse::Event>) -> EventStream {
+        EventStream(receiver)
+    }
+}
+
 impl Stream for EventStream {
     type Item = Result<sse::Event, std::convert::Infallible>;
 
@@ -203,7 +209,11 @@ pub(crate) fn start_watching(app: &Arc<App>) {
 async fn watch_home(app: Arc<App>) {
     let mut stopping = app.stopping.clone();
     loop {
-        let seen = app.work(|work| Ok(look_at(&work.opened))).await;
+        let seen = app.work(|work| {
+            work.app.rooms.look_at(&work.opened);
+            Ok(look_at(&work.opened))
+        });
+        let seen = seen.await;
         if let Ok(seen) = seen {
             app.hub.compare(&seen);
         }
@@ -214,16 +224,21 @@ async fn watch_home(app: Arc<App>) {
                 return;
             }
         }
-        if !app.hub.has_streams() {
+        if !has_streams(&app) {
             break;
         }
     }
     app.hub.is_watched.store(false, Ordering::SeqCst);
     app.hub.lock().seen = None;
     // A stream may have been opened since the last look at the list.
-    if app.hub.has_streams() {
+    if has_streams(&app) {
         start_watching(&app);
     }
+}
+
+/// Returns true if a page follows the changes of the home or of a conversation.
+fn has_streams(app: &App) -> bool {
+    app.hub.has_streams() || app.rooms.has_streams()
 }
 
 /// Looks at everything by which a change is noticed.

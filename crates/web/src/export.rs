@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
 use crate::app::{App, Home, Work};
+use crate::chat::NoAgent;
 use crate::pages::export::{ExportSubject, export};
 use crate::problem::Problem;
 
@@ -25,6 +26,9 @@ pub fn export_html(options: ExportOptions, subject: &ExportSubject) -> Result<St
     let ExportOptions { home, zone, user_home } = options;
     let (_stop, stopping) = watch::channel(false);
     let opened = home.open()?;
-    let work = Work { app: Arc::new(App::new(home, zone, user_home, stopping)), opened };
+    let work = Work {
+        app: Arc::new(App::new(home, Arc::new(NoAgent), zone, user_home, stopping)),
+        opened,
+    };
     export(&work, subject).map_err(|error| work.app.explain(error))
 }

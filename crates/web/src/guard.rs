@@ -1,4 +1,5 @@
-//! Decides which requests are served, and adds the headers that protect the pages.
+//! Decides which requests are served, and adds the headers that limit what a browser does with the
+//! pages.
 //!
 //! - The host must be one of the server's own, so that a foreign name that resolves to this address
 //!   (DNS rebinding) is refused.

@@ -11,6 +11,7 @@ mod api;
 mod app;
 mod assets;
 mod cache;
+mod chat;
 mod events;
 mod export;
 mod guard;
@@ -23,6 +24,7 @@ mod tls;
 mod view;
 
 pub use app::Home;
+pub use chat::{BuiltAgent, ChatHost, SlashAction, SlashAnswer, SlashLine};
 pub use export::{ExportOptions, export_html};
 pub use guard::Reach;
 pub use pages::export::ExportSubject;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -13,6 +14,7 @@ use tokio::runtime;
 use tokio::sync::watch;
 
 use crate::app::{App, Home};
+use crate::chat::{ChatHost, take_up_interrupted};
 use crate::guard::{Guard, Reach, check_request};
 use crate::tls::{Certificate, TlsListener};
 use crate::{api, assets, pages};
@@ -22,6 +24,10 @@ const MAX_BODY: usize = 1 << 20;
 
 /// The maximum number of requests that work on the store or the ledger at once.
 const MAX_WORKERS: usize = 16;
+
+/// The time that a stopping server waits for the steps of running turns, before and after it
+/// interrupts them.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The values that the caller provides to start a server.
 pub struct ServerOptions {
@@ -35,8 +41,10 @@ pub struct ServerOptions {
     pub token: String,
     /// The secret in the cookie that a browser gets for the token.
     pub cookie: String,
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub home: Arc<dyn Home>,
+    /// Takeback's own agent, for conversations in the browser.
+    pub chat: Arc<dyn ChatHost>,
     /// The time zone in which times are shown.
     pub zone: TimeZone,
     /// The user's home directory, which is shown as `~`.
@@ -59,6 +67,7 @@ pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
     /// Stops the server. Requests that are being answered, and their restores, are finished first.
+    /// Running turns stay open, and the next server continues them.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -67,14 +76,14 @@ impl Stopper {
 impl Server {
     /// Opens the port. Requests wait until [`Server::run`] answers them.
     pub fn bind(options: ServerOptions) -> io::Result<Server> {
-        let ServerOptions { address, reach, certificate, token, cookie, home, zone, user_home } =
-            options;
+        let ServerOptions { address, reach, certificate, token, cookie, .. } = options;
+        let ServerOptions { home, chat, zone, user_home, .. } = options;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let guard = Arc::new(Guard::new(address, reach, certificate.is_some(), token, cookie));
-        let app = Arc::new(App::new(home, zone, user_home, stopping.clone()));
+        let app = Arc::new(App::new(home, chat, zone, user_home, stopping.clone()));
         let stopper = Stopper(Arc::new(stop));
         Ok(Server { listener, app, guard, certificate, stopping, stopper })
     }
@@ -98,13 +107,18 @@ impl Server {
             .max_blocking_threads(MAX_WORKERS)
             .build()?;
         let router = make_router(app.clone(), guard);
+        let finished = app.clone();
         let result = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(app.warm_up());
+            tokio::spawn(app.clone().warm_up());
+            let stopping_app = app.clone();
             let stopped = async move {
                 // An error means that no stopper is left, so that nothing can stop the server.
                 let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+                // Connections end only once their streams do.
+                stopping_app.rooms.begin_stop();
             };
+            tokio::spawn(async move { app.work(take_up_interrupted).await });
             match certificate {
                 None => axum::serve(listener, router).with_graceful_shutdown(stopped).await,
                 Some(certificate) => {
@@ -113,6 +127,7 @@ impl Server {
                 }
             }
         });
+        finished.rooms.finish_stop(PATIENCE);
         // Dropping the runtime waits for work whose client has gone away, such as a restore.
         drop(runtime);
         result

@@ -103,6 +103,17 @@ pub(crate) fn path_json(path: &RelPath) -> String {
     shown
 }
 
+/// Returns the argument of a tool call that says most about it.
+pub(crate) fn describe_input(arguments: &str) -> String {
+    const TELLING: [&str; 9] =
+        ["command", "file_path", "path", "pattern", "query", "url", "prompt", "task", "process"];
+    let value: Option<serde_json::Value> = serde_json::from_str(arguments).ok();
+    let found = value.as_ref().and_then(|value| {
+        TELLING.iter().find_map(|name| value.get(name).and_then(serde_json::Value::as_str))
+    });
+    found.map_or_else(|| arguments.to_owned(), str::to_owned)
+}
+
 /// Shortens a text to a number of characters.
 pub(crate) fn shorten(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {

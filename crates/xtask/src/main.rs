@@ -9,6 +9,7 @@ mod browser;
 mod deny;
 mod fuzz;
 mod local_model;
+mod memory;
 mod nextest;
 mod plugins;
 mod prose;
@@ -36,7 +37,7 @@ usage: cargo xtask <task>
                   load on all cores   [filter…] only tests whose name contains one of these
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
-  deny          Check the licences, sources and known vulnerabilities of the dependencies
+  deny          Check the licenses, sources and known vulnerabilities of the dependencies
   fuzz          Feed arbitrary bytes to all code that reads text written by others
                   [--seconds N] how long for each target, 60 by default   [target…] only these
   prose         Count habits that make comments and names hard to read

@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 mod checkpoint;
 mod checkpoints;
+mod compare;
 mod config;
 mod demo;
 mod diff;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Redo(rollback::ReverseArguments),
     Checkpoint(checkpoint::Arguments),
     Fork(fork::Arguments),
+    Compare(compare::Arguments),
     Resume(resume::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
@@ -84,8 +86,8 @@ impl Command {
         }
     }
 
-    /// True if the command's output goes to a pager when it is long. The output of the other
-    /// commands is read by agents and programs, or printed while they run.
+    /// True if the command's output goes to a pager when it is long. The output of every other
+    /// command is read by an agent or a program, or is printed while the command runs.
     pub(crate) fn is_paged(&self) -> bool {
         #[cfg(not(fuzzing))]
         if matches!(self, Command::Serve(_) | Command::Export(_)) {
@@ -115,6 +117,7 @@ impl Command {
             Command::Redo(arguments) => rollback::redo(&arguments, context),
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
             Command::Fork(arguments) => fork::run(&arguments, context),
+            Command::Compare(arguments) => compare::run(&arguments, context),
             Command::Resume(arguments) => resume::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),

@@ -1,5 +1,7 @@
 //! `takeback serve`: the history as web pages.
 
+mod agent;
+
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +16,7 @@ use signal_hook::iterator::Signals;
 use takeback_undo::Opened;
 use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
 
+use self::agent::ServedAgent;
 use super::rpc::{Stamp, read_stamp};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -23,9 +26,10 @@ use crate::output;
 /// Show the history in a browser
 ///
 /// Serves pages on this machine alone: the timeline of all workspaces, every turn with its files,
-/// diff, conversation and effects, rollback and undo with a preview, sessions and search. The first
-/// line of the output is the link; it works until the server ends. The same address has an HTTP
-/// API; docs/serve.md describes it.
+/// diff, conversation and effects, rollback and undo with a preview, sessions and search, and a chat
+/// with takeback's own agent. Its turns that were interrupted continue at once. The first line of the
+/// output is the link; it works until the server ends. The same address has an HTTP API;
+/// docs/serve.md describes it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -62,13 +66,15 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let address = SocketAddr::from((ip, arguments.port));
     // An invalid configuration is reported at once, and the pages use its valid part.
     context.opened_anyway()?;
+    let home = Arc::new(ServedHome::new(context));
     let server = Server::bind(ServerOptions {
         address,
         certificate: read_certificate(arguments, context)?,
         reach: if ip.is_loopback() { Reach::Loopback } else { Reach::Network },
         token: make_secret()?,
         cookie: make_secret()?,
-        home: Arc::new(ServedHome::new(context)),
+        chat: Arc::new(ServedAgent::new(home.clone(), context)),
+        home,
         zone: jiff::tz::TimeZone::system(),
         user_home: context.user_home().and_then(|home| home.canonicalize().ok()),
     });
@@ -120,7 +126,8 @@ fn make_secret() -> Result<String, Failure> {
     Ok(takeback_base::hex::encode(&bytes))
 }
 
-/// Stops the server at the first signal. A second one ends the process at once; a restore that is
+/// Stops the server at the first signal: a running turn stays open, and the next server continues
+/// it. A second one ends the process at once; a restore that is
 /// cut off is finished or reverted by the next command.
 fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot listen for signals").because(&error);
@@ -201,6 +208,7 @@ impl Home for ServedHome {
             Error::Status(error) => error.into(),
             Error::Store(error) => error.into(),
             Error::Take(error) => error.into(),
+            Error::Task(error) => error.into(),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Taking a checkpoint: a capture, pinned with its record and with the state of the workspace's
-//! own repository.
+//! Takes checkpoints. A checkpoint is a capture that is pinned with its record and with the state
+//! of the workspace's own repository.
 
 use takeback_tree::{
     AnyPath, CaptureError, GitDirectory, Lock, Oid, PinError, PinName, StoreError, Workspace,
@@ -11,7 +11,7 @@ use super::record::{Checkpoint, Kind, Record, read_checkpoints};
 use crate::Opened;
 use crate::hook::state::{IndexState, WorkspaceState};
 
-/// A checkpoint that could not be taken.
+/// The reason why a checkpoint could not be taken.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -23,7 +23,7 @@ pub enum TakeError {
     Name(#[from] NameError),
 }
 
-/// A name that a checkpoint cannot have.
+/// The reason why a name is not allowed for a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum NameError {

@@ -32,7 +32,7 @@ pub use self::prune::{
 };
 pub use self::status::{LegacyArchive, Status, StatusError, WorkspaceStatus, read_status};
 
-/// A prune that failed. Checkpoints that it had already deleted stay deleted.
+/// The reason why a prune failed. Checkpoints that the prune had already deleted stay deleted.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]

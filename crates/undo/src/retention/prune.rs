@@ -35,7 +35,8 @@ pub struct PruneOptions {
     /// True if workspaces whose directory no longer exists lose their history, regardless of its
     /// age.
     pub delete_orphans: bool,
-    /// True if an extra tenth of the size cap is freed, so that the next prune is not due at once.
+    /// True if an extra tenth of the size cap is freed, so that the next prune is not due right
+    /// away.
     pub headroom: bool,
     /// True if the prune deletes nothing and only reports what it would delete.
     pub dry_run: bool,
@@ -393,7 +394,7 @@ impl PrunableWorkspace {
         checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
     }
 
-    /// Returns the newest safety checkpoint: with it, the last rollback can be undone.
+    /// Returns the newest safety checkpoint, with which the last rollback can be undone.
     pub(super) fn newest_safety(&self) -> Option<&PinName> {
         let mut newest_first = self.history.all.iter().rev();
         let safety = newest_first.find(|known| known.record.kind == Kind::Safety);
@@ -418,7 +419,7 @@ impl PrunableWorkspace {
     }
 
     /// Lists the checkpoints beyond the newest `limit` rows, and the steps beyond the newest
-    /// `limit` steps. Protected rows do not count towards the limit.
+    /// `limit` steps. Protected rows do not count toward the limit.
     fn exceeding(&self, limit: usize) -> Vec<&Checkpoint> {
         let rows: Vec<_> = self.history.rows().collect();
         let unprotected = rows.iter().filter(|row| !row.first().record.is_protected());

@@ -118,7 +118,8 @@ pub(super) fn find_turn<'h>(
         }
         let turn = find(row, &present)?;
         // Skip turns without changes that can be taken back. In a turn that has already been
-        // undone, conflicts and uncertain changes do not count: the earlier undo had to leave them.
+        // undone, conflicts and uncertain changes do not count: the earlier undo had to leave them
+        // as they were.
         let is_done = match undone.contains(&row.number) {
             true => turn.edits.is_empty(),
             false => turn.is_empty(),

@@ -163,7 +163,7 @@ pub(super) async fn show(
     Ok(Json(view.await?))
 }
 
-/// A comparison.
+/// The two states to compare, and the files.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {

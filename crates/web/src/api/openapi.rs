@@ -4,7 +4,7 @@ use axum::Json;
 use serde_json::{Map, Value};
 use utoipa::OpenApi;
 
-use super::{checkpoints, labels, ledger, rollback, streams};
+use super::{chats, checkpoints, labels, ledger, rewind, rollback, slash, streams, tasks};
 use crate::problem::Problem;
 
 /// The description of the API.
@@ -35,7 +35,24 @@ use crate::problem::Problem;
         ledger::messages,
         ledger::search,
         ledger::stats,
-        ledger::tasks,
+        rewind::rewind,
+        tasks::notices,
+        tasks::list,
+        tasks::resume,
+        tasks::cancel,
+        tasks::goals,
+        tasks::start_goal,
+        tasks::resume_goal,
+        tasks::pause_goal,
+        tasks::cancel_goal,
+        chats::begin,
+        chats::state,
+        chats::prompt,
+        chats::resume,
+        chats::stop,
+        chats::answer,
+        chats::events,
+        slash::slash,
         ledger::status,
         streams::events,
     ),

@@ -3,11 +3,13 @@
 //! With the parameter `part`, a page returns only the part that a script asks for.
 
 mod charts;
+mod chat;
 mod conversation;
 mod diff;
 mod downloads;
 pub(crate) mod export;
 mod files;
+mod goals;
 mod health;
 mod layout;
 mod lineage;
@@ -33,6 +35,8 @@ use crate::problem::{Problem, WorkError};
 use crate::view::filter::{Filter, FilterQuery};
 use crate::view::timeline::take_page;
 use layout::Shell;
+
+pub(crate) use self::conversation::markdown as render_markdown;
 
 /// The number of entries that a page shows at first, and that each scroll adds.
 const WINDOW: usize = 50;
@@ -71,6 +75,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/w/{workspace}/c/{id}/file", get(turn::show_file))
         .route("/w/{workspace}/c/{id}/image", get(turn::show_image))
         .route("/w/{workspace}/c/{id}/card", get(turn::show_card))
+        .route("/chat", get(chat::home))
+        .route("/chat/{session}", get(chat::show))
         .route("/sessions", get(sessions::list))
         .route("/sessions/{id}", get(sessions::show))
         .route("/sessions/{id}/export", get(downloads::session))

@@ -74,7 +74,7 @@ pub(super) async fn list(
             @if found.is_empty() {
                 div .empty { h2 { "No sessions yet" } p { "Run " code { "takeback install AGENT" } " to record new ones, or " code { "takeback sessions import" } " to import old ones." } }
             }
-            ul .sessions { @for summary in &found { (render_summary(work, summary, now)) } }
+            ul .sessions { @for summary in &found { (render_summary(work, summary, now, "/sessions/", None)) } }
             @if found.len() == LISTED { p .faint { "Older sessions are found by search." } }
         };
         Ok(Shell::new(work, None)?.render("Sessions", "sessions", &column(&content)))
@@ -82,15 +82,22 @@ pub(super) async fn list(
     Ok(page.await?)
 }
 
-fn render_summary(work: &Work, summary: &SessionSummary, now: jiff::Timestamp) -> Markup {
+pub(super) fn render_summary(
+    work: &Work,
+    summary: &SessionSummary,
+    now: jiff::Timestamp,
+    address: &str,
+    mark: Option<&str>,
+) -> Markup {
     let session = &summary.session;
     let title = session.title.as_deref().filter(|title| !title.trim().is_empty());
     let title = title.unwrap_or(&summary.preview);
     html! {
         li .{ "hue-" (text::agent_hue(&session.source)) } {
-            a href={ "/sessions/" (encode(&session.id)) } {
+            a href={ (address) (encode(&session.id)) } {
                 span .title { @if title.is_empty() { span .faint { "(no prompt)" } } @else { (text::one_line(title)) } }
                 span .meta {
+                    @if let Some(mark) = mark { span .badge .live { (mark) } }
                     span .agent { (text::one_line(&session.source)) }
                     (relative_time(text::timestamp(summary.last_activity), now))
                     span { (text::count(session.message_count.unsigned_abs(), "message")) }

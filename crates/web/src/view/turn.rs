@@ -33,7 +33,7 @@ pub(crate) enum Compared {
     Turn,
     /// The current state of the workspace.
     Now,
-    /// Another checkpoint.
+    /// The state in another checkpoint.
     Checkpoint(String),
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod api;
+mod chat;
+mod chat_host;
 mod client;
 mod events;
 mod exports;

@@ -6,16 +6,25 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::driver::Browser;
+use super::model::Model;
+use super::proxy::Proxy;
 use super::served::{Served, takeback};
-use super::{accessibility, prepare, story};
+use super::{accessibility, chat_checks, prepare, story};
 use crate::Failure;
 use crate::run::target_directory;
 
+/// The programs that a check works with.
+pub(super) struct CheckContext<'a> {
+    pub(super) served: &'a Served,
+    pub(super) model: &'a Model,
+    pub(super) proxy: &'a Proxy,
+}
+
 /// A check, with its name.
-type Check = (&'static str, fn(&Browser, &Served) -> Result<(), Failure>);
+type Check = (&'static str, fn(&Browser, &CheckContext<'_>) -> Result<(), Failure>);
 
 /// All checks, in order. Each begins with the timeline of the shop.
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 21] = [
     ("every page opens without errors", open_every_page),
     ("a turn opens beside the timeline", open_a_turn),
     ("a diff is shown unified and side by side", switch_the_diff),
@@ -29,6 +38,12 @@ const CHECKS: [Check; 15] = [
     ("the keyboard alone is enough", use_the_keyboard),
     ("a new turn appears by itself", see_a_new_turn),
     ("hostile names are harmless", show_hostile_names),
+    ("a turn is streamed and becomes a part of the conversation", chat_checks::talk),
+    ("a chat reconnects in the middle of a stream", chat_checks::reconnect),
+    ("a call is approved or refused by keyboard", chat_checks::approve),
+    ("/rollback lists checkpoints with buttons", chat_checks::roll_back),
+    ("a restore waits for a running turn", chat_checks::wait_for_turn),
+    ("a turn is stopped by keyboard", chat_checks::stop),
     ("axe-core finds nothing serious, in light and dark", examine_all),
     ("the timeline keeps only what is near the view", scroll_the_timeline),
 ];
@@ -41,15 +56,18 @@ pub(crate) fn test_web() -> Result<(), Failure> {
     let base = target_directory().join("browser-test");
     let _ = fs::remove_dir_all(&base);
     story::play_story(&base)?;
+    let model = Model::start(&base)?;
     let served = Served::start(&base)?;
+    let proxy = Proxy::start(served.origin())?;
+    let context = CheckContext { served: &served, model: &model, proxy: &proxy };
     let browser = Browser::start()?;
     browser.set_look(1440, 900, "light")?;
     browser.open(&served.link)?;
     let mut failed = Vec::new();
     for (name, check) in CHECKS {
         let result = open_shop(&browser, &served)
-            .and_then(|()| check(&browser, &served))
-            .and_then(|()| browser.check_logs(served.origin()));
+            .and_then(|()| check(&browser, &context))
+            .and_then(|()| browser.check_logs(&[served.origin(), &proxy.origin()]));
         match &result {
             Ok(()) => println!("ok      {name}"),
             Err(error) => println!("FAILED  {name}: {error}"),
@@ -60,11 +78,11 @@ pub(crate) fn test_web() -> Result<(), Failure> {
 }
 
 /// Opens the timeline of the shop.
-fn open_shop(browser: &Browser, served: &Served) -> Result<(), Failure> {
+pub(super) fn open_shop(browser: &Browser, served: &Served) -> Result<(), Failure> {
     browser.open(&format!("{}/w/{}", served.origin(), shop_id(browser)?))
 }
 
-fn shop_id(browser: &Browser) -> Result<String, Failure> {
+pub(super) fn shop_id(browser: &Browser) -> Result<String, Failure> {
     let known =
         browser.run("return fetch('/api/v1/workspaces').then((answer) => answer.json())")?;
     let is_shop =
@@ -73,7 +91,7 @@ fn shop_id(browser: &Browser) -> Result<String, Failure> {
     shop.and_then(|shop| Some(shop["id"].as_str()?.to_owned())).ok_or("no shop".into())
 }
 
-fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
+pub(super) fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
     if is_true { Ok(()) } else { Err(message.to_owned()) }
 }
 
@@ -81,7 +99,7 @@ const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 const INCIDENT: &str = "a.row[href*='/c/']";
 
 /// Opens the turn that deleted too much.
-fn open_incident(browser: &Browser) -> Result<(), Failure> {
+pub(super) fn open_incident(browser: &Browser) -> Result<(), Failure> {
     let click = "const rows = [...document.querySelectorAll('a.row')];
          rows.find((row) => row.textContent.includes('tidy up the imports')
            && !row.textContent.includes('Rolled')).click()";
@@ -90,9 +108,17 @@ fn open_incident(browser: &Browser) -> Result<(), Failure> {
     browser.wait_for(PLANNED)
 }
 
-fn open_every_page(browser: &Browser, served: &Served) -> Result<(), Failure> {
-    let pages =
-        ["/", "/sessions", "/sessions/claude%3Ac2", "/search?q=legacy", "/usage", "/health"];
+fn open_every_page(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
+    let pages = [
+        "/",
+        "/sessions",
+        "/sessions/claude%3Ac2",
+        "/search?q=legacy",
+        "/usage",
+        "/health",
+        "/chat",
+    ];
     for path in pages {
         browser.open(&format!("{}{path}", served.origin()))?;
         browser.wait_for("document.querySelector('h1')")?;
@@ -100,7 +126,7 @@ fn open_every_page(browser: &Browser, served: &Served) -> Result<(), Failure> {
     Ok(())
 }
 
-fn open_a_turn(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn open_a_turn(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.click(INCIDENT)?;
     browser.wait_for("location.pathname.includes('/c/') && document.querySelector('.detail')")?;
     browser.wait_for("document.querySelector('a.row[aria-current]')")?;
@@ -108,7 +134,7 @@ fn open_a_turn(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("!location.pathname.includes('/c/')")
 }
 
-fn switch_the_diff(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn switch_the_diff(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     open_incident(browser)?;
     browser.click(".tabs a[data-key=d]")?;
     browser.wait_for("document.querySelector('table.diff mark')")?;
@@ -118,7 +144,8 @@ fn switch_the_diff(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("document.querySelector('table.diff.split')")
 }
 
-fn restore_files(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn restore_files(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     open_incident(browser)?;
     let before = served.read("code/shop/src/models.py")?;
     browser.click(".file[data-path='\"src/models.py\"'] input")?;
@@ -142,7 +169,8 @@ fn restore_files(browser: &Browser, served: &Served) -> Result<(), Failure> {
     expect(served.read("code/shop/src/models.py")? == before, "the file was not taken back")
 }
 
-fn keep_everything(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn keep_everything(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     open_incident(browser)?;
     browser.click("form.restore button")?;
     browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
@@ -152,7 +180,8 @@ fn keep_everything(browser: &Browser, served: &Served) -> Result<(), Failure> {
     expect(!served.read("code/shop/src/models.py")?.contains("Model39"), "something was restored")
 }
 
-fn change_meanwhile(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn change_meanwhile(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     open_incident(browser)?;
     let path = story::shop(served.base()).join("README.md");
     let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
@@ -169,7 +198,8 @@ fn change_meanwhile(browser: &Browser, served: &Served) -> Result<(), Failure> {
     fs::write(&path, before).map_err(|error| error.to_string())
 }
 
-fn resolve_a_conflict(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn resolve_a_conflict(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     let path = story::shop(served.base()).join("README.md");
     let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
     let edited = before.replace("checkout, reports", "checkout, REPORTS OF MINE");
@@ -200,7 +230,7 @@ fn resolve_a_conflict(browser: &Browser, served: &Served) -> Result<(), Failure>
     fs::write(&path, before).map_err(|error| error.to_string())
 }
 
-fn label_a_checkpoint(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn label_a_checkpoint(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     // The overview is replaced when something changes, so that the button may be a new one.
     browser.run("document.querySelector('button[data-label=take]').click()")?;
     browser.wait_for("document.activeElement.id === 'asked'")?;
@@ -226,7 +256,8 @@ fn label_a_checkpoint(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("!document.querySelector('.entries').textContent.includes('lunch')")
 }
 
-fn preview_a_prune(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn preview_a_prune(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     browser.open(&format!("{}/health", served.origin()))?;
     browser.wait_for("document.querySelector('figure.chart svg rect')")?;
     browser.wait_for("document.querySelector('form.prune:not([hidden])')")?;
@@ -243,7 +274,8 @@ fn preview_a_prune(browser: &Browser, served: &Served) -> Result<(), Failure> {
 }
 
 /// Opens exported files as a user would who got them by mail.
-fn open_an_export(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn open_an_export(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     let file = served.base().join("page.html");
     let today = browser.run("return new Date().toISOString().slice(0, 10)")?;
     let today = today.as_str().unwrap_or_default().to_owned();
@@ -254,7 +286,7 @@ fn open_an_export(browser: &Browser, served: &Served) -> Result<(), Failure> {
             .stdout(Stdio::null())
             .status();
         expect(written.is_ok_and(|status| status.success()), "nothing was exported")?;
-        browser.check_logs(served.origin())?;
+        browser.check_logs(&[served.origin()])?;
         let address = format!("file://{}", file.display());
         browser.open(&address)?;
         browser.wait_for("document.querySelector('.exported-turn .diff-file, .exported-turn')")?;
@@ -262,12 +294,13 @@ fn open_an_export(browser: &Browser, served: &Served) -> Result<(), Failure> {
             "getComputedStyle(document.querySelector('.export-head')).display === 'flex'",
         )?;
         // No other request, and no error.
-        browser.check_logs(&address)?;
+        browser.check_logs(&[&address])?;
     }
     browser.open(&format!("{}/", served.origin()))
 }
 
-fn scroll_the_timeline(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn scroll_the_timeline(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     let shop = story::shop(served.base());
     for number in 0..110 {
         let taken = takeback(served.base(), &shop)
@@ -292,7 +325,8 @@ fn scroll_the_timeline(browser: &Browser, served: &Served) -> Result<(), Failure
 }
 
 /// Examines every page.
-fn examine_all(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn examine_all(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     let shop = shop_id(browser)?;
     let found = browser
         .run("return fetch('/api/v1/checkpoints?text=tidy').then((answer) => answer.json())")?;
@@ -305,6 +339,7 @@ fn examine_all(browser: &Browser, served: &Served) -> Result<(), Failure> {
         ("search", "/search?q=legacy".into()),
         ("usage", "/usage".into()),
         ("health", "/health".into()),
+        ("chat", "/chat".into()),
         ("missing page", "/nothing".into()),
     ];
     for tab in ["files", "diff&split=0", "diff&split=1", "conversation", "effects", "coverage"] {
@@ -313,7 +348,7 @@ fn examine_all(browser: &Browser, served: &Served) -> Result<(), Failure> {
     accessibility::examine(browser, served, &pages)
 }
 
-fn use_the_keyboard(browser: &Browser, _: &Served) -> Result<(), Failure> {
+fn use_the_keyboard(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.press(&["j", "j"])?;
     browser.wait_for("document.activeElement.matches('a.row')")?;
     browser.press(&["\u{e007}"])?;
@@ -331,7 +366,8 @@ fn use_the_keyboard(browser: &Browser, _: &Served) -> Result<(), Failure> {
     browser.wait_for("document.activeElement.matches('[data-key=\"/\"]')")
 }
 
-fn see_a_new_turn(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     browser.run("document.querySelector('.entries').dataset.seen = 'yes'")?;
     let taken = takeback(served.base(), &story::shop(served.base()))
         .args(["checkpoint", "--reason", "from the terminal"])
@@ -343,7 +379,8 @@ fn see_a_new_turn(browser: &Browser, served: &Served) -> Result<(), Failure> {
     browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
 }
 
-fn show_hostile_names(browser: &Browser, served: &Served) -> Result<(), Failure> {
+fn show_hostile_names(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let served = context.served;
     let shop = story::shop(served.base());
     browser.run("window.alert = () => { window.hit = true; }")?;
     for name in ["<img src=x onerror=alert(1)>", "a\u{202e}b", "line\nbreak", &"x".repeat(255)] {

@@ -15,6 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest time that a slow script may take.
 const LONG: Duration = Duration::from_secs(300);
 
+/// The parts of messages about answers that the pages expect: a plan that no longer fits, a page
+/// that is missing on purpose, and a connection that the proxy cuts.
+const EXPECTED: [&str; 5] = [
+    "status of 409",
+    "/nothing - ",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_CONNECTION_",
+];
+
 /// A running Chromium with one window.
 pub(crate) struct Browser {
     child: Child,
@@ -170,13 +180,11 @@ impl Browser {
         Ok(log.as_array().cloned().unwrap_or_default())
     }
 
-    /// Fails if the page has logged an error, or has asked another host for anything.
-    pub(crate) fn check_logs(&self, own: &str) -> Result<(), Failure> {
+    /// Fails if the page has logged an error, or has asked for anything but these origins.
+    pub(crate) fn check_logs(&self, own: &[&str]) -> Result<(), Failure> {
         for entry in self.log("browser")? {
-            // Chromium also logs answers that the page expects: a plan that no longer fits, and the
-            // page that is missing on purpose.
             let message = entry["message"].to_string();
-            let is_expected = message.contains("status of 409") || message.contains("/nothing - ");
+            let is_expected = EXPECTED.iter().any(|expected| message.contains(expected));
             if entry["level"] == "SEVERE" && !is_expected {
                 return Err(format!("the page logged an error: {}", entry["message"]));
             }
@@ -187,7 +195,8 @@ impl Browser {
             let request = &message["message"];
             let address = request["params"]["request"]["url"].as_str().unwrap_or_default();
             let is_request = request["method"] == "Network.requestWillBeSent";
-            if is_request && !address.starts_with(own) && !address.starts_with("data:") {
+            let is_own = own.iter().any(|origin| address.starts_with(origin));
+            if is_request && !is_own && !address.starts_with("data:") {
                 return Err(format!("the page asked for {address}"));
             }
         }

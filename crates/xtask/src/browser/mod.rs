@@ -3,9 +3,12 @@
 
 mod accessibility;
 mod api;
+mod chat_checks;
 mod checks;
 mod driver;
+mod model;
 mod picture;
+mod proxy;
 mod screenshots;
 mod served;
 mod story;

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::driver::Browser;
+use super::model::Model;
 use super::served::{Served, takeback};
 use super::{prepare, story};
 use crate::Failure;
@@ -23,15 +24,19 @@ pub(crate) fn write_screenshots() -> Result<(), Failure> {
     let base = target_directory().join("browser-story");
     let _ = fs::remove_dir_all(&base);
     story::play_story(&base)?;
+    let _model = Model::start(&base)?;
     let served = Served::start(&base)?;
     let browser = Browser::start()?;
     let folder = repository().join("target/screenshots");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     browser.open(&served.link)?;
+    let chats = begin_chats(&browser)?;
     for (width, height) in SIZES {
         for scheme in ["light", "dark"] {
             browser.set_look(width, height, scheme)?;
-            take_all(&browser, &served, &folder, &format!("{width}-{scheme}"))?;
+            let look = format!("{width}-{scheme}");
+            take_all(&browser, &served, &folder, &look)?;
+            take_chats(&browser, &served, &chats, &folder, &look)?;
         }
     }
     println!("{}", folder.display());
@@ -148,6 +153,66 @@ fn take_export(
     browser.run("document.querySelectorAll('.part')[1].open = true; document.querySelector('.exported-turn').scrollIntoView()")?;
     save(browser, folder, &format!("export-{look}"))?;
     browser.open(served.origin())
+}
+
+/// Begins the conversations of the pictures: one whose turn is over, one with a question, and one
+/// with a goal. Returns their sessions.
+fn begin_chats(browser: &Browser) -> Result<[String; 3], Failure> {
+    let begin = |path: &str, body: &str| {
+        let script = format!(
+            "return fetch('/api/v1/workspaces').then((answer) => answer.json()).then((all) => {{
+               const workspace = all.find((known) => known.path.endsWith('/code/shop')).id;
+               return fetch('/api/v1/{path}', {{ method: 'POST',
+                 headers: {{ 'content-type': 'application/json' }},
+                 body: JSON.stringify({{ workspace, ...{body} }}) }});
+             }}).then((answer) => answer.json())"
+        );
+        let started = browser.run(&script)?;
+        let session = started["session"].as_str().map(str::to_owned);
+        session.ok_or_else(|| format!("no conversation began: {started}"))
+    };
+    let done = begin(
+        "chats",
+        "{ prompt: 'Round all prices to two digits, and cover that with a test.' }",
+    )?;
+    let asked = begin("chats", "{ prompt: 'Everything is ready: publish the release.' }")?;
+    let goal =
+        "{ objective: 'Make the nightly report work again', turns: 8, usd: 0.5, tokens: 60000 }";
+    let goal = begin("goals", goal)?;
+    Ok([done, asked, goal])
+}
+
+/// Takes pictures of the conversations.
+fn take_chats(
+    browser: &Browser,
+    served: &Served,
+    [done, asked, goal]: &[String; 3],
+    folder: &Path,
+    look: &str,
+) -> Result<(), Failure> {
+    let origin = served.origin();
+    let save_chat = |name: &str, session: &str, condition: &str| {
+        browser.open(&format!("{origin}/chat/{session}"))?;
+        browser.wait_for(condition)?;
+        save(browser, folder, &format!("{name}-{look}"))
+    };
+    save_chat("chat", done, "document.querySelector('#history .prose pre')")?;
+    save_chat("chat-question", asked, "document.querySelector('.question')")?;
+    save_chat("chat-goal", goal, "document.querySelector('.question')")?;
+    browser.open(&format!("{origin}/chat/{done}"))?;
+    browser.wait_for("document.activeElement.matches('.composer textarea')")?;
+    browser.press(&["/", "r", "o", "l", "l", "b", "a", "c", "k", "\u{e007}"])?;
+    browser.wait_for("document.querySelector('.checkpoints li')")?;
+    browser.wait_for("document.querySelector('.composer textarea').value === ''")?;
+    save(browser, folder, &format!("chat-rollback-{look}"))?;
+    browser.open(&format!("{origin}/chat"))?;
+    browser.press(&["/"])?;
+    browser.wait_for("!document.querySelector('#commands').hidden")?;
+    save(browser, folder, &format!("chat-commands-{look}"))?;
+    browser
+        .run("document.querySelector('.composer textarea').value = ''; sessionStorage.clear()")?;
+    browser.open(&format!("{origin}/chat"))?;
+    save(browser, folder, &format!("chat-new-{look}"))
 }
 
 /// The plan at the foot is there.

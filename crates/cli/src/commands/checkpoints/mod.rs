@@ -221,7 +221,8 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    // The mirror is updated first: it keeps what a prune deletes, as long as its own limits allow.
+    // The mirror is updated first, because it keeps what the prune deletes, as far as its own
+    // limits allow.
     let mirrored = retention::update_mirror(opened);
     retention::prune_if_due(opened)?;
     mirrored?;
