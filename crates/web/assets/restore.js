@@ -314,6 +314,9 @@ function describePlan(plan, foot) {
         make("p", { text: `Files will be restored, but ${kinds(plan.effects)} changes made by these commands cannot be reversed:` }),
         make("ul", { class: "list" }, ...plan.effects.map((effect) => make("li", { text: effect.command }))))));
   }
+  // What the user has to decide comes first.
+  for (const found of plan.conflicts ?? []) nodes.push(conflictChoice(found, foot));
+  nodes.push(doubtChoice(plan, foot));
   nodes.push(list("Cannot be restored", plan.blocked.map((found) => show(found.path))));
   nodes.push(list("Edited since, by you or another agent (saved in the safety checkpoint)", plan.others.map(show)));
   nodes.push(list("Will be restored", plan.restored.map(show)));
@@ -321,8 +324,6 @@ function describePlan(plan, foot) {
   for (const part of plan.elsewhere ?? []) {
     nodes.push(list(`Changes in ${show(part.workspace)}`, [...part.restored, ...part.deleted].map(show)));
   }
-  for (const found of plan.conflicts ?? []) nodes.push(conflictChoice(found, foot));
-  nodes.push(doubtChoice(plan, foot));
   nodes.push(list("Kept", [...plan.kept.map((found) => show(found.path)), ...plan.guarded.map(show)]));
   if (plan.repository?.command) {
     nodes.push(make("p", { text: "HEAD of the git repository has moved since. To move it back: " }, make("code", { text: plan.repository.command })));

@@ -57,7 +57,7 @@ fn run_axe(browser: &Browser, axe: &str) -> Result<Vec<String>, Failure> {
            .map((found) => `${{found.id}}: ${{found.nodes.slice(0, 3).map((node) => node.target.join(' ')
              + ' ' + (node.any[0]?.message ?? '')).join(' | ')}}`))"
     );
-    let found = browser.run(&script)?;
+    let found = browser.run_slowly(&script)?;
     let found = found.as_array().cloned().unwrap_or_default();
     Ok(found.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }

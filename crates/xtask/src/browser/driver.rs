@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use crate::Failure;
 
 /// The longest time that the page may take for anything that a check waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest time that a slow script may take.
+const LONG: Duration = Duration::from_secs(300);
 
 /// The parts of messages about answers that the pages expect: a plan that no longer fits, a page
 /// that is missing on purpose, and a connection that the proxy cuts.
@@ -62,15 +65,27 @@ impl Browser {
         } } });
         let answer = browser.send("POST", "/session", &capabilities)?;
         browser.session = answer["sessionId"].as_str().ok_or("no session")?.to_owned();
-        let limits = json!({ "script": PATIENCE.as_millis() as u64 });
-        browser.command("timeouts", &limits)?;
+        browser.set_patience(PATIENCE)?;
         Ok(browser)
+    }
+
+    fn set_patience(&self, time: Duration) -> Result<(), Failure> {
+        let limits = json!({ "script": time.as_millis() as u64 });
+        self.command("timeouts", &limits).map(drop)
+    }
+
+    /// Runs a script that may take minutes on a busy machine.
+    pub(crate) fn run_slowly(&self, script: &str) -> Result<Value, Failure> {
+        self.set_patience(LONG)?;
+        let result = self.run(script);
+        self.set_patience(PATIENCE)?;
+        result
     }
 
     fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
         let failed = |error: std::io::Error| format!("chromedriver does not answer: {error}");
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).map_err(failed)?;
-        socket.set_read_timeout(Some(PATIENCE * 3)).map_err(failed)?;
+        socket.set_read_timeout(Some(LONG + PATIENCE)).map_err(failed)?;
         let body = if method == "GET" { String::new() } else { body.to_string() };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\
