@@ -236,7 +236,7 @@ fn copy_logs(
     }
     let copy = outcome?;
     let note = CopyNote::new(opened, rewind, &conversation.session, conversation.last(), &copy);
-    notes::make_copy(opened, note, &copy)?;
+    notes::make_copy(opened, &note, &copy)?;
     Ok(copy)
 }
 

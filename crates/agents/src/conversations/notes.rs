@@ -141,12 +141,12 @@ fn lock_notes(opened: &Opened) -> io::Result<FileLock> {
 /// command records the copy.
 pub(super) fn make_copy(
     opened: &Opened,
-    note: CopyNote,
+    note: &CopyNote,
     copy: &PreparedCopy,
 ) -> Result<(), ConversationError> {
     let _lock = lock_notes(opened).map_err(ConversationError::Note)?;
     let pending = note.path(opened, PENDING);
-    let text = serde_json::to_vec(&note)
+    let text = serde_json::to_vec(note)
         .map_err(|_| io::Error::other("a path is not UTF-8"))
         .and_then(|text| durable::replace_file(&pending, &text, Durability::Synced));
     text.map_err(ConversationError::Note)?;
@@ -165,8 +165,8 @@ pub(super) fn make_copy(
         }
     };
     pass_point();
-    match record_copy(opened, &note, &pages) {
-        Ok(()) => end_note(opened, &note),
+    match record_copy(opened, note, &pages) {
+        Ok(()) => end_note(opened, note),
         Err(error) if may_pass(&error) => {}
         Err(error) => return Err(error),
     }

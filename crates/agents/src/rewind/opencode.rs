@@ -126,8 +126,8 @@ fn read_parts(
 
 /// Makes a new id that is ordered like the old one.
 fn rename(id: &str, tail: &str) -> String {
-    let end = id.floor_char_boundary(id.len().saturating_sub(TAIL));
-    format!("{}{tail}", &id[..end])
+    let kept = id.chars().count().saturating_sub(TAIL);
+    id.chars().take(kept).chain(tail.chars()).collect()
 }
 
 /// Reads a document as takeback reads opencode's database, from a temporary database.

@@ -32,6 +32,7 @@ pub(super) fn write_history(home: &Path, project: &Path, turns: usize) -> Result
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
     });
     for turn in 0..turns {
         play_turn(&opened, project, turn)?;
