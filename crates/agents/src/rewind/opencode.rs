@@ -126,11 +126,8 @@ fn read_parts(
 
 /// Makes a new id that is ordered like the old one.
 fn rename(id: &str, tail: &str) -> String {
-    let mut end = id.len().saturating_sub(TAIL);
-    while !id.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{tail}", &id[..end])
+    let kept = id.chars().count().saturating_sub(TAIL);
+    id.chars().take(kept).chain(tail.chars()).collect()
 }
 
 /// Reads a document as takeback reads opencode's database, from a temporary database.

@@ -13,7 +13,7 @@ use takeback_agents::{
 use takeback_ledger::{LogFact, LogPage, Time};
 use tempfile::TempDir;
 
-use crate::log_copy::logs_of;
+use crate::log_copy::{LogCopy, logs_of};
 
 /// A session as the agent keeps it, with its log at the place and under the name that it expects.
 pub(crate) struct Session {
@@ -337,6 +337,100 @@ fn the_results_of_parallel_calls_are_kept() {
     ];
     let session = Session::new("claude", "s", &to_lines(&lines));
     assert!(session.copy_everywhere().contains(&6));
+}
+
+#[test]
+fn a_copy_for_another_directory_names_that_directory() {
+    let to = Path::new("/NEW/dir.x");
+    for (agent, old, new) in [
+        ("claude", "-PROJECT", "-NEW-dir-x"),
+        ("qwen", "-PROJECT/chats", "-NEW-dir-x/chats"),
+        ("droid", "-PROJECT", "-NEW-dir-x"),
+        ("pi", "--PROJECT--", "--NEW-dir.x--"),
+        ("codex", "2026", "2026"),
+        ("copilot", "", ""),
+        ("cline", "", ""),
+    ] {
+        let mut session = Session::captured(agent);
+        if !old.is_empty() {
+            let sessions = session.directory.path().join("sessions");
+            let path = sessions.join(old).join(session.log.path.file_name().unwrap());
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::rename(&session.log.path, &path).unwrap();
+            session.log.path = path;
+        }
+        let messages = session.messages();
+        let moved = MovedDirectory { from: Path::new("/PROJECT"), to };
+        let copy = session.copy_to(&messages, messages.len(), Some(moved)).unwrap();
+        assert!(copy.log.path.to_str().unwrap().contains(new), "{agent}: {:?}", copy.log.path);
+        let pages = list_pages(agent, &copy.log.path);
+        let workspaces: BTreeSet<&str> = pages
+            .iter()
+            .flat_map(|page| &page.entries)
+            .filter_map(|entry| match &entry.fact {
+                LogFact::Session(record) => record.workspace.as_deref(),
+                _ => None,
+            })
+            .collect();
+        let expected: &[&str] = if agent == "cline" { &[] } else { &["/NEW/dir.x"] };
+        assert!(workspaces.iter().eq(expected), "{agent}: {workspaces:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_not_among_those_of_the_workspace_is_not_copied_for_another_directory() {
+    let session = Session::captured("claude");
+    let messages = session.messages();
+    let moved = MovedDirectory { from: Path::new("/ELSEWHERE"), to: Path::new("/NEW") };
+    session.copy_to(&messages, messages.len(), Some(moved)).unwrap_err();
+}
+
+#[test]
+fn a_session_in_a_database_is_copied_with_new_ids() {
+    let copy = LogCopy::new("opencode", &logs_of("opencode")[0]);
+    let database = rusqlite::Connection::open(&copy.log.path).unwrap();
+    database.execute_batch("ALTER TABLE session ADD slug TEXT NOT NULL DEFAULT 'x'").unwrap();
+    let rewind = find_rewind("opencode").unwrap();
+    let id = copy.log.session.clone().unwrap();
+    let read = copy.format.read_page(&copy.log, None).unwrap();
+    let messages = list_messages(&[read.page]);
+    let own_directory = copy.directory.path().join("own");
+    let prepare = |kept: &BTreeSet<String>, end: usize| {
+        rewind.prepare_copy(&RewindRequest {
+            log: &copy.log,
+            session: &id,
+            new: None,
+            kept,
+            last: &messages[end - 1].origin,
+            gone: messages
+                .get(end)
+                .map(|gone| GoneMessage { origin: &gone.origin, is_prompt: gone.role == "user" }),
+            moved: None,
+            own_directory: &own_directory,
+            now: Time(0),
+        })
+    };
+    let origins = |end: usize| -> BTreeSet<String> {
+        messages[..end].iter().map(|message| message.origin.clone()).collect()
+    };
+    for end in 1..=messages.len() {
+        let is_prompt = messages.get(end).is_none_or(|message| message.role == "user");
+        let Ok(prepared) = prepare(&origins(end), end) else {
+            assert!(!is_prompt, "{end}");
+            continue;
+        };
+        assert_eq!(prepared.log.session.as_deref(), Some(prepared.session.as_str()));
+        let copied = list_messages(&prepared.pages);
+        let texts = |messages: &[LoggedMessage]| -> Vec<String> {
+            messages.iter().map(|message| message.text.clone()).collect()
+        };
+        assert_eq!(texts(&copied), texts(&messages[..end]));
+        assert!(copied.iter().all(|message| !origins(end).contains(&message.origin)));
+    }
+    let end = messages.len();
+    let error = prepare(&origins(end - 1), end).unwrap_err();
+    assert!(matches!(error, RewindError::Differs), "{error}");
+    assert_eq!(fs::read_dir(&own_directory).unwrap().count(), 0, "temporary files are removed");
 }
 
 proptest! {

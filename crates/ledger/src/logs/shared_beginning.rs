@@ -141,6 +141,8 @@ impl<'t> Reader<'t> {
                     last = seq;
                     shared.push(SharedMessage { origin: &entry.origin, seq });
                 }
+                // Agents log a message again when it has grown.
+                Some((seq, _)) if seq <= last => {}
                 _ => break,
             }
         }

@@ -640,6 +640,20 @@ fn a_fork_whose_log_begins_where_it_was_forked_has_the_messages_before() {
 }
 
 #[test]
+fn a_fork_whose_log_repeats_a_message_shares_the_later_ones_too() {
+    let log = [(0, ">ask"), (1, "answer"), (2, "more")];
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &log, 3);
+    let mut page = make_page(None, &log, 3);
+    page.to.log = "/logs/fork.jsonl".into();
+    page.entries.insert(2, make_entry(1, 1, "answer"));
+    page.entries.iter_mut().for_each(|entry| entry.session = "fork".into());
+    assert_eq!(fixture.ledger.take_in_page(&page, at(60)).unwrap().unwrap().messages, 0);
+    assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "more"]);
+    assert_eq!(fixture.find("more"), [("s".to_owned(), 3)]);
+}
+
+#[test]
 fn logs_with_numbered_lines_are_not_mistaken_for_forks() {
     let mut fixture = Fixture::new();
     for session in ["s", "other"] {
