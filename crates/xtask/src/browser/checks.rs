@@ -45,6 +45,7 @@ const CHECKS: [Check; 21] = [
     ("a restore waits for a running turn", chat_checks::wait_for_turn),
     ("a turn is stopped by keyboard", chat_checks::stop),
     ("axe-core finds nothing serious, in light and dark", examine_all),
+    // It adds many checkpoints, which would hide the incident.
     ("the timeline keeps only what is near the view", scroll_the_timeline),
 ];
 
@@ -222,7 +223,9 @@ fn resolve_a_conflict(browser: &Browser, context: &CheckContext<'_>) -> Result<(
     browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Done')")?;
     expect(served.read("code/shop/README.md")?.contains("legacy reports"), "not restored")?;
     browser.run("window.first = document.querySelector('.toast')")?;
+    browser.run("document.querySelector('.toast').dataset.seen = 'yes'")?;
     browser.click(".toast button")?;
+    browser.wait_for("document.querySelector('.toast:not([data-seen])')")?;
     browser.wait_for(
         "document.querySelector('.toast') && document.querySelector('.toast') !== window.first",
     )?;
