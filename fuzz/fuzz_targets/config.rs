@@ -1,4 +1,4 @@
-//! `config.toml`.
+//! The text of `config.toml`.
 
 #![no_main]
 

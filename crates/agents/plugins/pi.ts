@@ -34,7 +34,13 @@ function runTakeback(words: string[], directory: string, input = ""): Promise<st
   })
 }
 
-type Answer = { notice?: string; warning?: string; refusal?: string }
+type Answer = {
+  notice?: string
+  warning?: string
+  refusal?: string
+  text?: string
+  resume?: { file?: string }
+}
 
 /** Finds takeback's answer: a notice for the model, a warning for the user, a call's refusal. */
 function parseAnswer(output: string): Answer {
@@ -83,9 +89,14 @@ export default function takeback(pi: ExtensionAPI) {
       handler: async (rest, ctx) => {
         // Without a user interface, a script may have written the prompt.
         const limits = ctx.hasUI ? [] : ["--list-only"]
-        const output = await runTakeback(["slash", ...limits, name, rest], ctx.cwd)
-        if (ctx.hasUI) ctx.ui.notify(output.trimEnd(), "info")
-        else console.log(output.trimEnd())
+        const session = `pi:${ctx.sessionManager.getSessionId()}`
+        const words = ["slash", ...limits, "--session", session, name, rest]
+        const printed = await runTakeback(words, ctx.cwd)
+        const { text = printed, resume } = parseAnswer(printed)
+        if (!ctx.hasUI) return console.log(text.trimEnd())
+        ctx.ui.notify(text.trimEnd(), "info")
+        // The conversation that was taken back is shown in place of this one.
+        if (resume?.file) await ctx.switchSession(resume.file)
       },
     })
   }

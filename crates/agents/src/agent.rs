@@ -16,9 +16,9 @@ pub struct Agent {
     pub title: &'static str,
     /// True if this row was checked against the real program, not just against its documentation.
     pub proven: bool,
-    /// The agent's event names and their meaning. Events that are not listed are ignored.
+    /// The agent's event names and their meanings. Events that are not listed are ignored.
     pub events: &'static [(&'static str, Signal)],
-    /// The agent's tools. If `None`, each call is judged by its name and input alone.
+    /// The agent's tools. If `None`, each call is judged by its tool's name and its input alone.
     pub tools: Option<KnownTools>,
     /// The JSON in which a hook passes a notice to the model.
     pub notice_format: NoticeFormat,
@@ -26,14 +26,14 @@ pub struct Agent {
     pub notice_events: &'static [&'static str],
     /// The JSON in which a hook shows a warning to the user before a tool runs.
     pub warning_format: WarningFormat,
-    /// Instructions for rewinding the agent's own copy of a conversation. `{}` stands for the
+    /// Instructions for rewinding the agent's own copy of a conversation. `{}` is replaced with the
     /// session id.
     pub(crate) resume: Option<&'static str>,
     /// The way in which a hook stops the agent from running a tool.
     pub refusal: Refusal,
-    /// The events at which a hook can answer the user's prompt itself, without the model.
+    /// The events at which a hook can answer the user's prompt in place of the model.
     pub answer_events: &'static [&'static str],
-    /// The sign by which the agent shows that it runs without a user, if it gives one.
+    /// The sign that the agent is running without a user, if the agent gives one.
     pub(crate) headless_sign: Option<HeadlessSign>,
     /// Limitations that apply when takeback is used with this agent.
     pub limitations: &'static [&'static str],
@@ -52,16 +52,16 @@ impl Agent {
         self.wiring.is_some()
     }
 
-    /// True if `event` is the agent's name for the moment before a tool runs.
+    /// True if `event` is one that the agent reports before it runs a tool.
     pub fn is_before_tool(&self, event: Option<&str>) -> bool {
         self.events
             .iter()
             .any(|(name, signal)| Some(*name) == event && *signal == Signal::BeforeTool)
     }
 
-    /// True if the agent shows that it runs without a user. In that case, a script wrote the
-    /// prompt. `variable` looks up an environment variable; `log` is the agent's log of the
-    /// session.
+    /// True if the agent gives a sign that it is running without a user. In that case, a script
+    /// wrote the prompt. `variable` looks up an environment variable; `log` is the agent's log of
+    /// the session.
     pub fn is_headless(
         &self,
         variable: impl FnOnce(&str) -> Option<String>,
@@ -92,10 +92,10 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// The number of bytes at the beginning of a log that are searched for the sign.
+/// The number of bytes to read from the beginning of a log when looking for the sign.
 const LOG_BEGINNING: u64 = 4096;
 
-/// The sign by which an agent shows that it runs without a user.
+/// A sign that an agent is running without a user.
 pub(crate) enum HeadlessSign {
     /// An environment variable that the agent sets for its hooks, and the prefix that its value has
     /// when there is no user.
@@ -121,9 +121,9 @@ pub enum Signal {
     ToolFailed,
     /// The agent has finished its work on a prompt.
     TurnEnd,
-    /// A session is over.
+    /// A session has ended.
     SessionEnd,
-    /// A subagent begins.
+    /// A subagent starts its work.
     ChildStart,
     /// A subagent has finished.
     ChildEnd,
@@ -160,7 +160,7 @@ pub enum NoticeFormat {
 /// The JSON in which a hook shows a warning to the agent's user, without stopping the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarningFormat {
-    /// `{"systemMessage": …}`
+    /// `{"systemMessage": …}`, which the agent shows to its user.
     SystemMessage,
     /// `{"user_message": …, "userMessage": …}`: the key differs between versions.
     UserMessage,
@@ -193,7 +193,7 @@ pub fn find_agent(name: &str) -> Option<&'static Agent> {
 }
 
 /// Returns instructions for rewinding the agent's own copy of a session's conversation. Returns
-/// `None` if the agent cannot do that or is unknown.
+/// `None` if the agent cannot rewind a conversation, or is unknown.
 pub fn resume_hint(session: &str) -> Option<String> {
     let (name, id) = session.split_once(':')?;
     // A subagent's work is part of its parent's conversation.

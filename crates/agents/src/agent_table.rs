@@ -40,7 +40,7 @@ pub const AGENTS: &[Agent] = &[
         events: CLAUDE_EVENTS,
         tools: Some(known_tools::CLAUDE),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // Stop is left out, because output there makes Claude Code call its model again.
+        // Stop is left out, because output from a Stop hook makes Claude Code call its model again.
         notice_events: &["UserPromptSubmit", "PostToolUse"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(
@@ -89,8 +89,8 @@ pub const AGENTS: &[Agent] = &[
         ],
         tools: Some(known_tools::GEMINI),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // SessionStart is left out, because Gemini would prepend the text to the prompt, and would
-        // then no longer expand a slash command in the prompt.
+        // SessionStart is left out, because Gemini would prepend the text to the prompt, and a
+        // slash command in the prompt would no longer be expanded.
         notice_events: &["BeforeAgent", "AfterTool"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(
@@ -186,7 +186,7 @@ pub const AGENTS: &[Agent] = &[
             ("PostToolUse", Signal::AfterTool),
             ("TaskComplete", Signal::TurnEnd),
             ("TaskCancel", Signal::TurnEnd),
-            // The payloads use these names instead.
+            // Cline's payloads use these names instead.
             ("agent_start", Signal::TurnStart),
             ("tool_call", Signal::BeforeTool),
             ("tool_result", Signal::AfterTool),

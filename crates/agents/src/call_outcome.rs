@@ -19,8 +19,8 @@ pub(crate) fn failure(text: Option<&str>) -> String {
     }
 }
 
-/// Shortens a long line, at the end of a word if possible: the ledger masks secrets, and would not
-/// recognize one that was cut in half.
+/// Shortens a long line, at the end of a word if possible: the ledger masks secrets, but would not
+/// recognize half of one.
 fn shorten(line: &str) -> &str {
     let Some((end, next)) = line.char_indices().nth(MAX_ERROR_LENGTH) else { return line };
     match line[..end].rfind(char::is_whitespace) {
@@ -65,8 +65,8 @@ pub(crate) fn from_response(response: &Value) -> Option<String> {
     }
 }
 
-/// Finds the exit code in an agent's text about the result of a shell command. Only the first line
-/// and the last few lines are searched.
+/// Finds the exit code in the text in which an agent reports the result of a shell command.
+/// Searches only the first line and the last few lines.
 pub(crate) fn find_exit_code(text: &str) -> Option<i64> {
     const MARKS: [&str; 3] = ["exit code:", "process exited with code", "completed with exit code"];
     let code = |line: &str| {

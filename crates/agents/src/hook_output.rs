@@ -73,8 +73,8 @@ impl Agent {
         Some(Value::Object(all).to_string())
     }
 
-    /// Returns the output and the exit code that stop the agent from running a tool. With
-    /// [`Refusal::Code`], the caller prints the reason to standard error.
+    /// Returns the output and the exit code that stop the agent from running a tool. For
+    /// [`Refusal::Code`], the caller must print the reason to standard error.
     pub fn refusal_output(&self, reason: &str) -> (Option<String>, u8) {
         let output = match self.refusal {
             Refusal::Code(code) => return (None, code),

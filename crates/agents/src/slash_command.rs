@@ -57,7 +57,7 @@ impl SlashCommand {
         is_first && words.all(|word| is_checkpoint(&word) || is_path(&word))
     }
 
-    /// Returns the action that the command takes.
+    /// Returns the action that the command performs.
     fn verb(&self) -> Verb {
         let first = self.arguments.iter().find(|word| !word.starts_with('-'));
         match (self.command, first.map(String::as_str)) {
@@ -69,7 +69,8 @@ impl SlashCommand {
         }
     }
 
-    /// Lists the arguments that are neither options nor the name of the action, such as `diff`.
+    /// Lists the arguments except for options and for the word that names the action, such as
+    /// `diff`.
     fn plain_words(&self) -> impl Iterator<Item = &str> {
         let names_verb = self.verb() != Verb::Rollback && self.verb() != Verb::UndoTurn;
         let words = self.arguments.iter().map(String::as_str);
@@ -119,7 +120,7 @@ impl SlashCommand {
     }
 }
 
-/// The action that a command takes.
+/// The action that a command performs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     List,
@@ -131,7 +132,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// Lists the options that the verb accepts inside an agent.
+    /// Lists the options that the action accepts inside an agent.
     fn options(self) -> &'static [&'static str] {
         match self {
             Verb::List => &["--steps"],

@@ -40,7 +40,7 @@ pub fn open_from(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     open_in_stages(from, path, Reach::Anywhere)
 }
 
-/// The directories that a path is allowed to lead to.
+/// The directories that a path may lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Beneath,
@@ -60,7 +60,7 @@ fn open_in_stages(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result
     Ok(fd)
 }
 
-/// Splits a path at a slash into the longest part that one system call accepts, and the rest.
+/// Splits a path at a slash into the longest prefix that one system call accepts, and the rest.
 fn split_stage(path: &[u8]) -> (&[u8], &[u8]) {
     const LONGEST: usize = 4000;
     if path.len() <= LONGEST {
@@ -83,7 +83,7 @@ fn open_stage(from: BorrowedFd<'_>, path: &[u8], reach: Reach) -> io::Result<Own
         return match openat2(from, paths::from_bytes(path), DIRECTORY, Mode::empty(), resolve) {
             Ok(fd) => Ok(fd),
             Err(Errno::AGAIN | Errno::INTR) => continue,
-            // An old kernel does not know this call, and a sandbox can forbid it.
+            // Old kernels do not have this system call, and a sandbox can forbid it.
             Err(Errno::NOSYS | Errno::PERM) => open_stepwise(from, path),
             Err(error) => Err(error.into()),
         };
@@ -95,7 +95,7 @@ fn open_stage(from: BorrowedFd<'_>, path: &[u8], _: Reach) -> io::Result<OwnedFd
     open_stepwise(from, path)
 }
 
-/// Opens the directories of a path one after the other, following no link.
+/// Opens the directories of a path one after the other, without following links.
 fn open_stepwise(from: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
     let open = |from: BorrowedFd<'_>, name: &[u8]| {
         rustix::fs::openat(from, paths::from_bytes(name), DIRECTORY, Mode::empty())

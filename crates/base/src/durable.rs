@@ -140,7 +140,8 @@ impl Temporary {
         Temporary::create_at(directory_of(destination).join(name))
     }
 
-    fn create_at(path: PathBuf) -> io::Result<Temporary> {
+    /// Creates a file at this path, which must be free.
+    pub fn create_at(path: PathBuf) -> io::Result<Temporary> {
         let file = create_new_file(&path)?;
         Ok(Temporary { file, path, is_persisted: false })
     }
@@ -164,7 +165,7 @@ impl Temporary {
     }
 
     /// Moves the file to its destination, or fails with [`io::ErrorKind::AlreadyExists`]. If
-    /// several processes try this at once, exactly one succeeds.
+    /// several processes try this at the same time, exactly one succeeds.
     pub fn persist_new(mut self, destination: &Path) -> io::Result<()> {
         match fs::hard_link(&self.path, destination) {
             // Some file systems do not support hard links.
@@ -196,7 +197,7 @@ impl DerefMut for Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_persisted {
-            // If this fails, the leftover file does no harm.
+            // If this fails, a leftover file does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -213,7 +214,7 @@ pub fn sync_files(files: &[&File]) -> io::Result<()> {
         let mut threads = Vec::new();
         let mut result = Ok(());
         for share in others.chunks(share) {
-            // If a thread cannot be started, the current thread does its work.
+            // If a thread cannot be started, the current thread syncs its share of the files.
             match Builder::new().spawn_scoped(scope, move || sync(share)) {
                 Ok(thread) => threads.push(thread),
                 Err(_) => result = result.and(sync(share)),
@@ -234,8 +235,8 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
 
 /// Renames a file or directory. Fails with [`io::ErrorKind::AlreadyExists`] if `to` exists.
 ///
-/// Some file systems cannot do this atomically. There, the function first checks that `to` is free,
-/// and then renames, so the caller must be the only writer.
+/// Some file systems cannot do this atomically. There, the function first checks that `to` does not
+/// exist, and then renames, so the caller must be the only writer.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Opens a regular file for reading, and follows links. Fails for any other kind of file, and does
+/// Opens a regular file for reading, following links. Fails for any other kind of file, and does
 /// not wait for the other end of a pipe.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     open_with_size(path).map(|(file, _)| file)
@@ -40,8 +40,8 @@ fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
     }
 }
 
-/// The maximum size of another program's text file, such as its configuration, that is read as a
-/// whole.
+/// The maximum size of another program's text file, such as its configuration, if the file is read
+/// as a whole.
 pub const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a regular file of at most `max_size` bytes. Fails if it is larger.
@@ -67,8 +67,8 @@ pub fn read_beginning(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The maximum number of values in a JSON document that is parsed. A parsed value can take up to a
-/// hundred times as much memory as its text.
+/// The maximum number of values in a JSON document. A document with more values is not parsed,
+/// because a parsed value can take up to a hundred times as much memory as its text.
 pub const MAX_JSON_VALUES: usize = 2_000_000;
 
 /// Returns an upper bound on the number of values in a JSON document, without parsing it.

@@ -24,7 +24,7 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Returns settings that wait for at most `limit` and report nothing.
+    /// Returns the settings for a wait of at most `limit` that reports nothing.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
@@ -59,8 +59,8 @@ impl FileLock {
     }
 }
 
-/// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal it.
-/// Only Linux does, and only for processes in the same container.
+/// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal the
+/// process. Only Linux does, and only for processes in the same container.
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;

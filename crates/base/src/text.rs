@@ -8,7 +8,7 @@ pub fn is_armed(character: char) -> bool {
             | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes the characters that a terminal would obey. Disarming the result again changes nothing.
+/// Escapes the characters that a terminal would obey. Escaping the result again changes nothing.
 pub fn disarm(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -21,7 +21,8 @@ pub fn disarm(text: &str) -> String {
     out
 }
 
-/// Adds one line. Escapes control characters, so that a file name cannot start a new line.
+/// Appends one line to `text`. Escapes control characters, so that a file name cannot start a new
+/// line.
 pub fn push_line(text: &mut String, line: &str) {
     text.push_str(&disarm(line));
     text.push('\n');

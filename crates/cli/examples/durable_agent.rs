@@ -1,12 +1,12 @@
-//! An agent on takeback's crates, with a tool of its own.
+//! An agent built on takeback's crates, with a tool of its own.
 //!
 //! ```text
 //! cargo run --example durable_agent -- "what time is it?"
 //! ```
 //!
-//! It asks the server at `MODEL_URL` (by default a local one that speaks OpenAI's chat completions)
-//! for the model `MODEL`. Kill it in the middle of a turn and start it again: it continues at the
-//! exact step.
+//! It uses the model `MODEL` on the server at `MODEL_URL` (by default a local server with OpenAI's
+//! chat completions API). Kill it in the middle of a turn and start it again: it continues at the
+//! step where it was killed.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
 
@@ -44,7 +44,7 @@ impl Tool for Clock {
     }
 }
 
-/// Prints the answer, and allows every call.
+/// A front end that prints the answer and allows every call.
 struct Printer;
 
 impl FrontEnd for Printer {
@@ -76,6 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
         lock_wait: None,
     });
     let settings =

@@ -15,7 +15,7 @@ use crate::config::has_profile;
 use crate::context::{Context, PROFILE};
 
 /// The maximum lifetime of a background process. A process that hangs, for example on an
-/// unresponsive file system, releases its locks once this time is over.
+/// unresponsive file system, releases its locks when this time is up.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// Ends this process after the given time, whatever it is doing. That is safe: the system releases
@@ -38,7 +38,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
-    // An unknown profile would be an error, and must not keep the background work from being done.
+    // Do not pass on an unknown profile: it would be an error and prevent the background work.
     command.env_remove(PROFILE);
     if let Some(profile) = context.profile().filter(|name| has_profile(&context.home, name)) {
         command.arg("--profile").arg(profile);
@@ -54,8 +54,8 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
     Ok(())
 }
 
-/// Starts a process that goes on with a goal, and does not wait for it. What the last run has spent
-/// still counts if that run was interrupted.
+/// Starts a process that continues a goal, and does not wait for it. If the last run was
+/// interrupted, it is continued, and what it has spent still counts.
 pub(crate) fn spawn_goal(context: &Context, goal: &str, is_interrupted: bool) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(&context.directory);
@@ -66,7 +66,7 @@ pub(crate) fn spawn_goal(context: &Context, goal: &str, is_interrupted: bool) ->
     command.spawn().map(drop)
 }
 
-/// Reaps background processes that have ended. A long-running process would otherwise collect
+/// Reaps background processes that have ended. Otherwise, a long-running process would accumulate
 /// zombies.
 pub(crate) fn reap_children() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
@@ -77,8 +77,8 @@ pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts the background work that follows a report. If the process cannot be started, the work
-/// after a later report makes up for it. `log` is the agent's log.
+/// Starts the background work that follows a report. If the process cannot be started, the work is
+/// done after a later report. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,
@@ -107,8 +107,8 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits in the background, if either is due. After large
-/// captures, this must not wait until a long turn ends.
+/// Starts merging packs and enforcing limits in the background, if either is due. Both may be due
+/// after a large capture, and must not be put off until the end of a long turn.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {

@@ -65,7 +65,7 @@ fn may_switch_on(text: &str, key: &str) -> bool {
     text.lines().any(is_in)
 }
 
-/// True for the characters around keys that do not matter: whitespace and quotes.
+/// True for characters that may surround a key without being part of it: whitespace and quotes.
 fn is_filler(c: char) -> bool {
     c.is_whitespace() || c == '"' || c == '\''
 }
@@ -110,7 +110,7 @@ pub(crate) fn has_profile(home: &Path, name: &str) -> bool {
     read_text(home).is_ok_and(|text| profile_names(&text).iter().any(|known| known == name))
 }
 
-/// Returns the names of the profiles, or nothing if the file cannot be parsed.
+/// Returns the names of the profiles, or an empty list if the file cannot be parsed.
 pub(crate) fn profile_names(text: &str) -> Vec<String> {
     let Ok(tables) = DeTable::parse(text) else { return Vec::new() };
     let profiles =

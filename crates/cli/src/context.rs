@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use rustix::process::geteuid;
-use takeback_agents::{Agent, LogFormat};
+use takeback_agents::{Agent, LOG_FORMATS, LogFormat};
 use takeback_base::lock_wait::LockWait;
 use takeback_base::scratch;
 use takeback_ledger::Time;
 use takeback_tree::ForbiddenRoots;
-use takeback_undo::{LedgerGuard, OpenOptions, Opened};
+use takeback_undo::{LedgerGuard, OpenOptions, Opened, OwnConversations};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ pub(crate) struct Globals {
     /// List all paths instead of the first few
     #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) verbose: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(
         long,
         value_name = "WHEN",
@@ -334,8 +334,19 @@ impl Context {
             resume_hint: takeback_agents::resume_hint,
             find_hook_files: takeback_agents::find_hook_files,
             reports_ends,
+            conversations: self.own_conversations(),
             lock_wait: self.is_attended.then_some(LOCK_WAIT),
         })
+    }
+
+    fn own_conversations(&self) -> OwnConversations {
+        let directory = |format: &LogFormat| Some((format.agent.to_owned(), self.logs_of(format)?));
+        OwnConversations {
+            log_directories: LOG_FORMATS.iter().filter_map(directory).collect(),
+            follow: Some(takeback_agents::follow_session),
+            name_fork: Some(takeback_agents::name_fork),
+            on_recovery: Some(output::report_continuation),
+        }
     }
 
     /// Drops the opened home, so that the next use opens it again. This is needed if another

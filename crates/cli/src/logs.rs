@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The maximum number of recently read logs that a command checks for new entries.
 const RECENT: usize = 64;
 
-/// The maximum number of logs in databases among them. Checking such a log requires opening its
-/// database.
+/// The maximum number of these logs that may be in databases. Checking such a log requires opening
+/// its database.
 const RECENT_IN_DATABASES: usize = 4;
 
 /// Imports the logs of a session, then imports them again after the agent has had time to log the
@@ -43,7 +43,7 @@ pub(crate) fn catch_up_session(
     }
     let mut ledger = context.ledger()?;
     import_logs(format, &logs, &mut ledger, context)?;
-    // A log that does not exist yet now has a bookmark, so a later command will read it.
+    // If a log does not exist yet, a later command will read it, because it now has a bookmark.
     if logs.iter().any(|log| log.path.exists()) {
         thread::sleep(LAST_WORDS);
         import_logs(format, &find_logs(), &mut ledger, context)?;
@@ -76,6 +76,8 @@ fn import_logs(
 pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
     // A fork that was cut off may still lack its session.
     takeback_undo::finish_forks(context.opened()?);
+    // A copy of a conversation that was cut off must be recorded before its log is read.
+    takeback_agents::finish_copies(context.opened()?);
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
     if ledger.catch_up().unwrap_or(false) {

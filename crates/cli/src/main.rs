@@ -11,7 +11,6 @@ mod background;
 mod commands;
 mod config;
 mod context;
-mod conversations;
 mod event_input;
 mod failure;
 mod fired;

@@ -1,11 +1,11 @@
-//! The longest common subsequence of two lists, in memory that grows with the lists and not with
-//! their product (Hirschberg's algorithm).
+//! The longest common subsequence of two lists, found in memory that is proportional to the sum of
+//! their lengths, not to the product (Hirschberg's algorithm).
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Finds the longest common subsequence. Returns, for each element of `new`, the index of its match
-/// in `known`.
+/// Finds the longest common subsequence of `new` and `known`. Returns, for each element of `new`,
+/// the index of its match in `known`, if it has one.
 pub(crate) fn match_longest<T: Hash + Eq>(new: &[T], known: &[T]) -> Vec<Option<usize>> {
     // Numbers are faster to compare than elements.
     let mut numbers: HashMap<&T, usize> = HashMap::new();
@@ -20,8 +20,8 @@ pub(crate) fn match_longest<T: Hash + Eq>(new: &[T], known: &[T]) -> Vec<Option<
     matches
 }
 
-/// Appends the matches for a part of the new list. `offset` is the index of the first element of
-/// `known` in the whole list.
+/// Appends the matches for parts of the two lists. `offset` is the index at which the part `known`
+/// begins in the whole list.
 fn match_parts(
     new: &[usize],
     known: &[usize],
@@ -48,8 +48,8 @@ fn match_parts(
     }
 }
 
-/// Finds the earliest index at which to divide `known` so that the two parts have the most in
-/// common with `first` and `second`.
+/// Finds the earliest index at which to split `known` so that its first part and `first`, and its
+/// second part and `second`, have the most elements in common.
 fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
     let before = common_lengths(first.iter(), &known.iter(), known.len());
     let mut after = common_lengths(second.iter().rev(), &known.iter().rev(), known.len());
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Computes the length of the longest common subsequence in the simplest way.
+    /// Computes the length of the longest common subsequence by a simple algorithm.
     fn longest(new: &[u8], known: &[u8]) -> usize {
         match (new, known) {
             ([], _) | (_, []) => 0,

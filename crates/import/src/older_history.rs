@@ -13,7 +13,7 @@ use takeback_undo::{Kind, Record};
 
 use crate::common_parts::match_longest;
 
-/// The reason that is given to a checkpoint without one.
+/// The reason that is recorded for a checkpoint without one.
 const NO_REASON: &str = "imported";
 
 /// The maximum number of imported checkpoints that new ones are compared with. If there are more,

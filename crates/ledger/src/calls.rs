@@ -23,18 +23,18 @@ const INSERT_EFFECT: &str = "
         WHERE ?3 IS NULL AND session = ?1 AND call IS NULL AND time = ?7
             AND kind = ?4 AND command = ?5)";
 
-/// A moment in the order of calls.
+/// A point in the order of calls.
 pub enum Moment<'a> {
     /// The start of a call.
     Start(CallId<'a>),
-    /// A moment between the starts of two calls. A call that is not known is `None`.
+    /// A point between the starts of two calls; `None` for a call that is not known.
     Between(Option<CallId<'a>>, Option<CallId<'a>>),
 }
 
 impl Ledger {
-    /// Returns the effects that all sessions have had in a workspace since the given moment, in
-    /// order. The order of the calls determines which effects came later. Where that order is not
-    /// known, the time of an effect is compared with `time`.
+    /// Returns the effects that all sessions have had in a workspace since the given point, in
+    /// order. The order of the calls determines which effects came after it. Where that order is
+    /// not known, the time of an effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -84,9 +84,9 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Returns the calls in a session's turn that changed files in a workspace, as pairs of the
-    /// session that made the call and the call's id. Includes the calls of subagents. Without a
-    /// turn, returns the calls of the whole session.
+    /// Returns the calls that changed files in a workspace during one turn of a session, or during
+    /// the whole session if no turn is given. Each call is a pair of the session that made it and
+    /// its id. Includes the calls of subagents.
     pub fn changing_calls(
         &self,
         session: &str,

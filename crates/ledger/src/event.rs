@@ -1,4 +1,5 @@
-//! Events that hooks report. They are written at once, or spooled and written by the next process.
+//! Events that hooks report. They are written immediately, or spooled and written by the next
+//! process.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::{
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Event {
-    /// The session began, or more is known about it; see [`Ledger::create_session`].
+    /// The session began, or more became known about it; see [`Ledger::create_session`].
     Session { record: Box<SessionRecord> },
     /// Messages were added.
     Messages { session: String, messages: Vec<MessageRecord> },
@@ -32,7 +33,7 @@ pub enum Event {
     SessionEnd { session: String, reason: String },
     /// A session that had ended was resumed.
     SessionResumed { session: String },
-    /// A tool was called, or more is known about a call.
+    /// A tool was called, or more became known about a call.
     Call { session: String, call: CallRecord },
     /// A command had an effect that no rollback reverses.
     Effect { session: String, effect: EffectRecord },
@@ -57,9 +58,9 @@ pub enum Recorded {
 }
 
 impl Ledger {
-    /// Writes events, all or none, and waits at most `wait` for other processes. If the ledger
-    /// cannot be written now (it is locked by other processes, it is damaged, or the disk is full),
-    /// the events go into the spool. The next process adds them to the ledger.
+    /// Writes events, all or none, and waits at most `wait` for other processes. If they cannot be
+    /// written to the ledger now (because other processes have locked it, it is damaged, or the
+    /// disk is full), they go into the spool. The next process adds them to the ledger.
     pub fn record(
         &mut self,
         events: &[Event],

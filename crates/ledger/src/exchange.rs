@@ -119,8 +119,8 @@ impl Ledger {
 
     /// Imports sessions, one JSON object per line. A line that cannot be imported is reported, and
     /// the other lines are still imported. If the ledger itself fails, or a line is longer than
-    /// [`MAX_LINE`], the import ends, but the lines before that stay imported. `progress` is called
-    /// with the number of lines read so far.
+    /// [`MAX_LINE`], the import ends, but the lines before that line stay imported. `progress` is
+    /// called with the number of lines read so far.
     pub fn import_lines(
         &mut self,
         lines: &mut dyn BufRead,
@@ -188,7 +188,7 @@ enum LineOutcome {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct InterruptedImport {
     pub line: usize,
-    /// The result of importing the lines before. They stay imported.
+    /// The result of importing the lines before that line, which stay imported.
     pub report: ImportReport,
     #[source]
     pub cause: ExchangeError,
@@ -209,7 +209,8 @@ pub enum ExchangeError {
 /// The exclusive upper bound of imported numbers. This bound keeps sums from overflowing.
 const LARGEST: i64 = 1 << 50;
 
-/// Validates a transcript from outside, and assigns numbers and times to messages that have none.
+/// Validates a transcript that is being imported, and assigns numbers and times to messages that
+/// have none.
 fn prepare_transcript(transcript: &mut Transcript, now: Time) -> Result<(), ImportError> {
     let malformed = |text: &str| Err(ImportError::Malformed(text.to_owned()));
     let session = &mut transcript.session;
@@ -291,7 +292,8 @@ fn import_transcript(
 
 /// Finds the messages that the ledger lacks. Fails if the ledger has a different message under the
 /// same number. If the transcript ends later than the session in the ledger, messages that are
-/// undone or compacted in the transcript are also marked in the ledger; otherwise no marks change.
+/// undone or compacted in the transcript are marked as such in the ledger; otherwise no marks
+/// change.
 fn find_missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,
@@ -319,7 +321,7 @@ fn find_missing<'t>(
     Ok(missing)
 }
 
-/// True if two messages are the same, even if the stored one was masked.
+/// True if two messages are the same, apart from secrets that are masked in the stored one.
 fn is_same(stored: &MessageRecord, imported: &MessageRecord) -> bool {
     let same = |other: &MessageRecord| {
         stored.role == other.role

@@ -41,7 +41,7 @@ const MIN_ROW: u64 = 4;
 /// The number of rows allowed for a database of any size.
 const FREE_ROWS: u64 = 1_000;
 
-/// Another program's database, open within limits.
+/// Another program's database, opened with limits on the memory and steps that reading it takes.
 #[derive(Debug)]
 pub struct ForeignDatabase {
     connection: Connection,
@@ -144,7 +144,8 @@ pub fn oversized(message: &str) -> rusqlite::Error {
     failure(ffi::SQLITE_TOOBIG, message)
 }
 
-/// Explains an error that one of the limits here caused. Returns `None` for other errors.
+/// Explains an error that was caused by one of the limits in this module. Returns `None` for other
+/// errors.
 pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
     let rusqlite::Error::SqliteFailure(cause, message) = error else { return None };
     match cause.code {

@@ -136,8 +136,8 @@ impl Ledger {
     }
 
     /// Adds the events that are waiting in the spool to the ledger, as opening does. A process that
-    /// keeps its ledger open calls this before each task. Events that cannot be added within 100 ms
-    /// are left for the next call.
+    /// keeps its ledger open calls this before each piece of work. Events that cannot be added
+    /// within 100 ms are left for the next call.
     pub fn refresh(&mut self) {
         let wait = self.database.wait();
         self.set_wait(wait.min(PATIENCE));
@@ -159,8 +159,8 @@ impl Ledger {
         self.database.path()
     }
 
-    /// Copies the whole ledger, as it is at one moment, to another file. Replaces the content of
-    /// that file in one transaction, so a copy that is cut off changes nothing.
+    /// Copies a consistent state of the whole ledger to another file. Replaces the content of that
+    /// file in one transaction, so a copy that is cut off changes nothing.
     pub fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         self.database.copy_to(path)
     }

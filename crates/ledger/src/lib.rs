@@ -37,7 +37,7 @@ pub use exchange::{
     MAX_LINE,
 };
 pub use ledger::{Ledger, LedgerError, LedgerOptions};
-pub use lineage::{Descendant, MadeFork, NewFork};
+pub use lineage::{Descendant, ForkLog, MadeFork, NewFork};
 pub use logs::{Bookmark, LogEntry, LogFact, LogIntake, LogPage, MessageOrigin};
 pub use mask::mask_transcript;
 pub use messages::MessageFilter;

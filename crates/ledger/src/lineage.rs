@@ -1,5 +1,7 @@
 //! Lineage: finding the ancestors and descendants of a session, and forking a session.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::logs::adopt_pages;
@@ -31,12 +33,21 @@ pub struct NewFork<'a> {
     pub workspace: Option<&'a str>,
     /// The branch that the directory is on, if the fork has a directory of its own.
     pub git_branch: Option<&'a str>,
-    /// The agent's log of the fork, if the fork has one already. Its entries are those of the
-    /// parent, so reading the log later adds only what is new.
-    pub log: &'a [LogPage],
+    /// The agent's log of the fork, if the fork has one already.
+    pub log: ForkLog<'a>,
 }
 
-/// A fork that was made.
+/// The agent's own log of a fork. Its entries are those of the parent, so reading the log later
+/// adds only what is new.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForkLog<'a> {
+    /// The content of the log; empty if the fork has no log.
+    pub pages: &'a [LogPage],
+    /// The ids of entries that differ from the parent's: the new id and the old one.
+    pub origins: Option<&'a BTreeMap<String, String>>,
+}
+
+/// The result of making a fork.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MadeFork {
@@ -144,8 +155,8 @@ impl Ledger {
     }
 
     /// Copies the conversation of a session, as it was at an earlier point or as it is now, under a
-    /// new id. Messages that were taken back since are part of the copy again; messages that had
-    /// been taken back before are not. The copy has the same settings, the next title of the
+    /// new id. Messages that were taken back after that point are part of the copy; messages that
+    /// had been taken back before it are not. The copy has the same settings, the next title of the
     /// series, and no cost of its own.
     pub fn fork_at(
         &mut self,
@@ -174,11 +185,26 @@ impl Ledger {
             let child_key = head.key;
             set_inherited(transaction, child_key, kept.last().copied().unwrap_or(0))?;
             let appended = messages::copy_messages(transaction, head, stored.into_iter(), now)?;
-            adopt_pages(transaction, key, child_key, new.log, now)?;
+            adopt_pages(transaction, key, child_key, &new.log, now)?;
             Ok((appended, turn))
         })?;
         self.index_after_bulk(appended);
         Ok(MadeFork { session: self.session(new.id)?, turn })
+    }
+
+    /// Remembers the agent's own log of a fork. `source` is the session that the log was copied
+    /// from: the fork's parent or an earlier ancestor.
+    pub fn adopt_log(
+        &mut self,
+        source: &str,
+        fork: &str,
+        log: &ForkLog<'_>,
+        now: Time,
+    ) -> Result<(), LedgerError> {
+        self.database.write(|transaction| {
+            let (source, fork) = (head(transaction, source)?.key, head(transaction, fork)?.key);
+            adopt_pages(transaction, source, fork, log, now)
+        })
     }
 }
 
@@ -193,13 +219,13 @@ fn find_turn(
     Ok(statement.query_row(params![key, seq], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-/// Notes the last message that a fork has in common with its parent.
+/// Records the number of the last message that a fork has in common with its parent.
 fn set_inherited(transaction: &Transaction<'_>, key: i64, last: i64) -> Result<(), LedgerError> {
     transaction.execute("UPDATE sessions SET inherited = ?2 WHERE key = ?1", [key, last])?;
     Ok(())
 }
 
-/// Describes a session with the settings of its parent.
+/// Returns the record of a new session that has the settings of its parent.
 fn child_of(parent: &SessionRecord, id: &str, kind: ParentKind) -> SessionRecord {
     SessionRecord {
         id: id.to_owned(),
@@ -217,7 +243,8 @@ fn child_of(parent: &SessionRecord, id: &str, kind: ParentKind) -> SessionRecord
     }
 }
 
-/// Creates a session that has the title of its parent, with the next title of the series.
+/// Creates a child session. Its title is the next one in the series that the parent's title belongs
+/// to.
 fn create_child(
     transaction: &Transaction<'_>,
     child: &SessionRecord,

@@ -37,7 +37,7 @@ impl Ledger {
         })
     }
 
-    /// True if a notice is waiting for the agent of a session. Does not write.
+    /// True if a notice is waiting for the agent of a session. Does not write to the ledger.
     pub fn has_notices(&self, session: &str) -> Result<bool, LedgerError> {
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(

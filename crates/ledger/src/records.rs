@@ -19,14 +19,14 @@ use crate::Time;
 pub enum ParentKind {
     /// The session continues the parent's conversation from a summary.
     Compaction,
-    /// The session is a copy of the parent's beginning that continues differently.
+    /// The session copies the beginning of its parent and continues differently.
     Fork,
     /// The session is the conversation of a subagent.
     Subagent,
 }
 
 impl ParentKind {
-    /// Returns the name that stands for this relation in the exchange format.
+    /// Returns the name of this relation in the exchange format.
     pub fn as_str(self) -> &'static str {
         match self {
             ParentKind::Compaction => "compaction",

@@ -3,7 +3,7 @@
 //! A rewind moves the end of the conversation to an earlier message, or to a message that another
 //! rewind took back. The table `undos` is the log of these moves. It also determines which message
 //! precedes a given one in the conversation: the message with the previous number or, if the end
-//! was moved in between, the message at the new end. So the conversation at any earlier moment can
+//! was moved in between, the message at the new end. So the conversation at any earlier point can
 //! be derived from the log alone, without comparing times.
 
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub enum ConversationPoint {
     BeforeRewind(Time),
 }
 
-/// The extent of a conversation at one moment.
+/// The extent of a conversation at a point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConversationMark {
     /// The number of the last message, even if it was taken back.
@@ -115,7 +115,7 @@ impl Ledger {
         })
     }
 
-    /// Moves a conversation to an earlier point. This may take messages back, bring back messages
+    /// Returns a conversation to an earlier point. This may take messages back, bring back messages
     /// that have been taken back since, or both.
     pub fn return_to_point(
         &mut self,
@@ -250,8 +250,8 @@ impl RewindLog {
         Ok(RewindLog { rows: rows.collect::<Result<_, _>>()? })
     }
 
-    /// Finds the last move before the move `before` that was made when `last` was the last message.
-    /// Ignores moves that were reversed.
+    /// Finds the last of the moves that were made when `last` was the session's last message.
+    /// Ignores the move `before`, all later moves, and moves that were reversed.
     fn last_at(&self, last: i64, before: i64) -> Option<&RewindRow> {
         let is_it =
             |row: &&RewindRow| !row.is_redone && row.last_seq == last && row.number < before;

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_column_is_left_alone() {
+    fn an_existing_column_is_not_changed() {
         let connection = with_one_session();
         connection
             .execute_batch("ALTER TABLE sessions ADD COLUMN mood TEXT DEFAULT 'odd'")

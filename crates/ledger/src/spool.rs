@@ -1,9 +1,10 @@
 //! The spool: files with events that could not be written to the ledger in time. The names of the
 //! files are numbers that give their order.
 //!
-//! A file appears all at once: it is linked into place once it is durable. It is deleted after its
-//! events are in the ledger. The ledger records the file's id in the same transaction as the
-//! events, so the events are not applied twice if the process dies before it deletes the file.
+//! A file is never incomplete: it is linked into place only after its content is durable. It is
+//! deleted after its events are in the ledger. The ledger records the file's id in the same
+//! transaction as the events, so the events are not applied twice if the process dies before it
+//! deletes the file.
 
 use std::fs;
 use std::io::{self, Write};

@@ -73,8 +73,8 @@ impl Ledger {
         find_next_title(self.database.reader()?, &clean_title(title)?)
     }
 
-    /// Finds the session that a title refers to: the newest of its series, or the last continuation
-    /// of that session after compactions.
+    /// Finds the session that a title refers to: the newest one in the series or, if that session
+    /// was compacted, its last continuation.
     pub(crate) fn resolve_title(&self, title: &str) -> Result<Option<String>, LedgerError> {
         let Ok(title) = clean_title(title) else { return Ok(None) };
         let connection = self.database.reader()?;
@@ -170,7 +170,7 @@ fn split_number(title: &str) -> (&str, u64) {
     (title, 1)
 }
 
-/// Follows the continuations of a session after compactions to the last one.
+/// Follows the compactions of a session to its last continuation.
 fn find_latest_continuation(connection: &Connection, id: String) -> Result<String, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT id FROM sessions WHERE parent_session_id = ?1 AND parent_kind = 'compaction'

@@ -56,16 +56,16 @@ impl Ledger {
         self.database.write(|transaction| record_usage(transaction, session, &usage, now))
     }
 
-    /// Adds up the usage of all sessions. The total with the most input and output tokens comes
-    /// first, but days are sorted by date, latest first. `day` returns the day that a time belongs
-    /// to.
+    /// Adds up the usage of all sessions. Days are sorted by date, latest first; all other totals
+    /// are sorted by their input and output tokens, largest first. `day` returns the day that a
+    /// time belongs to.
     pub fn usage_by(
         &self,
         by: UsageBy,
         day: &dyn Fn(Time) -> String,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // For sessions without usage rows, the columns of the session itself count.
+        // For sessions without usage rows, the columns of the session itself are used.
         let sql = "
             SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
                    u.model, u.api_call_count, u.input_tokens, u.output_tokens,

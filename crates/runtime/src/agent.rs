@@ -1,4 +1,4 @@
-//! The agent: a model, its tools, and the rules that it works by.
+//! The agent: a model, its tools, and the rules by which it works.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tools::Tools;
 /// The name of the agent in the ledger and in checkpoints.
 pub const AGENT: &str = "takeback";
 
-/// The number of levels of subagents below the agent that the user talks to.
+/// The maximum number of levels of subagents below the agent that the user talks to.
 const MAX_DEPTH: usize = 2;
 
 /// A function that starts background work for a session.
@@ -21,13 +21,13 @@ pub type OnFollowUp = Box<dyn Fn(&str, FollowUp) + Send + Sync>;
 
 /// An agent. Several tasks can share it.
 pub struct Agent {
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub opened: Arc<Opened>,
     /// The connections to models.
     pub client: Client,
-    /// The model that is asked.
+    /// The model that normally answers.
     pub provider: Provider,
-    /// The model that takes over if the first one fails.
+    /// The model that takes over if the first one keeps failing.
     pub fallback: Option<Provider>,
     /// The tools that the model may call.
     pub tools: Tools,
@@ -37,8 +37,8 @@ pub struct Agent {
     pub has_checkpoints: bool,
     /// The user's home directory, to which `~` in scripts refers.
     pub user_home: Option<PathBuf>,
-    /// Starts work that is to be done while no user waits, such as pruning. It is called with the
-    /// id of the session.
+    /// Starts work that is done while no user is waiting, such as pruning. It is called with the id
+    /// of the session.
     pub on_follow_up: OnFollowUp,
 }
 

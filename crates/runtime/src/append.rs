@@ -1,12 +1,13 @@
-//! Appending to the journal, as few times as possible.
+//! Appending to the journal as few times as possible.
 //!
 //! An append is a synced transaction, which is the most expensive part of a step. Two rules decide
-//! when one is needed. What has happened is appended before anything else happens, so that no reply
-//! is paid for twice and no call is made twice. And a step that affects the world outside the
-//! process, such as a request or a call, is appended before it is taken. Between these, nothing
-//! leaves the process. So an append also contains the steps that follow from it without leaving the
-//! process, up to and including the announcement of the next request: a prompt and its request, a
-//! result and the request that carries it, the last reply and the end of the turn.
+//! when one is needed. First, what has happened is appended before anything else happens, so that
+//! no reply is paid for twice and no call is made twice. Second, a step that affects the world
+//! outside the process, such as a request or a call, is appended before it is taken. Between such
+//! steps, nothing leaves the process, so an append also contains the steps that follow from it
+//! without leaving the process, up to and including the announcement of the next request: a prompt
+//! and its request, a result and the request that carries it, the last reply and the end of the
+//! turn.
 
 use takeback_ledger::{AppendedMessage, Event, GoalUpdate, MessageRecord, TaskChange, Tokens};
 
@@ -17,10 +18,10 @@ use crate::request::PreparedRequest;
 use crate::state::{State, Step};
 use crate::task::Task;
 
-/// The number that a message counts as having before it is written.
+/// The provisional number of a message that is not written yet.
 const UNWRITTEN: i64 = i64::MAX;
 
-/// The steps that an append contains besides the ones that it was asked for.
+/// The steps that an append contains in addition to those that the caller passed to it.
 #[derive(Default)]
 struct Following {
     entries: Vec<Entry>,
@@ -28,7 +29,7 @@ struct Following {
     end: Option<TurnEnd>,
 }
 
-/// The end of a turn, and the writes that belong to it.
+/// The end of a turn, and the changes that are written together with it.
 pub(crate) struct TurnEnd {
     pub(crate) outcome: TurnOutcome,
     /// The number of the turn in its session.
@@ -49,7 +50,7 @@ impl Task {
         self.append_change(&TaskChange { events, ..TaskChange::default() }, build)
     }
 
-    /// Appends entries to the journal together with a change of the task.
+    /// Appends entries to the journal together with a change to the task.
     pub(crate) fn append_change(
         &mut self,
         change: &TaskChange<'_>,
@@ -95,15 +96,16 @@ impl Task {
         self.journal.keep_snapshot(&self.state, now)
     }
 
-    /// Finds the steps that follow from an append without leaving the process.
+    /// Finds the steps that follow an append and do not leave the process.
     fn look_ahead(
         &self,
         change: &TaskChange<'_>,
         build: &impl Fn(&[AppendedMessage]) -> Vec<Entry>,
     ) -> Following {
         let mut following = Following::default();
-        // In another session, the conversation is a different one.
-        if self.cancel.is_cancelled() || change.session.is_some() {
+        // If the change moves the task to another session, the conversation is a different one.
+        let is_stopped = self.cancel.is_cancelled() || self.cancel.is_suspended();
+        if is_stopped || change.session.is_some() {
             return following;
         }
         let messages: Vec<AppendedMessage> = list_messages(change.events)
@@ -126,7 +128,7 @@ impl Task {
         following
     }
 
-    /// Returns the entry of the next step if that does not leave the process.
+    /// Returns the entry for the next step, if that step does not leave the process.
     fn find_following(
         &self,
         state: &State,
@@ -159,7 +161,7 @@ impl Task {
         TurnEnd { outcome, number, tokens, cost, goal }
     }
 
-    /// Ends the turn for a reason that does not follow from the state.
+    /// Ends the turn for a reason that is not part of the state.
     pub(crate) fn append_end(&mut self, outcome: &TurnOutcome) -> Result<(), TaskError> {
         let end = self.describe_end(&self.state, outcome.clone());
         let events = [Event::TurnEnd { session: self.session.id.clone() }];

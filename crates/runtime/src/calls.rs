@@ -193,6 +193,10 @@ impl Task {
             let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: id, text });
             known.tool.run(&known.input, &self.tool_context(&on_output))
         };
+        // The call may have been cut off. The process that continues the turn finds out.
+        if self.cancel.is_suspended() && self.cancel.is_cancelled() {
+            return Ok(());
+        }
         self.finish_call(&known.call, reported, output, front)
     }
 

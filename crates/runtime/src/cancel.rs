@@ -19,18 +19,19 @@ struct Switch {
 #[derive(Default)]
 struct Shared {
     is_cancelled: bool,
+    is_suspended: bool,
     next: u64,
     actions: BTreeMap<u64, Action>,
 }
 
-/// Removes an action when it is dropped.
+/// A guard that removes an action when it is dropped.
 pub struct CancelGuard {
     cancel: Cancel,
     number: u64,
 }
 
 impl Cancel {
-    /// Stops the turn: runs the actions of everything that is waiting.
+    /// Stops the turn: wakes up the threads that are waiting, and runs the registered actions.
     pub fn cancel(&self) {
         let actions: Vec<Action> = {
             let mut shared = self.lock();
@@ -41,7 +42,20 @@ impl Cancel {
         actions.iter().for_each(|action| action());
     }
 
-    /// Waits, or until the turn is cancelled. Returns true if the whole time has passed.
+    /// Stops the work on the turn before its next step, and leaves the turn open, so that another
+    /// process can continue it. To interrupt the current step too, call [`Cancel::cancel`]
+    /// afterwards.
+    pub fn suspend(&self) {
+        self.lock().is_suspended = true;
+    }
+
+    /// Returns true if the turn is to be left open.
+    pub fn is_suspended(&self) -> bool {
+        self.lock().is_suspended
+    }
+
+    /// Waits for this time, or until the turn is cancelled. Returns false if the turn was
+    /// cancelled.
     pub fn wait(&self, time: Duration) -> bool {
         let shared = self.lock();
         let waited =
@@ -60,8 +74,8 @@ impl Cancel {
         self.lock().is_cancelled
     }
 
-    /// Runs `action` when the turn is cancelled, or at once if it already is. The action must end
-    /// whatever the calling thread is waiting for.
+    /// Runs `action` when the turn is cancelled, or immediately if it already is cancelled. The
+    /// action must end whatever the calling thread is waiting for.
     pub fn on_cancel(&self, action: impl Fn() + Send + Sync + 'static) -> CancelGuard {
         let action: Action = Arc::new(action);
         let mut shared = self.lock();

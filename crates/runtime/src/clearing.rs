@@ -1,18 +1,18 @@
 //! Leaving the results of old tool calls out of requests, so that a long turn fits into the model's
-//! context window. The session keeps them, so they can be searched and shown.
+//! context window. The session keeps the results, so they can still be searched and shown.
 
 use serde_json::Value;
 use takeback_ledger::MessageRecord;
 
 use crate::model::estimate_message;
 
-/// The text that stands for a result that was left out.
+/// The text that replaces a result that was left out.
 const CLEARED: &str = "[left out to save space; make the call again if the result is still needed]";
 
-/// The number of bytes from which on it is worth leaving out a result.
+/// The minimum size of a result that is worth leaving out, in bytes.
 const MIN_CLEARED: usize = 4 * CLEARED.len();
 
-/// Replaces the results up to the message `through` by a short note.
+/// Replaces the results up to the message `through` with a short note.
 pub(crate) fn clear_results(messages: &mut [MessageRecord], through: i64) {
     let old = messages.iter_mut().filter(|message| message.seq <= through);
     for message in old.filter(|message| is_long_result(message)) {
@@ -20,8 +20,8 @@ pub(crate) fn clear_results(messages: &mut [MessageRecord], through: i64) {
     }
 }
 
-/// Returns true if there are results to leave out besides those up to the message `cleared`, once
-/// the messages `new` are written as well.
+/// Returns true if there are results to leave out after the message `cleared`, assuming that the
+/// messages `new` have been written as well.
 pub(crate) fn can_clear(messages: &[MessageRecord], new: &[MessageRecord], cleared: i64) -> bool {
     match new.iter().any(|message| message.role == "tool") {
         true => list_long_results(messages, cleared).next().is_some(),
@@ -30,7 +30,8 @@ pub(crate) fn can_clear(messages: &[MessageRecord], new: &[MessageRecord], clear
 }
 
 /// Finds the results to leave out, oldest first: enough to save `excess` tokens, and at least half
-/// of what can be saved, so that this is rarely done. Returns the number of the last message.
+/// of what can be saved, so that this is rarely needed. Returns the number of the last message that
+/// is left out.
 pub(crate) fn find_clearing(messages: &[MessageRecord], cleared: i64, excess: u64) -> Option<i64> {
     let all: u64 = list_clearable(messages, cleared).map(estimate_message).sum();
     let wanted = excess.max(all / 2);

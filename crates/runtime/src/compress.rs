@@ -1,4 +1,4 @@
-//! Making a conversation smaller that no longer fits into the model's context window.
+//! Shortening a conversation that no longer fits into the model's context window.
 
 use takeback_ledger::{Event, MessageRecord, ParentKind, SessionRecord, TaskChange};
 
@@ -14,7 +14,7 @@ use crate::request::{bill_of, cancelled};
 use crate::summary::describe_for_summary;
 use crate::task::{Task, new_message};
 
-/// The number of turns that are kept as they are.
+/// The maximum number of turns that are kept unchanged.
 const KEPT_TURNS: usize = 20;
 
 /// The number of tokens that a summary may have.
@@ -24,7 +24,7 @@ const SUMMARY_TOKENS: u64 = 4_096;
 struct Cut {
     /// The first message that is kept.
     first_kept: usize,
-    /// The prompt before that message which is kept too, because its turn continues.
+    /// The prompt from before that message, which is also kept, because its turn continues.
     prompt: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Task {
         let (summary, bill) = match self.ask_for_summary(&provider, cut.first_kept)? {
             Ok(summary) => summary,
             Err((failure, bill)) => {
-                // The failure counts like that of any other request.
+                // The failure counts like the failure of any other request.
                 let usage: Vec<Event> = self.usage_event(&provider, &bill).into_iter().collect();
                 let because = failure.message.clone();
                 let failed = Entry::Interrupted { message: None, calls: Vec::new(), failure, bill };
@@ -58,7 +58,7 @@ impl Task {
         Ok(None)
     }
 
-    /// Creates the session that begins with the summary and the messages that are kept.
+    /// Creates the session that begins with the summary and the kept messages.
     fn continue_in_child(
         &mut self,
         cut: &Cut,
@@ -178,9 +178,9 @@ pub(crate) fn can_compress<'a>(
     find_cut(messages, is_in_turn).is_some()
 }
 
-/// Finds the part to summarize. At most the last 20 turns are kept, and at most half of them, so
-/// that the conversation becomes smaller. If there is only the open turn, its prompt is kept, and
-/// at most half of the replies in it.
+/// Finds the part to summarize. At most 20 turns are kept, and at most half of all turns, so that
+/// the conversation becomes shorter. If the open turn is the only one, its prompt is kept, together
+/// with at most half of its replies.
 fn find_cut<'a>(
     messages: impl IntoIterator<Item = &'a MessageRecord>,
     is_in_turn: bool,
@@ -194,7 +194,8 @@ fn find_cut<'a>(
         }
     }
     let kept = KEPT_TURNS.min(prompts.len() / 2).max(1);
-    // At least one turn must come before the kept ones: a summary alone would not get shorter.
+    // At least one turn must come before the kept ones: summarizing only the previous summary would
+    // not shorten anything.
     let first = prompts.len().checked_sub(kept)?;
     if first > 0 {
         return Some(Cut { first_kept: prompts[first], prompt: None });

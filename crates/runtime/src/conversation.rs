@@ -14,25 +14,25 @@ pub(crate) const INTERRUPTED: &str = "interrupted";
 /// The finish reason of an answer that reached the output limit.
 pub(crate) const LENGTH: &str = "length";
 
-/// The number of characters at the end of a cut answer that the model is reminded of.
+/// The number of characters at the end of a cut answer that the model is shown again.
 const REMINDED: usize = 200;
 
-/// The number of characters from which on a repeated passage counts as an overlap.
+/// The minimum length of a repeated passage that counts as an overlap, in characters.
 const SHORTEST_OVERLAP: usize = 12;
 
 /// The current messages of a session, as the ledger has them.
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,
-    /// The older messages, as requests contain them. They are written only once.
+    /// The older messages in the form in which requests contain them. Each is written only once.
     pub(crate) prefix: RefCell<ConversationPrefix>,
-    /// The state of the session that the messages were read from.
+    /// The state of the session when the messages were read.
     mark: Option<ConversationMark>,
 }
 
 impl Conversation {
-    /// Reads the messages again if another process has changed the conversation, as a rollback
-    /// does.
+    /// Reads the messages again if another process, such as a rollback, has changed the
+    /// conversation.
     pub(crate) fn refresh(&mut self, ledger: &Ledger, session: &str) -> Result<(), LedgerError> {
         let mark = ledger.conversation_mark(session)?;
         let is_current =
@@ -53,10 +53,10 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// Returns the messages of the next request from the one with the index `first` on, together
-    /// with those that are about to be written. The results up to the message `cleared` are left
-    /// out. If the last answer was cut off, the messages end with a request to continue it. That
-    /// request is not part of the conversation.
+    /// Returns the messages of the next request, beginning at the index `first`, together with
+    /// those that are about to be written. The results up to the message `cleared` are left out. If
+    /// the last answer was cut off, a prompt to continue it is added at the end. That prompt is not
+    /// part of the conversation.
     pub(crate) fn for_request(
         &self,
         first: usize,
@@ -109,9 +109,10 @@ fn last_characters(text: &str, count: usize) -> &str {
     &text[start..]
 }
 
-/// Removes from the beginning of an answer's rest the passage that the answer already ends with.
+/// A filter for the continuation of a cut answer. It removes the passage at the beginning that
+/// repeats the end of the answer.
 pub(crate) struct OverlapTrimmer {
-    /// The end of the answer so far; `None` once the overlap is decided.
+    /// The end of the answer so far; `None` once the overlap is known.
     tail: Option<String>,
     held: String,
 }
@@ -122,7 +123,7 @@ impl OverlapTrimmer {
         OverlapTrimmer { tail, held: String::new() }
     }
 
-    /// Takes the next piece of the rest. Returns the text that is certainly new.
+    /// Takes the next piece of the continuation. Returns the text that is certainly new.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let Some(tail) = &self.tail else { return piece.to_owned() };
         self.held.push_str(piece);
@@ -130,7 +131,7 @@ impl OverlapTrimmer {
         if can_grow { String::new() } else { self.finish() }
     }
 
-    /// Returns the new text that is still held back.
+    /// Returns the rest of the new text, which was held back.
     pub(crate) fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         let Some(tail) = self.tail.take() else { return held };

@@ -27,7 +27,7 @@ pub enum Entry {
     },
     /// A request is about to be sent to a model.
     Requested { provider: String, model: String, digest: String, max_output: u64 },
-    /// A whole reply arrived. It has no message if it is of no use.
+    /// A whole reply arrived. It has no message if it is unusable.
     Replied {
         message: Option<i64>,
         finish: Finish,
@@ -47,7 +47,7 @@ pub enum Entry {
         #[serde(flatten)]
         bill: Bill,
     },
-    /// The process ended while it waited for a reply.
+    /// The process ended while it was waiting for a reply.
     Lost,
     /// The fallback provider takes over for the rest of the turn.
     FailedOver { provider: String },
@@ -67,18 +67,18 @@ pub enum Entry {
         is_error: bool,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known_files: Vec<KnownFile>,
-        /// The bill of a subagent.
+        /// The bill of the subagent, if one worked on the call.
         #[serde(flatten)]
         bill: Bill,
     },
-    /// A subagent works on a call, as a task of its own.
+    /// A subagent began to work on a call, as a task of its own.
     Spawned { call: String, task: String },
     /// Requests no longer contain the results of tool calls up to the message `through`. The
     /// session keeps them.
     Cleared { through: i64 },
-    /// The older part of the conversation was summarized, and the conversation continues in another session. There, the
-    /// open turn has the number `turn`, and its prompt is the message `prompt`. `moves` counts the
-    /// rewinds of the old session.
+    /// The older part of the conversation was summarized, and the conversation continues in another
+    /// session. In that session, the open turn has the number `turn`, and its prompt is the message
+    /// `prompt`. `moves` is the number of rewinds in the old session.
     Compressed {
         session: String,
         turn: i64,
@@ -121,7 +121,8 @@ pub struct CallStart {
     /// The id of the workspace's tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The files that the call is about to write, and its result if it writes them.
+    /// The files that the call is about to write, and the result that it has if it writes all of
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
 }
@@ -132,7 +133,7 @@ pub enum EntryError {
     /// A later version of this program wrote the entry.
     #[error("journal entry has version {0}; this takeback reads up to version {VERSION}")]
     TooNew(u64),
-    /// The entry has another form.
+    /// The entry is malformed.
     #[error("damaged journal entry")]
     Damaged(#[source] serde_json::Error),
 }

@@ -7,7 +7,7 @@ mod armed {
 
     static LEFT: AtomicI64 = AtomicI64::new(i64::MAX);
 
-    /// Kills the process, as `kill -9` does, at the `nth` point from now, counting from zero.
+    /// Kills the process at the `nth` point from now, counting from zero, as `kill -9` would.
     pub fn kill_at(nth: i64) {
         LEFT.store(nth, Ordering::SeqCst);
     }

@@ -94,7 +94,7 @@ pub enum TurnOutcome {
 /// A question about a tool call.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The call.
+    /// The call that waits for an answer.
     pub call: &'a RequestedCall,
     /// The reason for asking.
     pub because: &'a str,

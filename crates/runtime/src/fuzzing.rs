@@ -1,5 +1,7 @@
-//! Public access to private readers, for the targets in `fuzz/`. It exists only in fuzzing builds.
+//! Public access to private parsers, for the targets in `fuzz/`. This module exists only in fuzzing
+//! builds.
 
+use serde_json::Value;
 use takeback_ledger::SessionRecord;
 
 use crate::model::fuzzing::read_response;
@@ -7,9 +9,9 @@ use crate::model::{
     ApiKind, Attempt, AttemptEnd, Delta, Finish, ModelRequest, Provider, build_request, to_message,
 };
 
-/// Reads the input as the response of a provider: a byte for the API, one for the size of the
-/// pieces, and the body. Panics if the outcome depends on the pieces, if it differs from what was
-/// shown, or if the reply cannot be sent back.
+/// Reads the input as the response of a provider: one byte for the API, one for the size of the
+/// pieces, and the rest as the body. Panics if the outcome depends on how the body is split, if the
+/// text differs from what was shown, or if the reply cannot be sent back.
 pub fn model_response(bytes: &[u8]) {
     let [kind, size, body @ ..] = bytes else { return };
     let kind = [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic][usize::from(*kind) % 3];
@@ -31,7 +33,7 @@ pub fn model_response(bytes: &[u8]) {
     check_replay(kind, &attempt);
 }
 
-/// Stores the reply and sends it back.
+/// Checks that the text of a reply survives being stored and sent back.
 fn check_replay(kind: ApiKind, attempt: &Attempt) {
     let provider = Provider {
         name: "p".to_owned(),
@@ -53,9 +55,29 @@ fn check_replay(kind: ApiKind, attempt: &Attempt) {
             max_output: 1,
         },
     );
-    let sent = body.to_string();
-    if !attempt.reply.text.trim().is_empty() {
-        let text = serde_json::Value::from(attempt.reply.text.trim()).to_string();
-        assert!(sent.contains(text.trim_matches('"')), "{text} is lost in {sent}");
+    let text = without_spaces(&attempt.reply.text);
+    let sent = without_spaces(&collect_text(&body));
+    assert!(sent.contains(&text), "{text} is lost in {body}");
+}
+
+/// Collects the text of all messages in a request. The text of a reply may be split into several
+/// blocks.
+fn collect_text(value: &Value) -> String {
+    match value {
+        Value::Array(list) => list.iter().map(collect_text).collect(),
+        Value::Object(fields) => {
+            let is_text = |name: &&str| fields.get(*name).is_some_and(Value::is_string);
+            let own = ["text", "content"].into_iter().find(is_text);
+            let inner = ["messages", "input", "content"].into_iter();
+            let inner = inner.filter_map(|name| fields.get(name).filter(|value| value.is_array()));
+            let own = own.and_then(|name| fields[name].as_str()).unwrap_or_default();
+            own.to_owned() + &inner.map(collect_text).collect::<String>()
+        }
+        _ => String::new(),
     }
+}
+
+/// Removes all spaces and line breaks, because they also separate blocks.
+fn without_spaces(text: &str) -> String {
+    text.split_whitespace().collect()
 }

@@ -20,7 +20,7 @@ use crate::state::{State, TurnState};
 use crate::task::{Pause, Task};
 use crate::tools::ToolOutput;
 
-/// The name of the tool with which the model ends its work on a goal.
+/// The name of the tool by which the model ends its work on a goal.
 pub(crate) const FINISH_GOAL: &str = "finish_goal";
 
 /// The prompt after a turn that did not end the work.
@@ -36,12 +36,12 @@ pub(crate) struct GoalRun {
     turn_began: Instant,
 }
 
-/// The model's word on a goal.
+/// The model's report on a goal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
 pub struct GoalReport {
     /// True if the goal is reached; false if the model cannot continue without the user.
     pub is_reached: bool,
-    /// The model's summary or reason.
+    /// A summary if the goal is reached, or else the reason.
     pub summary: String,
 }
 
@@ -110,8 +110,9 @@ impl Task {
         Ok(self.journal.ledger()?.create_goal(&goal, now)?)
     }
 
-    /// Begins a run: works on the task's goal until the goal is reached, the budget is spent, or the
-    /// user is needed. Nothing counts as spent in the run yet; `budget` replaces the goal's budget.
+    /// Begins a run: works on the task's goal until the goal is reached, the budget is spent, or
+    /// the user is needed. The run begins with nothing spent. If there is a `budget`, it replaces
+    /// the goal's own.
     pub fn run_goal(
         &mut self,
         goal: &str,
@@ -153,9 +154,9 @@ impl Task {
         ended.map(|()| run.expect("it was just set").record)
     }
 
-    /// Takes turns for as long as the goal is active.
+    /// Runs one turn after another while the goal is active.
     fn work_on_goal(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
-        while self.goal_run().record.state == GoalState::Active {
+        while self.goal_run().record.state == GoalState::Active && !self.cancel.is_suspended() {
             self.goal_run().turn_began = Instant::now();
             let pause = match self.is_interrupted() {
                 true => self.proceed(front)?,
@@ -164,8 +165,10 @@ impl Task {
                     self.prompt(&prompt, front)?
                 }
             };
-            if pause == Pause::Waiting {
-                self.block_goal("a call waits for approval")?;
+            match pause {
+                Pause::Waiting => self.block_goal("a call waits for approval")?,
+                Pause::Suspended => return Ok(()),
+                Pause::TurnEnded(_) | Pause::Idle => {}
             }
         }
         Ok(())
@@ -184,7 +187,8 @@ impl Task {
         }
     }
 
-    /// Returns true if the budget of the goal is spent, so that the next turn is the last one.
+    /// Returns true if the budget of the goal is spent, in which case the next turn is the last
+    /// one.
     pub(crate) fn has_spent_budget(&self) -> bool {
         self.goal.as_ref().is_some_and(|run| describe_overrun(&run.record).is_some())
     }
@@ -202,8 +206,8 @@ impl Task {
         Ok(())
     }
 
-    /// Describes the change of the goal when a turn ends: what the turn cost, and the goal's new
-    /// state. The change is part of the same append as the end of the turn.
+    /// Describes how the end of a turn changes the goal: what the turn cost, and the goal's new
+    /// state. The change is part of the append that ends the turn.
     pub(crate) fn spend_on_goal(&self, state: &State, outcome: &TurnOutcome) -> Option<GoalUpdate> {
         let (run, turn) = (self.goal.as_ref()?, state.turn.as_ref()?);
         let spent = Spending { turns: 1, ..run.spending_of(turn) };
@@ -214,15 +218,15 @@ impl Task {
         Some(GoalUpdate { goal, state, spent, only_if_active: true, ..GoalUpdate::default() })
     }
 
-    /// Notes the state of the goal after an append.
+    /// Updates the copy of the goal after an append.
     pub(crate) fn note_goal(&mut self, record: Option<GoalRecord>) {
         if let (Some(run), Some(record)) = (&mut self.goal, record) {
             run.record = record;
         }
     }
 
-    /// Returns the outcome of the open turn if it has spent the goal's budget. The last turn has no
-    /// budget.
+    /// Returns the outcome of the open turn if that turn has used up the goal's budget. The last
+    /// turn, which wraps up the work, has no budget.
     pub(crate) fn find_overrun(&self, state: &State) -> Option<TurnOutcome> {
         let (run, turn) = (self.goal.as_ref()?, state.turn.as_ref()?);
         if turn.wraps_up {
@@ -232,7 +236,7 @@ impl Task {
         Some(TurnOutcome::Blocked { because })
     }
 
-    /// Records the model's word on the goal.
+    /// Records the model's report on the goal.
     pub(crate) fn finish_goal(
         &mut self,
         call: &RequestedCall,
@@ -272,7 +276,7 @@ impl GoalRun {
         }
     }
 
-    /// Returns the goal after more was spent.
+    /// Returns the goal as it will be with this spending added.
     fn after(&self, spent: Spending) -> GoalRecord {
         let mut after = self.record.clone();
         after.spent_in_run.tokens += spent.tokens;
@@ -283,7 +287,7 @@ impl GoalRun {
     }
 }
 
-/// Determines the state of an active goal after a turn. Returns `None` if the work goes on.
+/// Determines the state of an active goal after a turn. Returns `None` if the work continues.
 fn judge_turn(
     outcome: &TurnOutcome,
     wraps_up: bool,
@@ -323,8 +327,8 @@ fn describe_overrun(goal: &GoalRecord) -> Option<String> {
     }
     if let Some(limit) = budget.time.filter(|limit| spent.time >= *limit) {
         let (spent, limit) = (minutes(spent.time), minutes(limit));
-        return Some(format!("{spent:.1} of {limit:.1} minutes are over"));
+        return Some(format!("{spent:.1} of {limit:.1} minutes are spent"));
     }
     let limit = budget.turns.filter(|limit| spent.turns >= *limit)?;
-    Some(format!("{} of {limit} turns are over", spent.turns))
+    Some(format!("{} of {limit} turns are spent", spent.turns))
 }

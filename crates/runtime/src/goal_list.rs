@@ -1,11 +1,11 @@
-//! The goals of all tasks, and the goals whose process ended.
+//! Lists of goals: all goals, and those whose process ended.
 
 use takeback_ledger::{GoalRecord, GoalState, GoalUpdate, Ledger, LedgerError, Time};
 use takeback_undo::Opened;
 
 use crate::error::TaskError;
 
-/// The reason for a pause if the process that worked on a goal is gone.
+/// The reason that is stored when a goal is paused because its process is gone.
 pub const PROCESS_ENDED: &str = "its process ended";
 
 /// Lists all goals, starting with the one that changed last. A goal whose process ended is stored
@@ -14,7 +14,7 @@ pub fn list_goals(opened: &Opened) -> Result<Vec<GoalRecord>, TaskError> {
     let Some(mut ledger) = opened.ledger()? else { return Ok(Vec::new()) };
     for goal in ledger.goals(None)?.iter().filter(|goal| goal.state == GoalState::Active) {
         match ledger.take_lease(&goal.task, opened.now()) {
-            // With the lease, no other process can begin to work on the goal meanwhile.
+            // While this process has the lease, no other process can begin to work on the goal.
             Ok(_lease) => pause_goal(&mut ledger, &goal.id, opened.now())?,
             Err(LedgerError::TaskRunning(_)) => {}
             Err(error) => return Err(error.into()),
@@ -30,7 +30,7 @@ pub fn list_interrupted_goals(opened: &Opened) -> Result<Vec<GoalRecord>, TaskEr
     Ok(goals)
 }
 
-/// Returns true if the process that worked on a goal ended.
+/// Returns true if a goal is paused because its process ended.
 pub(crate) fn is_interrupted(goal: &GoalRecord) -> bool {
     goal.state == GoalState::Paused && goal.reason.as_deref() == Some(PROCESS_ENDED)
 }

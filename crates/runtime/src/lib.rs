@@ -1,7 +1,7 @@
-//! A durable agent on takeback's crates.
+//! A durable agent, built on takeback's other crates.
 //!
 //! Every step of a task is an entry in a journal, which is part of the ledger. The state of a task
-//! is a fold of its journal, so a process that is killed continues at the exact step.
+//! is a fold of its journal, so if its process is killed, the next one continues at the exact step.
 
 mod agent;
 mod append;
@@ -41,6 +41,6 @@ pub use error::TaskError;
 pub use front_end::{Answer, FrontEnd, Question, TurnEvent, TurnOutcome};
 pub use goal::GoalReport;
 pub use goal_list::{PROCESS_ENDED, list_goals, list_interrupted_goals};
-pub use open::NewSession;
+pub use open::{NewSession, adopt_session};
 pub use task::{Pause, Task};
-pub use task_list::{CancelledTask, TaskView, cancel_task, list_tasks};
+pub use task_list::{CancelledTask, TaskView, cancel_task, list_open_tasks, list_tasks};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 use takeback_base::paths::canonicalize;
 use takeback_ledger::{
-    Event, Ledger, LedgerError, LoadedTask, ParentKind, SessionRecord, TaskFilter, TaskRecord,
+    Event, Ledger, LedgerError, LoadedTask, ParentKind, SessionRecord, SessionSettings, TaskFilter,
+    TaskRecord,
 };
 
 use crate::agent::{AGENT, Agent};
@@ -20,7 +21,8 @@ use crate::journal::Journal;
 use crate::state::State;
 use crate::task::Task;
 
-/// The text that stands for an input which was masked in the ledger.
+/// The text that the model reads in place of a result, if the input of the call was masked in the
+/// ledger.
 const MASKED: &str = "The agent was restarted, and the input of this call is no longer known, \
     because it contained a secret. Make the call again if it is still needed.";
 
@@ -29,9 +31,9 @@ const MASKED: &str = "The agent was restarted, and the input of this call is no 
 pub struct NewSession {
     /// The instructions for the model.
     pub system_prompt: Option<String>,
-    /// The user.
+    /// The name of the user.
     pub user: Option<String>,
-    /// The title.
+    /// The title of the session.
     pub title: Option<String>,
 }
 
@@ -72,8 +74,8 @@ impl Task {
         Task::load(agent, ledger, id)
     }
 
-    /// Continues the task of a session. A session that no task belongs to, such as a fork or
-    /// another agent's, gets one.
+    /// Continues the task of a session. A session without a task, such as a fork or a session of
+    /// another agent, gets one.
     pub fn resume(agent: Arc<Agent>, session: &str, new_id: &str) -> Result<Task, TaskError> {
         let mut ledger = agent.opened.durable_ledger()?;
         let record = ledger.session(session)?;
@@ -111,7 +113,7 @@ impl Task {
         Ok(task)
     }
 
-    /// Takes the lease of a task, and folds its journal.
+    /// Takes the lease of a task, and computes its state from its journal.
     fn load(agent: Arc<Agent>, mut ledger: Ledger, id: &str) -> Result<Task, TaskError> {
         let lease = ledger.take_lease(id, agent.opened.now()).map_err(|error| match error {
             LedgerError::TaskRunning(task) => TaskError::Live(task),
@@ -169,6 +171,23 @@ impl Task {
     }
 }
 
+/// Adapts a session that no task belongs to yet, such as a fork: its system prompt may name another
+/// directory, or the tools of another agent.
+pub fn adopt_session(agent: &Agent, session: &str, new: &NewSession) -> Result<(), TaskError> {
+    let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };
+    let mut ledger = agent.opened.ledger_or_new()?;
+    if !ledger.tasks(&filter)?.is_empty() {
+        return Ok(());
+    }
+    let settings = SessionSettings {
+        user_id: new.user.clone(),
+        model: Some(agent.provider.model.clone()),
+        system_prompt: new.system_prompt.clone(),
+        model_config: None,
+    };
+    Ok(ledger.update_session(session, &settings)?)
+}
+
 fn find_directory(directory: &Path) -> Result<std::path::PathBuf, TaskError> {
     canonicalize(directory)
         .map_err(|source| TaskError::Directory { path: directory.to_owned(), source })
@@ -178,7 +197,8 @@ fn describe_provider(agent: &Agent) -> serde_json::Value {
     json!({ "provider": agent.provider.name, "max_output": agent.provider.max_output })
 }
 
-/// Folds the journal of a task. Also returns the number of the last entry in the snapshot.
+/// Computes the state of a task from its journal. Also returns the number of the last entry that
+/// the snapshot covers.
 pub(crate) fn fold(loaded: &LoadedTask) -> Result<(State, i64), TaskError> {
     let (mut state, seq) = match &loaded.snapshot {
         Some(snapshot) => match serde_json::from_value(snapshot.state.clone()) {
@@ -199,7 +219,7 @@ pub(crate) fn fold(loaded: &LoadedTask) -> Result<(State, i64), TaskError> {
     Ok((state, seq))
 }
 
-/// Counts the tasks above a task.
+/// Counts the ancestors of a task.
 fn count_ancestors(ledger: &Ledger, task: &TaskRecord) -> Result<usize, LedgerError> {
     let mut count = 0;
     let mut parent = task.parent.clone();

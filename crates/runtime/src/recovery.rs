@@ -1,8 +1,8 @@
-//! Choosing what to do when an attempt to get a reply fails or gets only a part of it.
+//! Choosing what to do when an attempt to get a reply fails or delivers only a part of the reply.
 //!
-//! There are four strategies: ask again, if nothing was delivered; ask for the rest of a cut
-//! answer; ask with a larger output limit; and make a conversation smaller that no longer fits.
-//! Each has a limit, so every turn ends.
+//! There are four strategies: ask again if nothing was delivered; ask for the rest of a cut answer;
+//! ask with another output limit; and shorten a conversation that no longer fits. Each has a limit,
+//! so every turn ends.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ const SMALLEST_OUTPUT: u64 = 1_024;
 /// The longest wait between two attempts, unless the provider asks for more.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest wait that a provider may ask for. Beyond it, the turn ends.
+/// The longest wait that a provider may ask for. If a provider asks for more, the request is not
+/// repeated.
 const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(600);
 
 /// The attempts to get one reply, counted by what went wrong.
@@ -47,9 +48,9 @@ const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(600);
 pub struct Attempts {
     /// Requests in a row that delivered nothing.
     pub failures: u32,
-    /// Requests in a row that met an overloaded provider.
+    /// Requests in a row that failed because the provider was overloaded.
     pub overloads: u32,
-    /// Cut answers.
+    /// Answers that were cut off.
     pub continuations: u32,
     /// Texts that reached the output limit.
     pub long_texts: u32,
@@ -126,12 +127,13 @@ impl Attempts {
         self.setback = Some(Setback::Cut(failure.clone()));
     }
 
-    /// Returns true if the conversation did not fit into the context window.
+    /// Returns true if the latest attempt failed because the conversation did not fit into the
+    /// context window.
     pub(crate) fn is_overflow(&self) -> bool {
         matches!(&self.setback, Some(Setback::Failed(failure)) if failure.kind == FailureKind::Overflow)
     }
 
-    /// Notes that the next request is smaller than the ones that failed.
+    /// Forgets the failures, because the next request is smaller than the ones that failed.
     pub(crate) fn note_smaller_request(&mut self) {
         (self.failures, self.overloads, self.setback) = (0, 0, None);
     }
@@ -149,7 +151,7 @@ impl Attempts {
     }
 }
 
-/// Chooses the next action for a reply that is still wanted.
+/// Chooses the next action while a reply is still needed.
 pub(crate) fn recover(attempts: &Attempts, options: Options) -> Recovery {
     match &attempts.setback {
         None => Recovery::Ask { wait: Duration::ZERO },
@@ -224,7 +226,7 @@ fn recover_from_failure(
     }
 }
 
-/// Waits longer after each failure, or as long as the provider asks.
+/// Asks again after a wait: as long as the provider asks for, or else longer after each failure.
 fn wait_and_ask(attempts: &Attempts, failure: &AttemptFailure, first: Duration) -> Recovery {
     let doublings = attempts.failures.saturating_sub(1).min(8);
     let usual = (first * 2u32.pow(doublings)).min(LONGEST_WAIT);

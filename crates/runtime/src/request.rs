@@ -1,4 +1,4 @@
-//! The steps that ask the model.
+//! The steps that send requests to the model.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::recovery::Setback;
 use crate::state::{ModelStep, State};
 use crate::task::Task;
 
-/// The number of tokens that are kept free for the reply, unless it may be even shorter.
+/// The number of tokens that are kept free for the reply, unless the output limit is even lower.
 const RESERVED: u64 = 20_000;
 
-/// A request that can be sent as soon as the journal announces it.
+/// A request that can be sent as soon as the journal contains its entry.
 pub(crate) struct PreparedRequest {
     step: ModelStep,
     provider: Provider,
@@ -30,7 +30,7 @@ pub(crate) struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// Returns the entry that announces the request.
+    /// Returns the journal entry for the request.
     pub(crate) fn entry(&self) -> Entry {
         Entry::Requested {
             provider: self.provider.name.clone(),
@@ -42,7 +42,7 @@ impl PreparedRequest {
 }
 
 impl Task {
-    /// Asks the model for its next reply. If the conversation has become too long, makes it smaller
+    /// Asks the model for its next reply. If the conversation has become too long, shortens it
     /// instead.
     pub(crate) fn ask_model(
         &mut self,
@@ -66,8 +66,8 @@ impl Task {
         self.send_request(prepared, front)
     }
 
-    /// Prepares a request in a state, with messages that are about to be written. Returns `None` if
-    /// the conversation is too long and can be made smaller.
+    /// Prepares the next request from a state and the messages that are about to be written.
+    /// Returns `None` if the conversation is too long and can be shortened.
     pub(crate) fn prepare_request(
         &self,
         step: ModelStep,
@@ -141,14 +141,14 @@ impl Task {
         self.record_attempt(&provider, attempt)
     }
 
-    /// Makes a wait up to a quarter longer, so that clients that failed together do not come back
-    /// together.
+    /// Makes a wait up to a quarter longer, so that clients that failed at the same time do not all
+    /// retry at the same time.
     fn spread_wait(&self, wait: Duration) -> Duration {
         let digest = Sha256::digest(format!("{} {}", self.id(), self.journal.next_seq()));
         wait + wait * u32::from(digest[0]) / 1_024
     }
 
-    /// Tells the user why the model is asked again.
+    /// Tells the user why the request is made again.
     fn announce(&self, wait: Duration, front: &dyn FrontEnd) {
         let setback = self.state.turn.as_ref().and_then(|turn| turn.attempts.setback.as_ref());
         match setback {
@@ -172,12 +172,26 @@ impl Task {
                 self.record_reply(provider, &reply, finish, bill, usage)
             }
             AttemptEnd::Failed(failure) => self.record_part(provider, reply, &failure, bill, usage),
-            AttemptEnd::Cancelled => self.record_part(provider, reply, &cancelled(), bill, usage),
+            AttemptEnd::Cancelled => {
+                let failure = self.describe_stop();
+                self.record_part(provider, reply, &failure, bill, usage)
+            }
         }
     }
 
-    /// Records a whole reply. A reply that is empty, or that consists of a tool call that reached
-    /// the output limit, is of no use.
+    /// Describes the end of an attempt that was stopped.
+    fn describe_stop(&self) -> AttemptFailure {
+        match self.cancel.is_suspended() {
+            true => {
+                let message = "the process that received the answer ended".to_owned();
+                AttemptFailure { message, ..cancelled() }
+            }
+            false => cancelled(),
+        }
+    }
+
+    /// Records a whole reply. A reply is not kept as a message if it is empty, or if its only call
+    /// reached the output limit.
     fn record_reply(
         &mut self,
         provider: &Provider,
@@ -211,7 +225,7 @@ impl Task {
         bill: Bill,
         usage: Option<Event>,
     ) -> Result<(), TaskError> {
-        // Reasoning without its signature is not accepted by the next request.
+        // The provider would reject a request that contains reasoning without its signature.
         (reply.reasoning, reply.reasoning_details) = (None, None);
         let is_empty = reply.text.is_empty() && reply.calls.is_empty();
         let end = AttemptEnd::Failed(failure.clone());
@@ -233,8 +247,8 @@ impl Task {
         message.into_iter().chain(usage).collect()
     }
 
-    /// Gives each call an id that is unique in the session. Some servers use the same ids in every
-    /// reply.
+    /// Gives each call an id that is unique in the session. Some servers reuse the same ids in
+    /// every reply.
     fn name_calls(&self, reply: &mut Reply) {
         let number = self.journal.next_seq();
         for (index, call) in reply.calls.iter_mut().enumerate() {
@@ -273,12 +287,12 @@ impl Task {
     }
 }
 
-/// Returns the number of tokens that a request may have.
+/// Returns the number of input tokens that a request may have.
 fn room_for_input(provider: &Provider, max_output: u64) -> u64 {
     provider.context_window.saturating_sub(RESERVED.min(max_output))
 }
 
-/// Describes the end of an attempt that the user stopped.
+/// Describes an attempt that the user stopped.
 pub(crate) fn cancelled() -> AttemptFailure {
     let message = "stopped by the user".to_owned();
     AttemptFailure { kind: FailureKind::Connection, status: None, message, retry_after: None }

@@ -1,8 +1,8 @@
-//! Finding out what became of a call that was running when the process ended.
+//! Determining the outcome of a call that was running when the process ended.
 //!
-//! The workspace shows it: if it is as it was before the call, the call had no effect; if the files
-//! are as the call intended, the call was completed. Otherwise the outcome is unknown, and both the
-//! model and the user are told.
+//! The files show it: if they are as they were before the call, the call had no effect; if they are
+//! as the call would leave them, the call was completed. Otherwise the outcome is unknown, and both
+//! the model and the user are told.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use crate::tools::{IntendedWrite, Intent, ToolOutput};
 /// The size of the largest file that is compared, in bytes.
 const MAX_COMPARED: u64 = 256 << 20;
 
-/// The number of changed paths that are listed.
+/// The maximum number of changed paths that are listed.
 const LISTED: usize = 20;
 
 /// The outcome of an interrupted call, as far as it can be determined.
@@ -33,7 +33,7 @@ enum Settled {
     NotMade,
     /// The call was made, with this result.
     Made(ToolOutput),
-    /// The call may have been made in part. The text describes the present state.
+    /// The call may have been made in part. The text describes what is known.
     Unknown(String),
 }
 
@@ -110,7 +110,10 @@ fn settle_writes(intent: &Intent) -> Settled {
     } else {
         let paths: Vec<String> =
             writes.iter().map(|write| write.path.display().to_string()).collect();
-        Settled::Unknown(format!("These files are in another state: {}.", paths.join(", ")))
+        Settled::Unknown(format!(
+            "Some of these files are in an unexpected state: {}.",
+            paths.join(", ")
+        ))
     }
 }
 
@@ -120,7 +123,7 @@ fn digest_file(path: &Path) -> Option<String> {
     Some(hex::encode(&Sha256::digest(content)))
 }
 
-/// Lists the paths that changed since the call began.
+/// Lists the paths that have changed since the call began.
 fn describe_changes(diff: &Diff) -> String {
     let paths: Vec<String> =
         diff.changes.iter().take(LISTED).map(|change| change.path.to_string()).collect();

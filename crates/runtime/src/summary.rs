@@ -1,7 +1,7 @@
 //! The request for a summary of a conversation.
 //!
-//! The conversation is sent as one text, not as messages: calls would need the tools that they
-//! belong to, and a model that has tools may call them instead of answering.
+//! The conversation is sent as one text, not as messages: messages with tool calls would require
+//! descriptions of those tools, and a model that has tools may call them instead of answering.
 
 use std::fmt::Write;
 
@@ -17,11 +17,11 @@ const ASK_FOR_SUMMARY: &str = "Summarize this conversation between a user and yo
     reasons, the state of the work, file names, commands, errors that are not solved, and what is \
     to be done next. Answer with the summary only.";
 
-/// The lengths to which the texts of messages are shortened until the request fits, in characters.
+/// The maximum lengths of the texts, in characters. They are tried in order until the request fits.
 const LENGTHS: [usize; 6] = [usize::MAX, 16_000, 4_000, 1_000, 250, 60];
 
 /// Writes the request for a summary of messages. Long texts are shortened so that the request has
-/// at most `room` tokens, and even more after `failures`.
+/// at most `room` tokens. After `failures`, they are shortened further.
 pub(crate) fn describe_for_summary(messages: &[MessageRecord], room: u64, failures: u32) -> String {
     let skipped = (failures as usize).min(LENGTHS.len() - 1);
     let mut text = String::new();
@@ -56,7 +56,7 @@ fn write_message(text: &mut String, message: &MessageRecord, length: usize) {
     }
 }
 
-/// Shortens a text to its beginning and its end.
+/// Removes the middle of a text that is too long.
 fn shorten(text: &str, length: usize) -> String {
     let count = text.chars().count();
     if count <= length {

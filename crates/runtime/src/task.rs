@@ -50,6 +50,8 @@ pub enum Pause {
     Idle,
     /// A call waits for the user's answer.
     Waiting,
+    /// The turn is open, and another process can continue it: see [`Cancel::suspend`].
+    Suspended,
 }
 
 impl Task {
@@ -108,6 +110,10 @@ impl Task {
             if let Some(end) = self.ended.take() {
                 return Ok(self.conclude_turn(end, front));
             }
+            if self.cancel.is_suspended() && self.state.turn.is_some() {
+                self.journal.rest();
+                return Ok(Pause::Suspended);
+            }
             if self.cancel.is_cancelled() && self.state.turn.is_some() {
                 self.append_end(&TurnOutcome::Cancelled)?;
                 continue;
@@ -129,13 +135,13 @@ impl Task {
                 Step::Clear => self.clear()?,
                 Step::Compress => drop(self.compress(front)?),
                 Step::Approve(index) => {
-                    if !self.approve_call(index, front)? {
+                    if !self.approve_call(index, front)? && !self.cancel.is_suspended() {
                         return self.wait_for_user();
                     }
                 }
                 Step::Call(index) => self.make_call(index, front)?,
                 Step::Delegate(indices) => {
-                    if !self.delegate(&indices, front)? {
+                    if !self.delegate(&indices, front)? && !self.cancel.is_suspended() {
                         return self.wait_for_user();
                     }
                 }

@@ -12,7 +12,7 @@ use crate::front_end::TurnOutcome;
 use crate::journal::{Journal, STOPPING};
 use crate::open::fold;
 
-/// A task, as it is listed.
+/// A task, as it appears in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TaskView {
@@ -29,12 +29,12 @@ pub struct TaskView {
     pub updated_at: Time,
 }
 
-/// The way in which a task was cancelled.
+/// The result of cancelling a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelledTask {
-    /// Another process works on the task, and stops at its next step.
+    /// Another process is working on the task, and will stop at its next step.
     Stopping,
-    /// The interrupted turn is over.
+    /// The interrupted turn was ended.
     Ended,
     /// There was no turn to stop.
     Idle,
@@ -42,10 +42,23 @@ pub enum CancelledTask {
 
 /// Lists tasks, starting with the one that changed last.
 pub fn list_tasks(ledger: &Ledger, filter: &TaskFilter) -> Result<Vec<TaskView>, LedgerError> {
-    // The tasks come first: one that begins in between is then at least listed as running.
+    // The tasks are read first. Otherwise, a task that begins in between would be listed as
+    // interrupted.
     let tasks = ledger.tasks(filter)?;
     let running = ledger.running_tasks()?;
     Ok(tasks.into_iter().map(|task| view_task(running.contains(&task.id), task)).collect())
+}
+
+/// Lists the tasks whose last turn is open and that no process works on, starting with the one that
+/// changed last. The tasks of subagents belong to other tasks.
+pub fn list_open_tasks(opened: &Opened, filter: TaskFilter) -> Result<Vec<TaskView>, TaskError> {
+    let Some(ledger) = opened.ledger()? else { return Ok(Vec::new()) };
+    let states = ["running", STOPPING, "waiting"].map(str::to_owned).to_vec();
+    let mut tasks = list_tasks(&ledger, &TaskFilter { states, ..filter })?;
+    let is_open = |task: &TaskView| matches!(task.state.as_str(), "interrupted" | "waiting");
+    let running = ledger.running_tasks()?;
+    tasks.retain(|task| is_open(task) && task.parent.is_none() && !running.contains(&task.id));
+    Ok(tasks)
 }
 
 fn view_task(is_running: bool, task: TaskRecord) -> TaskView {

@@ -9,7 +9,7 @@ use crate::record::{read_u16, read_u32};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_SIZES: [usize; 8] = [4096, 1024, 512, 2048, 8192, 16384, 32768, 65536];
-/// The maximum number of reserved bytes per page that the search for the format tries. Few
+/// The maximum number of reserved bytes per page that are tried in the search for the format. Few
 /// databases reserve bytes; those that do keep a nonce or a checksum in them.
 const MOST_RESERVED: usize = 64;
 /// The number of pages that are sampled to find the page size.
@@ -26,8 +26,8 @@ pub(crate) struct PageFormat {
 /// The fields of the database header that are needed here.
 pub(crate) struct DatabaseHeader {
     format: PageFormat,
-    /// The number of pages; `None` if the recorded number is out of date, because old versions of
-    /// SQLite do not update it.
+    /// The number of pages; `None` if the recorded number is out of date. Old versions of SQLite do
+    /// not update it.
     pub(crate) page_count: Option<u32>,
     pub(crate) first_trunk: u32,
     pub(crate) free_pages: u32,
@@ -91,7 +91,7 @@ pub(crate) fn find_format(
     best.1
 }
 
-/// A sample of the pages, read as if they had a certain size.
+/// A sample of the pages, read under the assumption that they have a certain size.
 struct PageSample {
     count: u32,
     pages: Vec<Page>,

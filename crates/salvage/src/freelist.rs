@@ -3,7 +3,7 @@
 use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
-/// The pages of the freelist, as far as the list can be read.
+/// The pages in the readable part of the freelist.
 pub(crate) struct Freelist {
     pub(crate) pages: PageSet,
     /// True if every trunk could be read and there are as many pages as the header says.

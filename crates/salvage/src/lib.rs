@@ -1,8 +1,8 @@
 //! Reads the rows that are left in a damaged SQLite database, page by page and without SQLite.
 //!
 //! The code follows SQLite's document "Database File Format" and uses its terms. This crate returns
-//! the rows that SQLite would have returned, and never more: deleted rows stay deleted, as far as
-//! the file still shows the deletion. README.md says what can be read.
+//! the rows that SQLite would have returned, and never more: a deleted row stays deleted, as long
+//! as the file still shows that it was deleted. README.md says what can be read.
 //!
 //! 1. `pages`, `wal` and `format` determine the pages and their size.
 //! 2. `survey` and `schema` determine the purpose of each page. They follow the trees from their
@@ -103,7 +103,7 @@ impl DamagedDatabase {
         Ok(DamagedDatabase { pages, survey })
     }
 
-    /// Returns the tables in the schema, as far as it can be read.
+    /// Returns the tables in the readable part of the schema.
     pub fn tables(&self) -> &[SchemaTable] {
         &self.survey.tables
     }

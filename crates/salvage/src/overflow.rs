@@ -25,8 +25,8 @@ pub(crate) struct Overflow {
 /// The whole payload of a cell.
 pub(crate) struct Payload {
     pub(crate) bytes: Vec<u8>,
-    /// The part that came from a page full of zeros. Such a page ends a chain, so it can only be
-    /// the last one.
+    /// The part that came from a page full of zeros. Such a page ends a chain, so only the last
+    /// page of the chain can be one.
     pub(crate) wiped: Range<usize>,
 }
 

@@ -53,7 +53,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Follows the trees from their roots. The second value lists pages that were reached twice.
+    /// Follows the trees from their roots. The second value of the result lists pages that were
+    /// reached twice.
     fn of_trees(pages: &Pages, closed: PageSet) -> (Survey, Vec<u32>) {
         let mut walk = TreeWalk::new(pages, &closed);
         let mut overflow = Overflow::new(pages);

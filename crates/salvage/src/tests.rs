@@ -1,5 +1,5 @@
-//! Tests with databases that SQLite creates and that the tests then damage. SQLite also shows which
-//! page each row is on.
+//! Tests with databases that SQLite creates and the tests damage. SQLite also shows which page each
+//! row is on.
 
 mod cells;
 mod damage;
@@ -47,7 +47,7 @@ impl Sample {
         Sample { dir, connection }
     }
 
-    /// Creates tables of all kinds, with rows that name their table, and with free pages.
+    /// Creates a database with tables of all kinds, rows that name their table, and free pages.
     fn with_usual_tables(pragmas: &str, rows: usize) -> Sample {
         let sample = Sample::new(pragmas);
         sample.run_sql(

@@ -21,7 +21,7 @@ pub(crate) struct WalkDamage {
     pub(crate) unreadable: u32,
     /// Pages whose contents do not add up, and interior pages whose keys are out of order.
     pub(crate) inconsistent: u32,
-    /// True if an interior page or a root is damaged. There may then be unreachable pages.
+    /// True if an interior page or a root is damaged. In that case, there may be unreachable pages.
     pub(crate) links_lost: bool,
     /// Pages that two parents lead to.
     pub(crate) disputed: Vec<u32>,

@@ -77,7 +77,7 @@ fn stop_reason(reply: &Reply) -> &'static str {
     }
 }
 
-/// Builds a reply in one piece.
+/// Builds a reply that is not streamed.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let mut message = empty_message(id, &request.model, reply);
     let text = (!reply.text.is_empty()).then(|| json!({ "type": "text", "text": reply.text }));
@@ -85,7 +85,7 @@ pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
         || json!({ "type": "thinking", "thinking": reply.reasoning, "signature": signature(id) }),
     );
     let calls = reply.calls.iter().enumerate().map(|(index, call)| {
-        // The API cannot show half an object.
+        // The API cannot represent an object that is cut off.
         let input = if reply.is_cut_off(index) { json!({}) } else { call.input.clone() };
         json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
     });

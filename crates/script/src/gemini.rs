@@ -85,7 +85,7 @@ fn call_json(call: &ToolCall) -> Value {
     json!({ "functionCall": { "id": call.id, "name": call.name, "args": call.input } })
 }
 
-/// Builds a reply in one piece.
+/// Builds a reply that is not streamed.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let text = (!reply.text.is_empty()).then(|| json!({ "text": reply.text }));
     let thought = (!reply.reasoning.is_empty()).then(|| thought_json(&reply.reasoning));

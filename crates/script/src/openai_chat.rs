@@ -69,7 +69,7 @@ fn usage_json(reply: &Reply) -> Value {
     })
 }
 
-/// Builds a reply in one piece.
+/// Builds a reply that is not streamed.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let mut message = json!({ "role": "assistant", "content": reply.text });
     if !reply.reasoning.is_empty() {

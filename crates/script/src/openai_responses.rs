@@ -108,7 +108,7 @@ fn reply_status(reply: &Reply) -> (&'static str, Value) {
     }
 }
 
-/// Builds a reply in one piece.
+/// Builds a reply that is not streamed.
 pub(crate) fn build_reply(id: &str, request: &Request, reply: &Reply) -> Value {
     let total = reply.usage.input + reply.usage.output;
     let (status, reason) = reply_status(reply);

@@ -17,7 +17,7 @@ pub struct Reply {
     pub text: String,
     /// The tool calls after the text.
     pub calls: Vec<ToolCall>,
-    /// The reason for the end of the reply.
+    /// The reason why the reply ends.
     pub finish: Finish,
     /// The token counts that the reply reports.
     pub usage: Usage,
@@ -29,10 +29,10 @@ pub struct Reply {
     pub fault: Option<Fault>,
 }
 
-/// The reason for the end of a reply.
+/// The reason why a reply ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finish {
-    /// The model has said everything, or calls tools.
+    /// The model has said everything, or it calls tools.
     #[default]
     Complete,
     /// The output limit was reached. If there are calls, the last one is cut off in the middle of
@@ -79,7 +79,7 @@ impl StreamGate {
         StreamGate(Arc::new(decide))
     }
 
-    /// Decides about the event with this number.
+    /// Decides what to do with the event that has this number.
     pub fn decide(&self, event: usize) -> StreamStep {
         (self.0)(event)
     }
@@ -91,7 +91,7 @@ impl fmt::Debug for StreamGate {
     }
 }
 
-/// The decision about a stream event.
+/// A decision on what to do with an event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStep {
     /// Send the event.

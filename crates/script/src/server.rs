@@ -34,7 +34,7 @@ pub struct LoggedRequest {
     pub headers: Vec<(String, String)>,
     /// The request to the model; `None` if the request did not ask for a reply.
     pub request: Option<Request>,
-    /// The status of the response, unless the reply has another one.
+    /// The status of the response, unless a fault in the reply sets a different one.
     pub status: &'static str,
 }
 

@@ -44,21 +44,21 @@ const MAX_NAME: usize = 255;
 const MAX_DIRECTORY_BYTES: u64 = 128 << 20;
 
 /// The maximum number of files in a state. A few trees, each of which contains the next one many
-/// times, could stand for any number of files.
+/// times, could expand to any number of files.
 const MAX_FILES: u64 = 1_000_000;
 
 /// The maximum depth of the directories in a state.
 const MAX_DEPTH: u64 = 10_000;
 
-/// The maximum total size of a state's uncovered paths. A path counts once for each directory above
-/// it, because each of them has its own copy.
+/// The maximum total size of a state's uncovered paths. A path is counted once for each directory
+/// above it, because each of these directories has its own copy of the path.
 const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 
 /// The maximum total size of the uncovered paths in an adoption. They are kept in memory until it
 /// ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
 
-/// The unit in the error for a state with too many uncovered paths.
+/// The unit of the limit in the error for a state with too many uncovered paths.
 const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
 
 /// The maximum size of a file that is copied in parallel with others. Larger files are copied one
@@ -125,7 +125,7 @@ struct RewrittenTree {
     uncovered: Vec<Uncovered>,
 }
 
-/// The objects of a state that still have to be written.
+/// The objects of a state that have not been written yet.
 #[derive(Default)]
 struct PendingObjects {
     blobs: HashSet<Oid>,
@@ -178,7 +178,7 @@ impl<'s> Adoption<'s> {
             }
             // A tree counts as copied only if everything in it was copied.
             pending.trees.iter().for_each(|(oid, ..)| drop(self.trees.remove(oid)));
-            // The next round leaves these files out.
+            // The next iteration leaves these files out.
             self.too_large.extend(taken?);
         }
         let RewrittenTree { oid, files, mut uncovered, .. } = self.trees[&tree].clone();
@@ -317,8 +317,8 @@ impl<'s> Adoption<'s> {
         Ok(too_large)
     }
 
-    /// Copies a file, unless it is larger than `max_size`. In that case, returns the file's id and
-    /// size.
+    /// Copies a file of at most `max_size` bytes. If the file is larger, copies nothing and returns
+    /// its id and size.
     fn copy_blob(
         &self,
         foreign: &ForeignRepository,

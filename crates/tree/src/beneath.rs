@@ -93,7 +93,7 @@ pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
             names.push(name.to_vec());
         }
     }
-    // A directory that was deleted while it was open appears to be empty.
+    // A directory that is deleted while it is open appears to be empty.
     if names.is_empty() && listed.stat()?.st_nlink == 0 {
         return Err(Errno::NOENT.into());
     }
@@ -114,7 +114,7 @@ pub(crate) fn read_link(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>
     Ok(target.into_bytes())
 }
 
-/// The root of a workspace, held open, so that it stays the same directory even if its path later
+/// The root of a workspace, held open, so that it remains the same directory even if its path later
 /// leads elsewhere.
 #[derive(Debug)]
 pub(crate) struct Root {

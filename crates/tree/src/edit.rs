@@ -64,11 +64,11 @@ pub enum EditError {
 }
 
 impl Lock<'_> {
-    /// Builds a tree by applying these edits in order. The tree can be read immediately. Unless
-    /// [`Lock::pin`] pins it, it is certain to exist only as long as this lock.
+    /// Builds a tree by applying these edits in order. The tree can be read immediately. Unless it
+    /// is pinned with [`Lock::pin`], it is guaranteed to exist only as long as this lock is held.
     ///
     /// Missing directories above a path are created with mode 40755. Directories that become empty
-    /// are removed; those that were already empty stay.
+    /// are removed; those that were already empty are kept.
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
         // If the tree was captured under this lock, it can be read only once its pack is sealed.
         self.seal_for_edit()?;
@@ -206,7 +206,7 @@ impl<'a> OpenedTree<'a> {
         }
     }
 
-    /// Forgets the opened directories at and below a path that is being replaced.
+    /// Forgets the opened directories at or below a path that is being replaced.
     fn close_below(&mut self, path: &[u8]) {
         self.directories.remove(path);
         let below = [path, b"/"].concat();
@@ -222,7 +222,8 @@ impl<'a> OpenedTree<'a> {
 
     /// Builds the trees of all opened directories. Returns the tree of the root.
     fn write_trees<E>(mut self, mut put: impl FnMut(&[u8]) -> Result<Oid, E>) -> Result<Oid, E> {
-        // A directory sorts before everything in it, so the last one contains no opened directory.
+        // A directory sorts before everything in it, so the last opened directory contains no other
+        // opened one.
         while let Some((path, directory)) = self.directories.pop_last() {
             if path.is_empty() {
                 return put(&directory.encode());

@@ -9,7 +9,7 @@ pub enum Fault {
     Kill,
     /// The operation fails with this error number.
     Errno(i32),
-    /// This function runs, as another process could at this moment, and then the operation fails
+    /// This function runs, to simulate another process that interferes. Then the operation fails
     /// with this error number.
     Meanwhile(fn(), i32),
 }
@@ -22,7 +22,8 @@ mod registry {
     pub(super) struct State {
         /// The number of points passed since the last call to `arm` or `disarm`.
         pub(super) passed: usize,
-        /// The number of the point that fails, its fault, and true if all later points also fail.
+        /// The number of the point that fails, its fault, and a flag that is true if all later
+        /// points also fail.
         pub(super) armed: Option<(usize, Fault, bool)>,
     }
 
@@ -61,8 +62,8 @@ pub fn disarm() -> usize {
     std::mem::take(&mut state.passed)
 }
 
-/// Runs `run` when the moment with this name is next reached, as another process could at that
-/// moment.
+/// Runs `run` when the moment with this name is next reached, to simulate another process that
+/// interferes.
 #[cfg(feature = "faults")]
 pub fn interrupt_at(moment: &'static str, run: fn()) {
     *registry::INTERRUPTION.lock().expect("no code panics while it holds this lock") =

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use takeback_base::paths::{canonicalize, canonicalize_existing};
 
-/// The directories that can never be a workspace: the user's home and everything above it, the
-/// roots of temporary files, and takeback's own directory. The caller provides them; each is
-/// resolved at most once.
+/// The directories that can never be a workspace: the user's home directory and everything above
+/// it, the directories for temporary files, and takeback's own directory. The caller provides them;
+/// each is resolved at most once.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenRoots {
     home: Option<PathBuf>,
@@ -26,7 +26,7 @@ struct ResolvedRoots {
 }
 
 impl ForbiddenRoots {
-    /// Forbids the user's home directory, the roots of temporary files such as `/tmp`, and
+    /// Forbids the user's home directory, the directories for temporary files, such as `/tmp`, and
     /// takeback's own directory.
     pub fn new(
         home: Option<PathBuf>,
@@ -38,7 +38,7 @@ impl ForbiddenRoots {
         ForbiddenRoots { home, temporary, own, resolved: OnceLock::new() }
     }
 
-    /// Returns a copy with another directory as takeback's own.
+    /// Returns a copy in which takeback's own directory is a different one.
     pub fn with_own(&self, own: &Path) -> ForbiddenRoots {
         let (home, temporary) = (self.home.clone(), self.temporary.clone());
         ForbiddenRoots::new(home, temporary, Some(own.to_owned()))
@@ -49,14 +49,14 @@ impl ForbiddenRoots {
         self.home.as_deref()
     }
 
-    /// Returns the directories that a search upwards for a project must not reach, with all links
+    /// Returns the directories that an upward search for a project must not reach, with all links
     /// resolved.
     pub fn search_limits(&self) -> impl Iterator<Item = &Path> {
         let resolved = self.resolve();
         resolved.home.iter().chain(&resolved.temporary).map(PathBuf::as_path)
     }
 
-    /// True if a canonical path is below a root of temporary files.
+    /// True if a canonical path is a directory for temporary files or is below one.
     pub fn is_temporary(&self, path: &Path) -> bool {
         self.resolve().temporary.iter().any(|root| path.starts_with(root))
     }
@@ -66,8 +66,8 @@ impl ForbiddenRoots {
         self.resolve().own.as_deref()
     }
 
-    /// Describes a directory that can never be a workspace. Returns `None` if it can be one. The
-    /// path must be canonical.
+    /// Returns a description of a directory that can never be a workspace, or `None` if the
+    /// directory can be one. The path must be canonical.
     pub fn refusal(&self, path: &Path) -> Option<&'static str> {
         let ResolvedRoots { home, temporary, own } = self.resolve();
         if path.parent().is_none() {

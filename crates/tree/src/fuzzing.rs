@@ -48,8 +48,8 @@ pub fn pack(scratch: &Path, bytes: &[u8]) {
     write(scratch, "pack-x.idx", &encode_index(&mut objects, &checksum));
     let Ok(pack) = Pack::open(&index_path) else { return };
     for object in &objects {
-        // Without an index, an entry may be found that reaches into the checksum at the end. With
-        // an index, such an entry cannot be read.
+        // Without an index, the search may find an entry that reaches into the checksum at the end.
+        // With an index, such an entry cannot be read.
         let Ok((kind, content)) = pack.read_object(object.offset) else { continue };
         assert!(content.len() as u64 <= MAX_OBJECT);
         assert_eq!(Oid::of(kind, &content), object.oid);
@@ -89,7 +89,8 @@ fn check_index_round_trip(scratch: &Path, mut objects: Vec<IndexedObject>) {
     assert!(again.iter().map(key).eq(objects.iter().map(key)));
 }
 
-/// Applies a delta to a base, and finds a delta between them.
+/// Applies the second part of the bytes as a delta to the first part, and finds a delta that turns
+/// the first part into the second.
 pub fn delta(bytes: &[u8]) {
     let (base, delta) = split_short(bytes);
     if let Some(target) = delta::apply_delta(base, delta) {
@@ -230,7 +231,7 @@ impl ScratchWorkspace {
         self.store.workspace(&self.root, &forbidden).expect("it is a usual directory")
     }
 
-    /// Reads a stat cache with its log. Their checksums are filled in.
+    /// Reads a stat cache and its log, after filling in their checksums.
     pub fn read_cache(&self, bytes: &[u8]) {
         let (log, cache) = split_short(bytes);
         let directory = self.store.workspace_directory(self.workspace().id());
@@ -238,7 +239,7 @@ impl ScratchWorkspace {
         let checksum = crc32fast::hash(cache);
         write(&directory, "state", &[cache, &checksum.to_le_bytes()].concat());
         let mut log = log.to_vec();
-        // The head of a log names the cache that it belongs to, and its end has a checksum.
+        // The header of a log names the cache that it belongs to, and a checksum ends the log.
         if let Some(belongs_to) = log.get_mut(68..72) {
             belongs_to.copy_from_slice(&checksum.to_le_bytes());
         }
@@ -252,8 +253,8 @@ impl ScratchWorkspace {
         }
     }
 
-    /// Finishes or reverts a restore as its journal describes it. The root in the journal is filled
-    /// in.
+    /// Finishes or reverts a restore as its journal describes it, after filling in the root in the
+    /// journal.
     pub fn recover(&self, bytes: &[u8]) {
         let Some((phase, bytes)) = bytes.split_first() else { return };
         let Ok(mut journal) = serde_json::from_slice::<Value>(bytes) else { return };

@@ -1,10 +1,10 @@
 //! Garbage collection: frees the objects that no pin needs, and merges many packs into one.
 //!
-//! The new pack is prepared beside the store while captures continue. Then the store is briefly
-//! locked exclusively: objects that new pins need are added, the new pack is moved into place, a
-//! multi-pack index that names no old pack is written, and then the old packs are removed. A
-//! process that reads without a lock therefore finds every object at any time. If a gc is killed at
-//! any point, the store still has all its objects, at worst some of them twice.
+//! The new pack is prepared beside the store while captures continue. Then the store is locked
+//! exclusively for a short time: objects that new pins need are added, the new pack is moved into
+//! place, a multi-pack index that names no old pack is written, and then the old packs are removed.
+//! A process that reads without a lock therefore finds every object at any time. If a gc is killed
+//! at any point, the store still has all its objects, at worst some of them twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -133,12 +133,13 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually a quick listing shows that there are few packs, and then none has to be opened.
+        // Usually a quick listing shows that there are few packs. In that case, none has to be
+        // opened.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
 
-    /// Merges small packs with all their objects, and writes a multi-pack index over all packs.
+    /// Merges small packs, keeping all their objects, and writes a multi-pack index over all packs.
     /// This is cheap, because a pack is rewritten only when the smaller ones together have grown to
     /// its size.
     pub fn merge(&self) -> Result<GcOutcome, GcError> {
@@ -146,7 +147,7 @@ impl Store {
         let before = self.usage()?;
         let mut sources = SourcePacks::default();
         let mut merged = self.find_small_packs()?;
-        // A broken pack is left to a repair.
+        // Broken packs are left for a repair.
         merged.retain(|name| sources.open(&self.pack_directory(), name, false).is_ok());
         let mut needed = NeededObjects::new(AbsentObject::Elsewhere);
         let mut packed = Vec::new();
@@ -167,8 +168,8 @@ impl Store {
         Ok(make_outcome(before, after, needed.objects.len(), 0))
     }
 
-    /// Finds the packs to merge. Each pack that stays is larger than all smaller ones together, so
-    /// few packs remain.
+    /// Finds the packs to merge. Each of the other packs is larger than all smaller packs together,
+    /// so few packs remain.
     fn find_small_packs(&self) -> Result<Vec<String>, StoreError> {
         let directory = self.pack_directory();
         let mut packs = Vec::new();
@@ -194,8 +195,8 @@ impl Store {
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // If an index has no pack, the objects that it lists are missing. If one of them is
-                // needed, the traversal fails.
+                // If an index exists without its pack, the objects that it lists are missing. If
+                // one of them is needed, the traversal fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }
@@ -225,7 +226,7 @@ impl Store {
         let path = directory.join(midx::NAME);
         let mut packs = Vec::new();
         for name in list_pack_names(&directory).into_iter().filter(|name| !without.contains(name)) {
-            // A pack that cannot be opened is skipped, as everywhere else.
+            // A pack that cannot be opened is skipped.
             let Ok(pack) = Pack::open(&directory.join(format!("{name}.idx"))) else { continue };
             let objects = pack.index.entries().map_err(StoreError::io("read", &directory))?;
             packs.push((name, objects));
@@ -244,8 +245,8 @@ impl Store {
     }
 
     /// Removes packs without an index and indexes without a pack, which a killed process leaves
-    /// behind. The caller must hold the store's exclusive lock, and have made sure that no object
-    /// is missing.
+    /// behind. The caller must hold the store's exclusive lock, and must have made sure that no
+    /// object is missing.
     fn remove_half_packs(&self) -> Result<(), StoreError> {
         let directory = self.pack_directory();
         let failed = || StoreError::io("clean up", &directory);

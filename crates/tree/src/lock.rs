@@ -42,7 +42,7 @@ pub struct Lock<'w> {
     /// The descriptions of the packs that existed just before the stat cache was loaded.
     seen_packs: HashSet<String>,
     pub(crate) recovery: Option<Recovery>,
-    /// The safety pin of the restore that was cut off before this lock was taken.
+    /// The safety pin of a restore that was cut off before this lock was taken.
     pub(crate) recovered_pin: Option<PinName>,
     // Fields are dropped in order, so the locks are released last.
     _store_lock: FileLock,
@@ -119,7 +119,7 @@ impl<'w> Lock<'w> {
         self.expected = Some(ExpectedChanges { since, paths: paths.to_vec() });
     }
 
-    /// Forgets that the workspace was too large, so that the next capture tries again now
+    /// Forgets that the workspace was too large, so that the next capture is tried immediately
     /// rather than in an hour.
     pub fn forget_limit(&mut self) {
         capture::limit::forget(&self.directory);
@@ -293,7 +293,8 @@ impl<'w> Lock<'w> {
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }
 
-    /// Durably writes the commit that a pin would have with another message. Returns its id.
+    /// Durably writes the commit that a pin would have if it had this message. Returns the commit's
+    /// id.
     pub(crate) fn prepare_message(&mut self, pin: &Pin, message: &str) -> Result<Oid, PinError> {
         if message.contains('\0') {
             return Err(PinError::Message);
@@ -306,7 +307,7 @@ impl<'w> Lock<'w> {
         Ok(id)
     }
 
-    /// Gives a pin another message, and thereby another id. Does nothing if the pin no longer
+    /// Gives a pin another message, which also changes its id. Does nothing if the pin no longer
     /// exists.
     pub(crate) fn change_message(&mut self, name: &PinName, message: &str) -> Result<(), PinError> {
         let Some(pin) = self.store().pin(name)? else { return Ok(()) };

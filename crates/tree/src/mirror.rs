@@ -30,7 +30,8 @@ pub struct MirrorReport {
     pub objects: u64,
     /// The pins that were not copied, because an object that they need is lost or damaged.
     pub damaged: Vec<PinName>,
-    /// The workspaces that another process is using in the mirror. The next copy includes them.
+    /// The workspaces that were not copied, because another process is using them in the mirror.
+    /// The next copy includes them.
     pub busy: Vec<WorkspaceId>,
 }
 

@@ -1,4 +1,4 @@
-//! Git objects as bytes: trees with raw modes, and the commits behind pins and attachments.
+//! Git objects as bytes: trees with raw modes, and the commits of pins and attachments.
 
 use std::cmp::Ordering;
 

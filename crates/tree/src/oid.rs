@@ -19,7 +19,7 @@ impl Oid {
         0x88, 0xfb, 0xee, 0x49, 0x04,
     ]);
 
-    /// The id that stands for no object.
+    /// The id that is used where there is no object.
     pub(crate) const ZERO: Oid = Oid([0; 20]);
 
     /// Computes the id of an object with this kind and content.

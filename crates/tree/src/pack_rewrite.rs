@@ -100,7 +100,7 @@ impl<'a> PackRewrite<'a> {
     pub(crate) fn install_packs(&self, packs: &[String]) -> Result<(), StoreError> {
         let (from, to) = (self.store.gc_temporary(), self.store.pack_directory());
         for pack in packs {
-            // The index goes last: a pack without one is invisible.
+            // The index is moved last: a pack without one is invisible.
             for extension in ["pack", "idx"] {
                 let file = format!("{pack}.{extension}");
                 self.pass_fault_point("gc install")?;
@@ -141,8 +141,8 @@ impl Drop for PackRewrite<'_> {
     }
 }
 
-/// Removes all files of a pack. The index goes first: a pack without one is invisible. The files
-/// `rev` and `bitmap` come from git.
+/// Removes all files of a pack. The index is removed first: a pack without one is invisible. The
+/// files `rev` and `bitmap` come from git.
 fn remove_pack(directory: &Path, name: &str) -> Result<(), StoreError> {
     for extension in ["idx", "rev", "bitmap", "pack"] {
         let path = directory.join(format!("{name}.{extension}"));

@@ -39,7 +39,7 @@ impl Packs {
             }
             match Pack::open(&directory.join(&name).with_extension("idx")) {
                 Ok(pack) => loose.push(pack),
-                // A merge removed the pack between listing and opening.
+                // A merge removed the pack after it was listed and before it was opened.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound
                         && !directory.join(&name).with_extension("idx").exists() => {}

@@ -15,8 +15,8 @@ use takeback_base::text::is_armed;
 /// A path relative to the workspace's root: names joined by `/`, with any bytes that the kernel
 /// allows.
 ///
-/// The empty path is the root itself. In JSON a path is a string, or `{"bytes": "<base64>"}` if
-/// it is not UTF-8.
+/// The empty path is the root itself. In JSON, a path is a string, or `{"bytes": "<base64>"}` if it
+/// is not UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RelPath(Vec<u8>);
 
@@ -119,7 +119,7 @@ impl fmt::Display for RelPath {
         if self.is_root() {
             return f.write_str(".");
         }
-        // A name must not be able to control the terminal.
+        // A name must not control the terminal in which it is shown.
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
                 if is_armed(character) {

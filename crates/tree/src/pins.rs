@@ -68,11 +68,11 @@ impl FromStr for PinName {
     }
 }
 
-/// The upper limit of pin numbers: all of them are smaller.
+/// The exclusive upper limit on pin numbers.
 pub(crate) const SEQ_END: u64 = 1 << 62;
 
-/// The number of a pin, parsed from the name of its ref. Leading zeros and signs are refused, and
-/// so is a number that is not below [`SEQ_END`].
+/// The number of a pin, parsed from the name of its ref. Leading zeros, signs, and numbers of
+/// [`SEQ_END`] or more are refused.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PinSeq(u64);
 
@@ -130,6 +130,15 @@ impl Store {
         Ok(seqs.into_iter().map(name).collect())
     }
 
+    /// Returns true if a workspace has pins. This is cheaper than listing them.
+    pub fn has_pins(&self, workspace: &WorkspaceId) -> Result<bool, StoreError> {
+        let directory = self.refs_directory().join(&workspace.0);
+        let entries = durable::if_exists(fs::read_dir(&directory));
+        let entries = entries.map_err(StoreError::io("list", &directory))?;
+        let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        Ok(names.any(|name| name.to_str().is_some_and(|name| name.parse::<PinSeq>().is_ok())))
+    }
+
     /// Parses the names in a directory and skips those that do not parse. A missing directory
     /// counts as empty.
     pub(crate) fn parse_names_in<T: FromStr>(
@@ -169,7 +178,7 @@ impl Store {
         }))
     }
 
-    /// Deletes a pin. The next [gc](Store::gc) frees everything that only this pin kept.
+    /// Deletes a pin. The next [gc](Store::gc) frees everything that only this pin kept alive.
     pub fn unpin(&self, name: &PinName) -> Result<(), StoreError> {
         let path = self.directory().join(name.to_string());
         durable::ignore_missing(fs::remove_file(&path)).map_err(StoreError::io("remove", &path))
@@ -183,15 +192,15 @@ impl Store {
         Ok(file)
     }
 
-    /// Gives a ref its name, durably. Fails if the name exists. The caller must have made the
-    /// commit durable.
+    /// Gives a ref its name, durably. Fails if the name already exists. The caller must have made
+    /// the commit durable.
     pub(crate) fn place_ref(&self, name: &PinName, written: Temporary) -> io::Result<()> {
         let directory = self.link_ref(name, written)?;
         durable::sync_directory(&directory)
     }
 
     /// Makes an existing ref refer to another commit, durably. The caller must have made the commit
-    /// durable, and hold the locks of the workspace and the store.
+    /// durable, and must hold the locks of the workspace and the store.
     pub(crate) fn replace_ref(&self, name: &PinName, id: Oid) -> io::Result<()> {
         let path = self.directory().join(name.to_string());
         fault::point("replace ref")?;
@@ -218,8 +227,8 @@ impl Store {
     }
 
     /// Renumbers pins, durably. The pairs (old, new) are sorted, and no number becomes smaller. The
-    /// highest number is renamed first, so that no other pin is replaced. The caller must hold the
-    /// locks of the workspace and the store.
+    /// pin with the highest number is renamed first, so that no other pin is replaced. The caller
+    /// must hold the locks of the workspace and the store.
     pub(crate) fn renumber_pins(
         &self,
         workspace: &WorkspaceId,

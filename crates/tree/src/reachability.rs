@@ -18,7 +18,7 @@ use crate::pack::read::RecentObjects;
 use crate::source_packs::{ObjectPlace, SourcePacks};
 use crate::store::ObjectError;
 
-/// The objects that refs need from certain packs.
+/// The objects that refs need, found in certain packs.
 pub(crate) struct NeededObjects {
     /// The objects in the order in which they were reached: a base comes before its deltas.
     pub(crate) objects: Vec<NeededObject>,
@@ -46,7 +46,8 @@ pub(crate) struct NeededObject {
     pub(crate) resembles: Option<u32>,
 }
 
-/// The number that stands for an object whose pack stays. Such an object is not rewritten.
+/// A special number, which means that the object is in a pack that is not rewritten. Such an object
+/// is not copied.
 const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {
@@ -55,7 +56,7 @@ impl NeededObjects {
         NeededObjects { objects, numbers, absent, accepted }
     }
 
-    /// Skips these objects, whose loss was accepted, instead of failing.
+    /// Makes the traversal skip these objects, whose loss was accepted, instead of failing.
     pub(crate) fn without(self, accepted: HashSet<Oid>) -> NeededObjects {
         NeededObjects { accepted, ..self }
     }
@@ -87,8 +88,8 @@ impl NeededObjects {
         Ok(())
     }
 
-    /// Adds the objects that a ref needs, found by comparison with `newer`. The ref then takes the
-    /// place of `newer`.
+    /// Adds the objects that a ref needs, found by comparison with `newer`. Afterwards, this ref
+    /// takes the place of `newer`.
     pub(crate) fn add_ref(
         &mut self,
         sources: &SourcePacks,

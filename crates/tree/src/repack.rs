@@ -13,7 +13,7 @@ use crate::store::ObjectError;
 /// The maximum number of deltas that must be applied to read an object.
 const MAX_DEPTH: u32 = 50;
 /// The maximum size of an object that is stored as a delta. Building a delta takes several times as
-/// much memory.
+/// much memory as the object.
 const MAX_DELTA: u64 = 16 << 20;
 /// The minimum size of an object for which a delta is worthwhile.
 const MIN_DELTA: u64 = 50;
@@ -117,7 +117,7 @@ impl Repack<'_> {
         Ok(Some(WrittenObject { offset, base: Some(base), depth: on.depth + 1, is_base: true }))
     }
 
-    /// Writes a delta from the object that this one probably resembles, if the delta is small.
+    /// Writes the object as a delta from the one that it probably resembles, if the delta is small.
     fn write_new_delta(
         &mut self,
         object: &NeededObject,

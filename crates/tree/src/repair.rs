@@ -2,9 +2,9 @@
 //! but set aside.
 //!
 //! The intact objects from a damaged pack are written to a new pack, which is durable before the
-//! damaged one moves to `quarantine/`. Objects that pins still lack are looked for in all packs
-//! that have ever been set aside, and in packs without an index. If a repair is killed at any
-//! point, no object is lost, and the next repair completes it.
+//! damaged one moves to `quarantine/`. If pins still lack objects, the repair searches for them in
+//! all packs that have ever been set aside, and in packs without an index. If a repair is killed at
+//! any point, no object is lost, and the next repair completes it.
 
 use std::collections::HashSet;
 use std::fs;
@@ -77,13 +77,13 @@ impl Store {
         let lock = rewrite.lock_store()?;
         rewrite.install_packs(packed.as_slice())?;
         // A pack is named after its content. If a damaged pack was salvaged completely, the new
-        // pack may have the same name and has then already replaced it.
+        // pack may have the same name, in which case it has already replaced the damaged one.
         damaged.retain(|name| packed.as_ref() != Some(name));
         for name in &damaged {
             self.quarantine_pack(name)?;
         }
         // Captures must not rely on lost objects. In a new generation, they notice the loss and
-        // store the files again, as far as these still exist.
+        // store again those files that still exist.
         if !examination.lost.is_empty() {
             self.bump_generation()?;
         }
@@ -98,7 +98,7 @@ impl Store {
     }
 
     /// Accepts the losses that a repair could not prevent, so that a gc no longer fails because of
-    /// them. Pins of which nothing is left are removed, and their names and ids are noted in
+    /// them. Removes the pins of which nothing is left, and notes their names and ids in
     /// `quarantine/refs`. Returns the number of these pins.
     pub fn accept_losses(&self, report: &RepairReport) -> Result<usize, StoreError> {
         let quarantine = self.directory().join("quarantine");
@@ -125,13 +125,13 @@ impl Store {
 
     /// Reads the ids of the lost objects whose loss was accepted.
     pub(crate) fn accepted_losses(&self) -> HashSet<Oid> {
-        // Without the file, a gc fails at the lost objects again.
+        // Without the file, the lost objects make a gc fail again.
         let text = fs::read_to_string(self.directory().join(LOST)).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Writes the intact objects from damaged packs. Also writes the objects that pins lack, as far
-    /// as they are in packs that were set aside or have no index.
+    /// Writes the intact objects from damaged packs. Also writes the objects that pins lack, if
+    /// they are in packs that were set aside or have no index.
     fn salvage_objects(
         &self,
         examination: &Examination,
@@ -142,7 +142,7 @@ impl Store {
         let failed = || StoreError::io("write", &directory);
         let mut intact = SourcePacks::default();
         for name in list_pack_names(&directory).iter().filter(|name| !damaged.contains(*name)) {
-            // A pack that cannot be opened for another reason is skipped.
+            // A pack that cannot be opened for any other reason is skipped.
             let _ = intact.open(&directory, name, false);
         }
         let mut packs = Vec::new();
@@ -162,7 +162,7 @@ impl Store {
             packs.extend(unused.iter().filter_map(|path| DamagedPack::open(path, &intact)));
         }
 
-        // A lost object may need other lost objects.
+        // A lost object may refer to other lost objects.
         let mut lost: Vec<Oid> = examination.lost.iter().copied().collect();
         let mut met: HashSet<Oid> = examination.lost.clone();
         while let Some(oid) = lost.pop() {

@@ -1,6 +1,6 @@
-//! The rules that determine what is captured. Each of these overrides those before it: built-in
-//! excludes, `.gitignore` files, configured excludes, configured includes, and paths that the
-//! caller names or that the workspace's git index tracks.
+//! The rules that determine what is captured. Each of the following overrides those before it:
+//! built-in excludes, `.gitignore` files, configured excludes, configured includes, and paths that
+//! the caller names or that the workspace's git index tracks.
 
 use std::sync::Arc;
 
@@ -35,13 +35,14 @@ const REMADE: [&str; 19] = [
     ".parcel-cache",
     ".terraform",
 ];
-/// Directories that usually hold build output, but sometimes files that no tool can recreate.
+/// Directories that usually hold build output, but sometimes hold files that no tool can recreate.
 const OUTPUT: [&str; 2] = ["dist", "build"];
 /// Files that are not worth capturing.
 const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 
-/// True if a directory with this name can be regenerated. It is then not captured even if a call
-/// names it. If the call only sweeps it, the usual names of build output also count.
+/// True if a directory with this name can be regenerated. Such a directory is not captured, even if
+/// a call names it. If the call only sweeps it, this also applies to directories with the usual
+/// names of build output.
 pub fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
     is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
@@ -114,7 +115,7 @@ pub struct Filter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Capture,
-    /// Captured with everything below it, regardless of other rules.
+    /// Captured, with everything below it, regardless of other rules.
     Include,
     /// Ignored by a `.gitignore`.
     Ignore,
@@ -133,7 +134,7 @@ struct Pattern {
     literal: usize,
     is_negative: bool,
     only_directories: bool,
-    /// True if the pattern has no slash. It then matches names in all directories.
+    /// True if the pattern has no slash. Such a pattern matches names in all directories.
     is_name: bool,
 }
 
@@ -184,7 +185,7 @@ impl Patterns {
         (patterns.len() <= limit).then_some(Patterns(patterns))
     }
 
-    /// Returns the answer of the last matching pattern: true, or false if the pattern is negated.
+    /// Returns the result of the last matching pattern: true, or false if the pattern is negated.
     fn last_match(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let last = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
         last.map(|pattern| !pattern.is_negative)
@@ -249,7 +250,7 @@ impl Scope {
         })
     }
 
-    /// Returns the answer of the nearest `.gitignore` with a matching pattern.
+    /// Returns the result of the nearest `.gitignore` with a matching pattern.
     fn last_match(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let mut scope = Some(self);
         while let Some(current) = scope {

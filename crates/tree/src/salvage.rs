@@ -16,7 +16,7 @@ use crate::source_packs::SourcePacks;
 /// The maximum total size in bytes of the objects that each thread keeps in memory.
 const RECENT_BYTES: usize = 8 << 20;
 
-/// The offset of the first entry, after the head of the pack.
+/// The offset of the first entry, after the header of the pack.
 const FIRST_ENTRY: u64 = 12;
 
 /// A pack in which any part may be damaged. An object in it is intact if it can be read: its
@@ -115,8 +115,9 @@ impl DeltaBases for DamagedPackBases<'_> {
     }
 }
 
-/// Finds the entries of a pack without its index. After damage, the next entry is assumed at the
-/// first position where a head is followed by data that inflates to the size in the head.
+/// Finds the entries of a pack without its index. After damage, the next entry is assumed to begin
+/// at the first position where a header is followed by data that inflates to the size in the
+/// header.
 fn find_entries(file: &PackFile) -> Vec<u64> {
     let mut window = Window { file, start: 0, bytes: Vec::new() };
     let mut inflater = Decompress::new(true);

@@ -22,7 +22,7 @@ use crate::verify::BrokenPack;
 
 /// The name of the note in a workspace's directory.
 const NOTE: &str = "packs";
-/// The name of the file in the store that records how far the last scrub got.
+/// The name of the file in the store that records where the last scrub ended.
 const BOOKMARK: &str = "scrubbed";
 
 /// The position at which the next scrub continues.
@@ -49,8 +49,8 @@ impl Store {
     }
 
     /// Finds the packs that have disappeared or changed in size since they were noted. Returns
-    /// `None` if there are none, and an empty list if there is no note. The objects of these packs
-    /// need not be lost: a merge moves objects to another pack.
+    /// `None` if there are no such packs, and an empty list if there is no note. The objects of
+    /// these packs are not necessarily lost: a merge moves objects to another pack.
     pub(crate) fn find_suspects(
         directory: &Path,
         present: &HashSet<String>,
@@ -64,7 +64,7 @@ impl Store {
         (!suspects.is_empty()).then_some(suspects)
     }
 
-    /// Describes all packs, each by its line in a note.
+    /// Describes each pack by its line in a note.
     pub(crate) fn describe_packs(&self) -> HashSet<String> {
         self.list_pack_sizes().iter().map(describe_pack).collect()
     }
@@ -112,7 +112,8 @@ impl Store {
                     at = Bookmark { pack: name.clone(), offset: 0 };
                     break;
                 }
-                // Another process may have removed the pack, or it is temporarily unreadable.
+                // Another process may have removed the pack, or the pack may be temporarily
+                // unreadable.
                 Err(_) => {}
             }
         }

@@ -28,7 +28,7 @@ pub(crate) struct SourcePack {
     /// The objects, sorted by offset.
     pub(crate) objects: Vec<IndexedObject>,
     index_is_intact: bool,
-    /// True if the pack is not rewritten. Its objects then need not be copied.
+    /// True if the pack is not rewritten. In that case, its objects need not be copied.
     stays: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct ObjectPlace {
 }
 
 impl SourcePack {
-    /// Opens a pack, even if its index does not match the index's checksum.
+    /// Opens a pack, even if the index does not match its own checksum.
     pub(crate) fn open(directory: &Path, name: &str) -> io::Result<SourcePack> {
         let pack = Pack::open(&directory.join(format!("{name}.idx")))?;
         let index_is_intact = pack.index.is_intact()?;
@@ -84,8 +84,8 @@ impl SourcePack {
 }
 
 impl SourcePacks {
-    /// Opens and adds a pack whose index is intact. If the pack `stays`, it becomes the preferred
-    /// location of its objects.
+    /// Opens and adds a pack whose index is intact. If `stays` is true, the pack becomes the
+    /// preferred location of its objects.
     pub(crate) fn open(&mut self, directory: &Path, name: &str, stays: bool) -> io::Result<()> {
         let source = SourcePack::open(directory, name)?;
         source.check_index()?;
@@ -141,7 +141,7 @@ impl SourcePacks {
         })
     }
 
-    /// Returns a sort key: reading objects in the order of their keys is fastest.
+    /// Returns a sort key. Reading objects in the order of their keys is fastest.
     pub(crate) fn read_order(&self, place: ObjectPlace) -> (u32, u32) {
         (place.pack, place.object)
     }

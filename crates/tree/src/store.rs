@@ -20,8 +20,8 @@ use crate::packs::{Packs, is_damage};
 /// The version of the layout that this code reads and writes.
 const VERSION: u32 = 1;
 
-/// The configuration of the store. With it, `git fsck --strict` checks the store, but not the
-/// content of the files that users keep in it.
+/// The configuration of the store. It makes `git fsck --strict` check the store, but not the
+/// content of the captured files.
 const CONFIG: &str = "\
 [core]
 \trepositoryformatversion = 0
@@ -66,7 +66,7 @@ pub struct Store {
     uuid: String,
     packs: Mutex<Option<Arc<Packs>>>,
     /// The time to wait for other processes. If it is `None`, this process waits for a workspace
-    /// until it is free, and does not wait for maintenance of the store.
+    /// until no other process has it locked, and does not wait for maintenance of the store.
     pub(crate) lock_wait: Option<LockWait>,
 }
 
@@ -176,8 +176,8 @@ impl Store {
         self.directory.join("tmp")
     }
 
-    /// Returns the path of the store's lock. It is held shared while objects are written and
-    /// pinned, and exclusively while packs are deleted.
+    /// Returns the path of the store's lock. A process holds it shared while writing and pinning
+    /// objects, and exclusively while deleting packs.
     pub(crate) fn lock_path(&self) -> PathBuf {
         self.directory.join("lock")
     }
@@ -197,11 +197,11 @@ impl Store {
         }
     }
 
-    /// Takes the store's shared lock, which prevents packs from being deleted meanwhile.
+    /// Takes the store's shared lock. While it is held, no packs are deleted.
     pub(crate) fn lock_shared(&self) -> Result<FileLock, StoreError> {
         let path = self.lock_path();
         let lock = FileLock::shared(&path).map_err(StoreError::io("lock", &path))?;
-        // Packs that were loaded before may have been deleted since.
+        // Packs that were loaded earlier may have been deleted since.
         self.forget_packs();
         Ok(lock)
     }
@@ -303,7 +303,7 @@ impl Store {
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
         // The generation is raised once before, in case this process is killed, and once after,
-        // because other processes may be capturing meanwhile and still see the pack.
+        // because other processes may be capturing at the same time and may still see the pack.
         fault::point("quarantine generation").map_err(failed("write"))?;
         self.bump_generation()?;
         // The multi-pack index is removed first: it must never name a pack that no longer exists.
@@ -311,8 +311,8 @@ impl Store {
         fault::point("quarantine midx")
             .and_then(|()| durable::ignore_missing(fs::remove_file(&midx)))
             .map_err(StoreError::io("remove", &midx))?;
-        // The pack is moved before its index, so that it is still found to be broken if this
-        // process is killed.
+        // The pack is moved before its index, so that the pack is still recognized as broken if
+        // this process is killed.
         for extension in ["pack", "idx"] {
             let file = format!("{name}.{extension}");
             let from = directory.join(&file);
@@ -330,7 +330,8 @@ impl Store {
     }
 }
 
-/// Creates an empty store. Several processes may do so at once. `store.json` is written last.
+/// Creates an empty store. Several processes may do so at the same time. `store.json` is written
+/// last.
 fn create_store(directory: &Path, uuid: &str) -> Result<(), StoreError> {
     for sub in ["objects/pack", "objects/info", "refs/takeback", "workspaces", "tmp", "tmp-gc"] {
         let path = directory.join(sub);

@@ -95,7 +95,7 @@ impl Bench {
         capture(&self.store, number, files)
     }
 
-    /// Determines in the simplest way which parts of a pin cannot be read.
+    /// Determines, with the simplest possible code, which parts of a pin cannot be read.
     pub(crate) fn state(&self, pin: &PinName) -> PinState {
         let store = Store::open(self.store.directory()).expect("the store can be opened");
         let pin = store.pin(pin).map(|pin| pin.expect("the pin exists"));
@@ -198,7 +198,7 @@ impl Bench {
             for entry in entries.into_iter().flatten() {
                 let entry = entry.expect("an entry");
                 let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
-                // Another thread may have renamed it meanwhile.
+                // Another thread may have renamed it in the meantime.
                 if let Ok(found) = entry.metadata() {
                     listing.insert(name, found.len());
                 }
@@ -338,7 +338,7 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// The outcome of a process that was to be killed at a fault point.
+/// The outcome of a process that is to be killed at a fault point.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ending {
     Killed,
@@ -365,8 +365,8 @@ pub(crate) fn kill_at(test: &str, nth: usize, store: &Store) -> Ending {
     }
 }
 
-/// Does the work and returns true in a process that [`kill_at`] started. Returns false in any other
-/// process.
+/// In a process that [`kill_at`] started, does the work and returns true. In any other process,
+/// does nothing and returns false.
 pub(crate) fn child(work: impl FnOnce(&Store)) -> bool {
     let Some(directory) = std::env::var_os(CHILD_STORE) else { return false };
     let nth = std::env::var(CHILD_POINT).expect("the point").parse().expect("a number");

@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use rayon::ThreadPoolBuilder;
 
 /// Prepares this thread for parallel work. If no thread can be started, for example because of
-/// `RLIMIT_NPROC`, this thread does all of the work alone. Without this, rayon would panic.
+/// `RLIMIT_NPROC`, this thread does all of the work. Without this preparation, rayon would panic.
 pub(crate) fn prepare_threads() {
     static HAS_POOL: OnceLock<bool> = OnceLock::new();
     let has_pool = *HAS_POOL.get_or_init(|| match ThreadPoolBuilder::new().build_global() {
         Ok(()) => true,
-        // An error without a source means that a pool already exists.
+        // An error without a source means that there already is a pool.
         Err(error) => error.source().is_none(),
     });
     if !has_pool && rayon::current_thread_index().is_none() {

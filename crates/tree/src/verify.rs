@@ -1,4 +1,4 @@
-//! Verifying a store: reads all objects that refs need, and reports the pins that are not whole.
+//! Verifying a store: reads all objects that refs need, and reports the pins that are damaged.
 
 mod graph;
 mod losses;
@@ -26,7 +26,7 @@ const MAX_NAMED: usize = 1000;
 const RECENT_BYTES: usize = 8 << 20;
 
 /// A function that receives the number of objects read so far and the number of objects known so
-/// far. Both grow.
+/// far. Both numbers grow.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 /// The result of a verification.
@@ -65,7 +65,7 @@ pub enum PinState {
     Whole,
     /// Some files and directories, or the attachment, are lost.
     Partly {
-        /// The first thousand lost paths. A lost directory stands for everything in it.
+        /// The first thousand lost paths. If a directory is lost, the paths in it are not listed.
         lost: Vec<RelPath>,
         /// The number of lost paths.
         count: u64,
@@ -73,7 +73,7 @@ pub enum PinState {
         attachment: bool,
     },
     /// Everything is lost: the ref, the pin's commit or its topmost directory cannot be read. A ref
-    /// that git created is also lost if an earlier commit is not whole.
+    /// that git created is also lost if an earlier commit is damaged.
     Lost {
         reason: String,
     },
@@ -90,7 +90,7 @@ pub struct BrokenPack {
 
 impl Store {
     /// Reads all objects that refs need and compares them with their ids. Compares all packs and
-    /// indexes with their checksums. Captures can run meanwhile; a gc waits.
+    /// indexes with their checksums. Captures can run at the same time; a gc waits.
     pub fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport, StoreError> {
         self.examine(progress).map(|examination| examination.report)
     }

@@ -22,11 +22,11 @@ impl Store {
     /// Measures, for each pin, the bytes on disk that it needs and that no pin before it in the
     /// list needs. The sum from a pin to the end of the list is about the number of bytes that a gc
     /// would free if these pins were deleted. A pin that is missing or damaged weighs nothing, and
-    /// its objects count towards the pins after it.
+    /// its objects are counted for the pins after it.
     ///
     /// Any order gives correct results. Listing the pins of a workspace newest first is fastest.
     pub fn weigh_pins(&self, newest_first: &[PinName]) -> Result<Vec<u64>, StoreError> {
-        // The lock prevents other processes from rewriting packs meanwhile.
+        // While the lock is held, no other process rewrites packs.
         let _lock = self.lock_shared()?;
         let sources = self.open_intact_packs()?;
         let mut weighing = Weighing {
@@ -46,7 +46,7 @@ impl Store {
         Ok(weights)
     }
 
-    /// Opens all intact packs. Objects in the others count as lost.
+    /// Opens all intact packs. Objects in other packs count as lost.
     fn open_intact_packs(&self) -> Result<SourcePacks, StoreError> {
         let directory = self.pack_directory();
         let mut sources = SourcePacks::default();
@@ -89,7 +89,8 @@ fn measure_directory(directory: &Path) -> Result<u64, StoreError> {
     Ok(bytes)
 }
 
-/// Calls `action` with each entry of a directory. Other processes may remove entries meanwhile.
+/// Calls `action` with each entry of a directory. Other processes may remove entries at the same
+/// time.
 fn for_each_entry(
     directory: &Path,
     action: &mut dyn FnMut(fs::DirEntry) -> io::Result<()>,

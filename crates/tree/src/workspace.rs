@@ -26,8 +26,8 @@ pub struct Workspace<'s> {
     pub(crate) path: PathBuf,
     pub(crate) root: Root,
     pub(crate) own: Option<RelPath>,
-    /// The name of the single file, if the workspace is a single file. `path` is then the directory
-    /// of the file.
+    /// The name of the single file, if the workspace is a single file. In that case, `path` is the
+    /// directory of the file.
     pub(crate) only: Option<Vec<u8>>,
 }
 
@@ -37,7 +37,7 @@ pub struct Workspace<'s> {
 pub enum WorkspaceError {
     #[error("cannot open {} as a workspace", path.display())]
     Open { path: PathBuf, source: io::Error },
-    /// The directory is one of those that are never captured.
+    /// The directory is one of those that can never be a workspace.
     #[error("{} is {what}, not a workspace", path.display())]
     Refused { path: PathBuf, what: &'static str },
     #[error(transparent)]
@@ -89,7 +89,7 @@ impl Store {
         forbidden: &ForbiddenRoots,
     ) -> Result<Workspace<'_>, WorkspaceError> {
         let failed = |source| WorkspaceError::Open { path: file.to_owned(), source };
-        // A link is followed, because a program that writes to it writes to its target.
+        // A link is followed, because a program that writes to the link writes to its target.
         let path = match (canonicalize(file), file.parent(), file.file_name()) {
             (Ok(path), ..) => path,
             (Err(_), Some(parent), Some(name)) => canonicalize(parent).map_err(failed)?.join(name),

@@ -33,7 +33,8 @@ impl WorkspaceGuard {
     }
 }
 
-/// The reason why some or all pins of a workspace were not moved. Another attempt moves the rest.
+/// The reason why some or all pins of a workspace were not moved. Another attempt moves the
+/// remaining ones.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MoveError {
@@ -42,7 +43,7 @@ pub enum MoveError {
     Unfinished(WorkspaceId),
     #[error("the workspaces belong to different stores")]
     OtherStore,
-    /// No numbers are left for the pins.
+    /// There are no numbers left for the pins.
     #[error("the pins of workspace {0} have numbers that are too large")]
     Numbers(WorkspaceId),
     #[error(transparent)]
@@ -55,7 +56,8 @@ impl Store {
         restore::is_unfinished(&self.workspace_directory(id))
     }
 
-    /// True if a restore of a workspace was cut off, and no other process is about to finish it.
+    /// True if a restore of a workspace was cut off and no other process is finishing or reverting
+    /// it.
     pub fn has_interrupted_restore(&self, id: &WorkspaceId) -> bool {
         self.has_unfinished_restore(id) && matches!(self.try_lock_workspace(id), Ok(Some(_)))
     }
@@ -150,13 +152,13 @@ impl Store {
     /// Removes everything that the store keeps about a workspace without pins. The caller must hold
     /// the locks of the workspace and the store.
     fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), StoreError> {
-        // If the directory is not empty, another program put files into it.
+        // If the directory is not empty, another program has put files into it.
         let _ = fs::remove_dir(self.refs_of(id));
         let directory = self.workspace_directory(id);
         self.keep_seq(&directory).map_err(StoreError::io("write", &self.highest_seq()))?;
         let aside = self.temporary().join(hex::random_digits(16));
-        // A rename removes the directory in one step, so that no process finds half of it. If this
-        // process is killed, the temporary files are swept later.
+        // A rename removes the directory in one step, so that no process finds only part of it. If
+        // this process is killed, the temporary files are swept later.
         fault::point("forget")
             .and_then(|()| fs::rename(&directory, &aside))
             .map_err(StoreError::io("remove", &directory))?;
@@ -164,7 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of the file with the highest next pin number of all forgotten workspaces.
+    /// Returns the path of the file that holds the highest of the next pin numbers of all forgotten
+    /// workspaces.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }
@@ -236,20 +239,21 @@ impl Store {
         if raised.last().is_some_and(|pin| pin.seq + last >= SEQ_END) {
             return Err(MoveError::Numbers(workspace.clone()));
         }
-        // The newest pins are raised first, so that each new number is free.
+        // The numbers of the newest pins are raised first, so that each new number is unused.
         for pin in raised.iter().rev() {
             self.rename_pin(pin, &PinName { workspace: workspace.clone(), seq: pin.seq + last })?;
         }
         Ok(self.sync_refs(&[workspace])?)
     }
 
-    /// Renames a pin. The new name must be free. The caller must hold the locks of both workspaces.
+    /// Renames a pin. The new name must not exist yet. The caller must hold the locks of both
+    /// workspaces.
     fn rename_pin(&self, from: &PinName, to: &PinName) -> Result<(), StoreError> {
         let [from, to] = [from, to].map(|name| self.directory().join(name.to_string()));
         fault::point("pin rename")
             .and_then(|()| durable::rename_new(&from, &to))
             .or_else(|error| match error.kind() {
-                // Another process has just unpinned it.
+                // Another process has just deleted the pin.
                 io::ErrorKind::NotFound if !from.exists() => Ok(()),
                 _ => Err(error),
             })
@@ -282,7 +286,7 @@ impl Store {
 }
 
 /// The maximum number of times that a directory may vanish before it is locked. If it vanishes more
-/// often, something else is wrong.
+/// often, there is another problem.
 const MAX_ATTEMPTS: u32 = 1000;
 
 /// True for the errors that occur if a directory vanishes while it is being created or used.
@@ -290,8 +294,8 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
-/// Counts the leading numbers that must grow by `room`, so that all numbers are larger than `room`
-/// and still in order. Numbers that an earlier call already raised are not counted.
+/// Counts the leading numbers that must be increased by `room`, so that all numbers are larger than
+/// `room` and still in order. Numbers that an earlier call already raised are not counted.
 fn count_raised(seqs: &[u64], room: u64) -> usize {
     let fits = |count: &usize| {
         let before = count.checked_sub(1).map_or(0, |last| seqs[last] + room);

@@ -27,22 +27,22 @@ pub use history::record::{
 };
 pub use history::{
     ChangeCounts, CheckpointOptions, CheckpointView, CompareError, ConversationError, EffectView,
-    FindError, FoundCheckpoint, History, List, NameError, OtherWorkspace, Row, RowView, ShowError,
-    StepView, TakeError, TakenCheckpoint, UncoveredView,
+    FindError, FoundCheckpoint, History, LabelChange, LabelError, List, NameError, OtherWorkspace,
+    Row, RowView, ShowError, StepView, TakeError, TakenCheckpoint, UncoveredView,
 };
 pub use hook::{
     Deadline, FollowUp, Handled, Report, ReportedEvent, ToolCall, ToolWork, Turn, Unprotected,
 };
 pub use move_history::{MoveHistoryError, MovedHistory, move_history};
-pub use open::{HookFile, LedgerGuard, OpenOptions, Opened};
+pub use open::{FollowSession, HookFile, LedgerGuard, OpenOptions, Opened, OwnConversations};
 pub use retention::{
-    ClearedCheckpoints, ClockJump, DirectoryState, Failure, LegacyArchive, MirrorStatus,
-    PruneError, PruneOptions, PruneReport, PrunedWorkspace, Status, StatusError, UpdateMirrorError,
-    WorkspaceStatus,
+    ClearedCheckpoints, ClockJump, DaySize, DeleteError, DeletedCheckpoint, DirectoryState,
+    Failure, LegacyArchive, MirrorStatus, PruneError, PruneOptions, PruneReport, PrunedWorkspace,
+    Status, StatusError, UpdateMirrorError, WorkspaceStatus,
 };
 pub use rollback::{
-    ChatView, Conflict, Destination, HeadMoved, IndexError, MovedSession, Notice, NoticeFile,
-    Planned, Request, Resolution, Resume, RollbackError, RollbackView, Scope, TurnUndo,
+    ChatView, Conflict, Destination, FileResolution, HeadMoved, IndexError, MovedSession, Notice,
+    NoticeFile, Planned, Request, Resolution, Resume, RollbackError, RollbackView, Scope, TurnUndo,
     UncertainPath,
 };
 pub use root::{ProjectRoot, root_of};

@@ -7,6 +7,7 @@ use takeback_ledger::{LedgerError, OpenError};
 use takeback_tree::{MoveError, PinError, StoreError, Workspace, WorkspaceError};
 
 use crate::Opened;
+use crate::history::labels::{add_labels, read_labels};
 use crate::history::traces::{read_traces, write_traces};
 use crate::history::workspace::find_known_path;
 
@@ -20,7 +21,7 @@ pub struct MovedHistory {
     pub checkpoints: u64,
 }
 
-/// A history that could not be moved.
+/// The reason why a history could not be moved.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum MoveHistoryError {
@@ -60,7 +61,9 @@ pub fn move_history(
     }
     // The store must know the new path before the pins are moved: a workspace that is known only by
     // its old path counts as an orphan, and a prune would delete its history.
-    opened.lock(&to)?.finish(opened.system_time())?;
+    let lock = opened.lock(&to)?;
+    add_labels(store, to.id(), read_labels(store, &store.workspace_id(&from)))?;
+    lock.finish(opened.system_time())?;
     let mut traces = read_traces(store, &store.workspace_id(&from));
     let checkpoints = store.move_workspace(&store.workspace_id(&from), &to)?;
     if !traces.is_empty() {

@@ -1,5 +1,6 @@
 //! The opened store, ledger and settings: the value that every operation works on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use takeback_tree::{
 
 use crate::hook::state::{self, SessionState};
 use crate::retention::failures::{Failure, FailureLog};
-use crate::rollback;
+use crate::rollback::{self, Resume};
 use crate::root::root_of;
 use crate::settings::{Protection, Settings};
 
@@ -34,6 +35,7 @@ pub struct Opened {
     pub(crate) resume_hint: fn(&str) -> Option<String>,
     pub(crate) find_hook_files: fn(&Path) -> Vec<HookFile>,
     pub(crate) reports_ends: fn(&str) -> bool,
+    pub(crate) conversations: OwnConversations,
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
@@ -61,14 +63,36 @@ pub struct OpenOptions {
     /// The function that returns instructions for rewinding the agent's own copy of a session's
     /// conversation.
     pub resume_hint: fn(&str) -> Option<String>,
-    /// The function that takes takeback's home and lists the files in which agents keep takeback's
-    /// hooks.
+    /// The function that lists the files in which agents keep takeback's hooks. Its argument is
+    /// takeback's home.
     pub find_hook_files: fn(&Path) -> Vec<HookFile>,
     /// The function that returns true for an agent that is known to report the end of each call.
     pub reports_ends: fn(&str) -> bool,
+    /// The agents' own conversations.
+    pub conversations: OwnConversations,
     /// The longest time to wait for other processes. It is set for commands that a user is waiting
     /// for. If it is `None`, a command waits until the workspace is free.
     pub lock_wait: Option<LockWait>,
+}
+
+/// A function that moves the agent's own conversation of a session to where the ledger has it.
+pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
+
+/// The agents' own conversations, which a rollback takes back as well. Without a function, they stay
+/// as they are.
+#[derive(Clone, Debug, Default)]
+pub struct OwnConversations {
+    /// The directories of the agents' logs, by the names of the agents.
+    pub log_directories: BTreeMap<String, PathBuf>,
+    /// Returns the agent's own conversation of a session to the point where the ledger has it, and
+    /// returns the way to continue it; or returns the reason why it stays as it is. The result is
+    /// `None` for an agent without such a way.
+    pub follow: Option<FollowSession>,
+    /// Makes an id for a fork of a session that the session's own agent can continue. Returns `None`
+    /// for an agent without such forks.
+    pub name_fork: Option<fn(&str) -> Option<String>>,
+    /// Called with the way to continue a conversation once an interrupted rollback is finished.
+    pub on_recovery: Option<fn(&Resume)>,
 }
 
 /// A file in an agent's configuration that holds takeback's hooks.
@@ -76,10 +100,10 @@ pub struct OpenOptions {
 pub struct HookFile {
     /// The absolute path of the file.
     pub path: PathBuf,
-    /// True if the file belongs to takeback alone.
+    /// True if the file belongs only to takeback.
     pub is_own: bool,
     /// Returns true if takeback's hooks still run after a change to the file. The arguments are the
-    /// path, the present content and the new content.
+    /// path, the current content and the new content.
     pub keeps_hooks: fn(&Path, &str, &str) -> bool,
 }
 
@@ -110,11 +134,11 @@ impl Opened {
     pub fn new(options: OpenOptions) -> Opened {
         let OpenOptions { home, forbidden, settings, protection, redact, clock, .. } = options;
         let OpenOptions { on_recovery, resume_hint, find_hook_files, .. } = options;
-        let OpenOptions { reports_ends, lock_wait, .. } = options;
+        let OpenOptions { reports_ends, conversations, lock_wait, .. } = options;
         let rules = settings.rules();
         let repository_rules = CaptureRules {
-            // The usual rules do not fit: a branch may be called `build`, and a pack may have any
-            // size.
+            // The usual rules do not suit repositories: a branch may be called `build`, and a pack
+            // may have any size.
             include: vec!["*".to_owned()],
             exclude: Vec::new(),
             max_file_size: rules.max_named_size,
@@ -136,6 +160,7 @@ impl Opened {
             resume_hint,
             find_hook_files,
             reports_ends,
+            conversations,
             lock_wait,
             store,
             ledger,
@@ -156,6 +181,7 @@ impl Opened {
             resume_hint: self.resume_hint,
             find_hook_files: self.find_hook_files,
             reports_ends: self.reports_ends,
+            conversations: OwnConversations::default(),
             lock_wait: self.lock_wait,
         })
     }
@@ -163,6 +189,16 @@ impl Opened {
     /// Returns takeback's own directory.
     pub fn home(&self) -> &Path {
         &self.home
+    }
+
+    /// Returns the directory in which an agent keeps its logs.
+    pub fn log_directory(&self, agent: &str) -> Option<&Path> {
+        self.conversations.log_directories.get(agent).map(PathBuf::as_path)
+    }
+
+    /// True if a user is waiting for the command.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.lock_wait.is_some()
     }
 
     /// Returns the user's settings.
@@ -185,12 +221,12 @@ impl Opened {
         if is_in_repository_data(path) { &self.repository_rules } else { &self.rules }
     }
 
-    /// Returns the current time as the ledger's type.
+    /// Returns the current time as the ledger's `Time`.
     pub fn now(&self) -> Time {
         Time::from((self.clock)())
     }
 
-    /// Returns the current time as the system's type.
+    /// Returns the current time as a `SystemTime`.
     pub(crate) fn system_time(&self) -> SystemTime {
         (self.clock)()
     }
@@ -293,8 +329,8 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Returns another connection to the ledger, or creates the ledger. Everything that it writes is
-    /// on the disk before the write returns. A connection that was given back is used again.
+    /// Returns another connection to the ledger, or creates the ledger. Everything written through it
+    /// is on the disk before the write returns. A connection that was given back is used again.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         if let Some(mut ledger) = self.lock_durable_ledger().take() {
             ledger.refresh();

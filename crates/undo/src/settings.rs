@@ -11,7 +11,7 @@ use takeback_tree::CaptureRules;
 pub struct Settings {
     /// True if checkpoints are taken at all.
     pub enabled: bool,
-    /// The moments in a turn at which a checkpoint is taken.
+    /// The points in a turn at which a checkpoint is taken.
     pub granularity: Granularity,
     /// The maximum number of rows that a workspace keeps. The same limit applies separately to the
     /// steps.
@@ -70,7 +70,7 @@ pub enum HistoryProtection {
     Off,
 }
 
-/// The moments in a turn at which a checkpoint is taken.
+/// The points in a turn at which a checkpoint is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {

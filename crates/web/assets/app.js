@@ -1,7 +1,9 @@
 // Opens turns beside the timeline, loads folded parts, and keeps the page up to date.
 
+import { startChat } from "./chat.js";
 import { fetchPart, showProblem, updateTimes } from "./page.js";
 import { startKeys } from "./keys.js";
+import { startLabels } from "./labels.js";
 import { startRestore, takeBack } from "./restore.js";
 import { startTimeline } from "./timeline.js";
 
@@ -165,10 +167,18 @@ window.addEventListener("popstate", () => {
   } else location.reload();
 });
 
+// A name or a pin is part of the head of the turn.
+document.addEventListener("takeback:changed", (event) => {
+  if (event.detail?.leaves) location.assign(document.querySelector(".entries")?.dataset.list ?? "/");
+  else if (detail()?.querySelector(".detail")) open(location.href, { push: false });
+});
+
 updateTimes();
 setInterval(updateTimes, 30000);
 startRestore(document);
 startTimeline();
+startChat();
+startLabels();
 startKeys({ open, close });
 document.querySelector(".pane-list .row[aria-current]")?.scrollIntoView({ block: "center" });
 const first = withView(location.href);

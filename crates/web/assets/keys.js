@@ -7,7 +7,7 @@ const rows = () => [...document.querySelectorAll(".pane-list .row")];
 export function startKeys({ open, close }) {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.matches("input[type=search], input[type=date], select, textarea")) {
+    if (event.target.matches("input:not([type=checkbox]):not([type=radio]), select, textarea")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }

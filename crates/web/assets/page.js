@@ -4,7 +4,7 @@
 const policy = window.trustedTypes?.createPolicy("takeback", { createHTML: (text) => text });
 
 /** Turns markup of this server into nodes. */
-function parse(text) {
+export function parse(text) {
   const template = document.createElement("template");
   template.innerHTML = policy ? policy.createHTML(text) : text;
   return template.content;
@@ -29,10 +29,23 @@ export class Problem extends Error {
   }
 }
 
+/** Reads from the API. */
+export async function get(path) {
+  const response = await fetch(`/api/v1/${path}`);
+  const answer = await response.json();
+  if (!response.ok) throw new Problem(answer);
+  return answer;
+}
+
 /** Sends a request to the API. */
-export async function post(path, body, signal) {
+export function post(path, body, signal) {
+  return send("POST", path, body, signal);
+}
+
+/** Sends a request with any method to the API. */
+export async function send(method, path, body, signal) {
   const response = await fetch(`/api/v1/${path}`, {
-    method: "POST",
+    method,
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
     signal,

@@ -1,6 +1,6 @@
 // The way back: the live plan at the foot of a turn, the dialog, and "Take that back".
 
-import { Problem, count, make, post, showProblem, toast } from "./page.js";
+import { Problem, count, fetchPart, make, post, showProblem, toast } from "./page.js";
 
 /** Starts the foot of a turn that has just been shown. */
 export function startRestore(root) {
@@ -24,6 +24,10 @@ class Foot {
     this.plan = null;
     this.request = null;
     this.asked = null;
+    this.isForced = false;
+    // The way in which the user resolves the conflicts of each file, by its path as JSON.
+    this.ways = new Map();
+    this.taken = new Set();
   }
 
   get boxes() {
@@ -63,7 +67,11 @@ class Foot {
   makeRequest(extra = {}) {
     const { workspace, checkpoint } = this.form.dataset;
     const request = { workspace, checkpoint, ...extra };
-    if (this.action === "undo") request.undo = true;
+    if (this.action === "undo") {
+      request.undo = true;
+      request.files = [...this.ways].map(([path, resolution]) => ({ path: JSON.parse(path), resolution }));
+      request.taken = [...this.taken].map((path) => JSON.parse(path));
+    }
     if (this.action === "files") {
       const ticked = this.boxes.filter((box) => box.checked);
       request.paths = ticked.map((box) => JSON.parse(box.value));
@@ -99,7 +107,9 @@ class Foot {
     this.plan = answer;
     const line = this.form.querySelector(".plan");
     line.replaceChildren(...summary(answer));
-    this.form.querySelector("button").disabled = answer.empty;
+    // A plan without changes may still have conflicts, which the user can resolve.
+    const isOpen = (answer.plan.conflicts ?? []).length + (answer.plan.uncertain ?? []).length > 0;
+    this.form.querySelector("button").disabled = answer.empty && !isOpen;
     const since = new Set([...answer.plan.others, ...(answer.plan.conflicts ?? []).map((found) => found.path)].map((path) => JSON.stringify(path)));
     for (const file of this.root.querySelectorAll(".file[data-path]")) {
       const isEdited = since.has(JSON.stringify(JSON.parse(file.dataset.path)));
@@ -112,6 +122,10 @@ class Foot {
   /** Shows the plan in full, and applies it once the user confirms. */
   confirm() {
     if (!this.plan) return;
+    if (this.plan.working.length && !this.isForced) {
+      this.offerLater(this.plan.working);
+      return;
+    }
     const dialog = document.getElementById("confirm");
     const isBlocked = this.plan.plan.blocked.length > 0;
     const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
@@ -123,26 +137,34 @@ class Foot {
       if (isBlocked) this.update({ skip_blocked: true }).then(() => this.confirm());
       else this.apply();
     });
+    go.disabled = this.plan.empty;
+    const scrolled = dialog.open ? dialog.querySelector(".body")?.scrollTop ?? 0 : 0;
+    dialog.classList.toggle("wide", (this.plan.plan.conflicts ?? []).length > 0);
     dialog.replaceChildren(
       make("h2", { id: "confirm-title", text: `${this.label}?` }),
-      make("div", { class: "body" }, ...describePlan(this.plan.plan, (way) => this.resolve(way), this.request)),
+      make("div", { class: "body" }, ...describePlan(this.plan.plan, this)),
       make("div", { class: "buttons" }, keep, go),
     );
-    if (!dialog.open) dialog.showModal();
-    keep.focus();
+    const isNew = !dialog.open;
+    if (isNew) dialog.showModal();
+    dialog.querySelector(".body").scrollTop = scrolled;
+    if (isNew) keep.focus();
   }
 
-  /** Plans again with another way to resolve conflicts. */
-  async resolve(conflicts) {
-    await this.update({ conflicts });
+  /** Plans again after the user has decided about one file, and keeps the focus where it was. */
+  async decide(path, change) {
+    change();
+    await this.update();
     this.confirm();
+    const choice = [...document.querySelectorAll("#confirm [data-choice]")].find((own) => own.dataset.choice === path);
+    choice?.querySelector("input:checked, input")?.focus();
   }
 
   async apply() {
     const button = this.form.querySelector("button");
     button.disabled = true;
     try {
-      const done = await post("apply", { digest: this.plan.digest });
+      const done = await post("apply", { digest: this.plan.digest, while_working: this.isForced });
       reportDone(done, this.form.dataset.workspace);
     } catch (error) {
       if (error instanceof Problem && error.body.now) {
@@ -151,10 +173,74 @@ class Foot {
         this.confirm();
         return;
       }
+      if (error.body?.working?.length) {
+        this.offerLater(error.body.working);
+        return;
+      }
       showProblem(error);
     }
+    this.isForced = false;
     this.update();
   }
+
+  /** Says that an agent is working in the workspace, and offers the plan for when its turn ends. */
+  offerLater(working) {
+    const dialog = document.getElementById("confirm");
+    const names = [...new Set(working.map((session) => session.split(":")[0]))].join(", ");
+    const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
+    const later = make("button", { type: "button", text: "Ask me again when the turn ends" });
+    const now = make("button", { type: "button", class: "quiet", text: "It is not running any more: go on" });
+    keep.addEventListener("click", () => dialog.close());
+    later.addEventListener("click", () => {
+      dialog.close();
+      this.waitForEnd(names);
+    });
+    now.addEventListener("click", () => {
+      this.isForced = true;
+      this.update().then(() => this.confirm());
+    });
+    dialog.replaceChildren(
+      make("h2", { id: "confirm-title", text: `${names} is working here now` }),
+      make("div", { class: "body" },
+        make("p", { text: "Nothing was changed: a turn is running in this workspace, and a rollback would change files under it." })),
+      make("div", { class: "buttons" }, now, later, keep),
+    );
+    if (!dialog.open) dialog.showModal();
+    keep.focus();
+  }
+
+  /** Waits until no agent works in the workspace, and shows the plan of that moment. */
+  waitForEnd(names) {
+    let isWaiting = true;
+    const stop = () => (isWaiting = false);
+    toast(`Waiting for the turn of ${names} to end.`, { button: { label: "Stop waiting", run: stop } });
+    const look = async () => {
+      if (!isWaiting) return;
+      await this.update();
+      if (!this.plan || this.plan.working.length) {
+        setTimeout(look, POLL);
+        return;
+      }
+      toast(`The turn of ${names} has ended. This is the plan now.`);
+      this.confirm();
+    };
+    setTimeout(look, POLL);
+  }
+}
+
+/** The time between two looks at a workspace in which an agent is working, in milliseconds. */
+const POLL = 1500;
+
+/** Offers a rollback to a checkpoint outside of its page. */
+export async function offerRollback(workspace, checkpoint) {
+  const label = "Roll back to before this turn";
+  const choice = make("input", { type: "radio", name: "action", value: "rollback", checked: true, "data-label": label });
+  const form = make("form", { "data-workspace": workspace, "data-checkpoint": checkpoint },
+    choice, make("p", { class: "plan" }), make("button", { type: "button" }));
+  const foot = new Foot(form, form);
+  await foot.update();
+  if (!foot.plan || foot.plan.empty) toast(form.querySelector(".plan").textContent, { bad: !foot.plan });
+  else foot.confirm();
 }
 
 function setShare(box, files) {
@@ -182,6 +268,8 @@ function files(paths) {
   }
   return paths.filter((_, index) => !above.has(names[index]));
 }
+
+const show = (path) => (typeof path === "string" ? path : `(bytes ${path.bytes})`);
 
 /** The plan in one line, in the future tense. */
 function summary({ plan, empty }) {
@@ -213,13 +301,12 @@ function summary({ plan, empty }) {
 }
 
 /** The plan in full, as nodes for the dialog. */
-function describePlan(plan, resolve, request) {
-  const show = (path) => (typeof path === "string" ? path : `(bytes ${path.bytes})`);
+function describePlan(plan, foot) {
   const list = (title, items) =>
     items.length
       ? make("section", {}, make("h3", { text: title }), make("ul", { class: "list", tabindex: "0" }, ...items.map((item) => make("li", { text: item }))))
       : null;
-  const nodes = [make("p", {}, ...summary({ plan, empty: false }))];
+  const nodes = [make("p", {}, ...summary({ plan, empty: foot.plan.empty }))];
   if (plan.effects.length) {
     nodes.push(make("div", { class: "note warning", role: "note" },
       make("span", { class: "sign", text: "⚠", "aria-hidden": "true" }),
@@ -234,8 +321,8 @@ function describePlan(plan, resolve, request) {
   for (const part of plan.elsewhere ?? []) {
     nodes.push(list(`Changes in ${show(part.workspace)}`, [...part.restored, ...part.deleted].map(show)));
   }
-  if (plan.conflicts?.length) nodes.push(conflictChoice(plan.conflicts, resolve, request, show));
-  nodes.push(list("Left as they are, because others may have changed them", (plan.uncertain ?? []).map(show)));
+  for (const found of plan.conflicts ?? []) nodes.push(conflictChoice(found, foot));
+  nodes.push(doubtChoice(plan, foot));
   nodes.push(list("Kept", [...plan.kept.map((found) => show(found.path)), ...plan.guarded.map(show)]));
   if (plan.repository?.command) {
     nodes.push(make("p", { text: "HEAD of the git repository has moved since. To move it back: " }, make("code", { text: plan.repository.command })));
@@ -246,25 +333,47 @@ function describePlan(plan, resolve, request) {
   return nodes.filter(Boolean);
 }
 
-/** The files that were edited in the same lines, and what to do with them. */
-function conflictChoice(conflicts, resolve, request, show) {
-  const chosen = request.conflicts ?? "leave";
-  const ways = [
-    ["leave", "Leave these files alone"],
-    ["ours", "Undo the rest, keep the edited lines"],
-    ["theirs", "Restore the lines from before the turn"],
-    ["markers", "Write both versions, with markers"],
-  ];
-  const options = ways.map(([way, words]) => {
-    const radio = make("input", { type: "radio", name: "conflicts", value: way, checked: way === chosen });
-    radio.addEventListener("change", () => resolve(way));
+const WAYS = [
+  ["leave", "Leave this file alone"],
+  ["ours", "Keep my lines, undo the rest"],
+  ["theirs", "Restore the lines from before the turn"],
+  ["markers", "Write both, with markers"],
+];
+
+/** A file that was edited since in the same lines: both versions beside each other, and a choice. */
+function conflictChoice(found, foot) {
+  const path = JSON.stringify(found.path);
+  const chosen = foot.ways.get(path) ?? "leave";
+  const { workspace, checkpoint } = foot.form.dataset;
+  const options = WAYS.map(([way, words]) => {
+    const radio = make("input", { type: "radio", name: `way-${path}`, value: way, checked: way === chosen });
+    radio.addEventListener("change", () => foot.decide(path, () => foot.ways.set(path, way)));
     return make("label", {}, radio, words);
   });
-  return make("fieldset", { class: "conflicts note warning" },
-    make("div", {},
-      make("h3", { text: `${count(conflicts.length, "file")} edited since in the same lines` }),
-      make("ul", { class: "list" }, ...conflicts.map((found) => make("li", { text: `${show(found.path)}  (${found.reason})` }))),
-      ...options));
+  const body = make("div", { class: "diff-body", tabindex: "0", role: "region", "aria-label": `${show(found.path)}: before the turn, and now` });
+  const source = `/w/${workspace}/c/${checkpoint}/file?path=${encodeURIComponent(path)}&to=now&split=1`;
+  fetchPart(source).then((part) => body.replaceChildren(part), () => body.replaceChildren(make("p", { text: "The versions cannot be shown." })));
+  return make("fieldset", { class: "conflict", "data-choice": path },
+    make("legend", {}, make("code", { text: show(found.path) }), ` ${found.reason}`),
+    make("div", { class: "sides", "aria-hidden": "true" }, make("span", { text: "Before the turn" }), make("span", { text: "Now, with my edits" })),
+    body,
+    make("div", { class: "ways" }, ...options));
+}
+
+/** Files that others may have changed during the turn: taken back only if the user says so. */
+function doubtChoice(plan, foot) {
+  const doubts = plan.doubts ?? [];
+  const paths = [...new Set([...doubts.map((found) => JSON.stringify(found.path)), ...foot.taken])];
+  if (!paths.length) return null;
+  const reason = (path) => doubts.find((found) => JSON.stringify(found.path) === path)?.reason;
+  return make("fieldset", { class: "conflict" },
+    make("legend", { text: "Perhaps changed by others. Left as they are, unless you tick them" }),
+    ...paths.map((path) => {
+      const box = make("input", { type: "checkbox", checked: foot.taken.has(path) });
+      const change = () => (box.checked ? foot.taken.add(path) : foot.taken.delete(path));
+      box.addEventListener("change", () => foot.decide(path, change));
+      return make("label", { "data-choice": path }, box, make("code", { text: show(JSON.parse(path)) }), ` ${reason(path) ?? ""}`);
+    }));
 }
 
 /** Says what was done, in the past tense, with the way back. */
@@ -285,14 +394,18 @@ function reportDone(done, workspace) {
 }
 
 /** Reverses the last rollback. */
-export async function takeBack(workspace, way, button) {
+export async function takeBack(workspace, way, button, isForced = false) {
   if (button) button.disabled = true;
   try {
-    reportDone(await post(way, { workspace }), workspace);
+    reportDone(await post(way, { workspace, while_working: isForced }), workspace);
     const form = document.querySelector("form.restore");
     form?.dispatchEvent(new Event("change"));
   } catch (error) {
-    showProblem(error);
     if (button) button.disabled = false;
+    if (error.body?.working?.length) {
+      const names = [...new Set(error.body.working.map((session) => session.split(":")[0]))].join(", ");
+      const run = () => takeBack(workspace, way, button, true);
+      toast(`${names} is working here. Nothing was changed.`, { bad: true, button: { label: "Take back anyway", run } });
+    } else showProblem(error);
   }
 }

@@ -8,9 +8,14 @@ const scroller = () =>
     : document.scrollingElement;
 
 export function startTimeline() {
+  const first = document.querySelector(".entries > .chunk");
+  if (first) watchChunk(first);
   watchEnd();
   if (document.querySelector(".entries")) listen();
 }
+
+const isPane = () => matchMedia("(min-width: 1100px)").matches;
+const root = () => (isPane() ? document.querySelector("[data-pane=list]") : null);
 
 /** Loads the next entries when the user comes near the end of the list. */
 function watchEnd() {
@@ -25,25 +30,68 @@ function watchEnd() {
       address.searchParams.set("part", "rows");
       const part = await fetchPart(address);
       updateTimes(part);
-      appendDays(part);
+      appendChunk(part);
       more.replaceWith(...part.querySelectorAll(".more, .end"));
       watchEnd();
     } catch {
       // The link still works, and so does scrolling again.
       watcher.observe(link);
     }
-  }, { rootMargin: "1200px" });
+  }, { root: root(), rootMargin: "1200px" });
   watcher.observe(link);
 }
 
-/** Adds days at the end. A day that continues is joined with the one before. */
-function appendDays(part) {
+/** Adds entries at the end. */
+function appendChunk(part) {
   const entries = document.querySelector(".entries");
-  for (const day of part.querySelectorAll(".entries > .day")) {
-    const last = entries.lastElementChild;
-    if (last?.dataset.day === day.dataset.day) last.append(...day.querySelectorAll(":scope > .run"));
-    else entries.append(day);
+  const chunk = part.querySelector(".entries > .chunk");
+  if (!chunk) return;
+  joinDays(entries.lastElementChild, chunk);
+  entries.append(chunk);
+  watchChunk(chunk);
+}
+
+/** Leaves out the heading of a day that began in the chunk before. */
+function joinDays(before, chunk) {
+  const days = (content(before) ?? before)?.querySelectorAll?.(".day") ?? [];
+  const last = days[days.length - 1]?.dataset.day;
+  const first = chunk.querySelector(".day");
+  first?.classList.toggle("continued", first.dataset.day === last);
+}
+
+// The entries of chunks that are far from the view. Only entries near the view are in the page, so
+// that it stays fast with thousands of them.
+const hidden = new Map();
+const content = (chunk) => hidden.get(chunk);
+
+function watchChunk(chunk) {
+  const watcher = new IntersectionObserver(([seen]) => {
+    if (!chunk.isConnected) watcher.disconnect();
+    else if (seen.isIntersecting) showChunk(chunk);
+    else hideChunk(chunk);
+  }, { root: root(), rootMargin: "2000px" });
+  watcher.observe(chunk);
+}
+
+function hideChunk(chunk) {
+  if (hidden.has(chunk) || chunk.contains(document.activeElement) || !chunk.offsetHeight) return;
+  chunk.style.height = `${chunk.offsetHeight}px`;
+  const fragment = document.createDocumentFragment();
+  fragment.append(...chunk.childNodes);
+  hidden.set(chunk, fragment);
+}
+
+function showChunk(chunk) {
+  const fragment = hidden.get(chunk);
+  if (!fragment) return;
+  hidden.delete(chunk);
+  updateTimes(fragment);
+  for (const link of fragment.querySelectorAll("a[data-open]")) {
+    if (link.pathname === location.pathname) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
   }
+  chunk.append(fragment);
+  chunk.style.height = "";
 }
 
 /** Listens for changes. The browser reconnects by itself, and tells the server where it was. */
@@ -84,6 +132,8 @@ async function refreshList() {
     return;
   }
   updateTimes(part);
+  // The newest entries are in the first chunks.
+  [...entries.children].slice(0, 2).forEach(showChunk);
   const known = new Map([...entries.querySelectorAll(".turn")].map((turn) => [turn.dataset.id, turn]));
   const fresh = [...part.querySelectorAll(".turn")].filter((turn) => !known.has(turn.dataset.id));
   updateKnown(part, known);
@@ -92,6 +142,7 @@ async function refreshList() {
   if (!known.size) {
     document.querySelector(".pane-list > .empty")?.remove();
     entries.replaceChildren(...part.querySelector(".entries").children);
+    watchChunk(entries.firstElementChild);
     return;
   }
   insertFresh(part, entries, known);
@@ -117,30 +168,25 @@ function updateKnown(part, known) {
   }
 }
 
-/** Replaces the entries of the first page by the new first page, and keeps the place. */
+/** Puts the new first page before the entries that are older, and keeps the place. */
 function insertFresh(part, entries, known) {
   const view = scroller();
   const before = view.scrollHeight;
   const place = view.scrollTop;
   const current = document.querySelector("a.row[aria-current]")?.pathname;
-  const first = part.querySelector(".entries");
-  const ids = new Set([...first.querySelectorAll(".turn")].map((turn) => turn.dataset.id));
-  for (const turn of first.querySelectorAll(".turn")) {
+  const chunk = part.querySelector(".entries > .chunk");
+  // Entries that are already shown keep what the user has unfolded.
+  for (const turn of chunk.querySelectorAll(".turn")) {
     const old = known.get(turn.dataset.id);
     if (old) turn.replaceWith(old);
   }
-  // What is older than the first page stays where it is.
-  for (const turn of [...entries.querySelectorAll(".turn")]) {
-    if (ids.has(turn.dataset.id)) turn.remove();
-  }
   for (const empty of entries.querySelectorAll(".run:not(:has(.turn)), .day:not(:has(.turn))")) empty.remove();
-  const rest = [...entries.children];
-  entries.replaceChildren(...first.children);
-  for (const day of rest) {
-    const last = entries.lastElementChild;
-    if (last?.dataset.day === day.dataset.day) last.append(...day.querySelectorAll(":scope > .run"));
-    else entries.append(day);
+  for (const old of [...entries.children]) {
+    if (!old.childElementCount && !hidden.has(old)) old.remove();
   }
+  if (entries.firstElementChild) joinDays(chunk, entries.firstElementChild);
+  entries.prepend(chunk);
+  watchChunk(chunk);
   if (current) document.querySelector(`a.row[href="${CSS.escape(current)}"]`)?.setAttribute("aria-current", "true");
   if (place > 0) view.scrollTop = place + (view.scrollHeight - before);
 }

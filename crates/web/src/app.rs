@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use jiff::tz::TimeZone;
 use takeback_base::errors::error_messages;
 use takeback_tree::WorkspaceId;
@@ -14,7 +15,8 @@ use tokio::sync::watch;
 use tokio::task;
 use tokio::time::sleep;
 
-use crate::cache::TimelineCache;
+use crate::cache::{AnswerCache, TimelineCache};
+use crate::chat::{ChatHost, Rooms};
 use crate::events::Hub;
 use crate::plans::Plans;
 use crate::problem::{Error, Problem, WorkError, status_of};
@@ -38,11 +40,14 @@ pub trait Home: Send + Sync {
 /// The state that all requests share.
 pub(crate) struct App {
     home: Arc<dyn Home>,
+    pub(crate) chat: Arc<dyn ChatHost>,
     pub(crate) zone: TimeZone,
     user_home: Option<PathBuf>,
     pub(crate) plans: Plans,
     pub(crate) timelines: TimelineCache,
+    pub(crate) answers: AnswerCache,
     pub(crate) hub: Hub,
+    pub(crate) rooms: Rooms,
     /// True once the server is being stopped.
     pub(crate) stopping: watch::Receiver<bool>,
     /// The number of pieces of work that have begun or ended. While the server is idle, it stays
@@ -59,17 +64,21 @@ pub(crate) struct Work {
 impl App {
     pub(crate) fn new(
         home: Arc<dyn Home>,
+        chat: Arc<dyn ChatHost>,
         zone: TimeZone,
         user_home: Option<PathBuf>,
         stopping: watch::Receiver<bool>,
     ) -> App {
         App {
             home,
+            chat,
             zone,
             user_home,
             plans: Plans::default(),
             timelines: TimelineCache::default(),
+            answers: AnswerCache::default(),
             hub: Hub::default(),
+            rooms: Rooms::default(),
             stopping,
             beats: AtomicU64::new(0),
         }
@@ -96,7 +105,20 @@ impl App {
         })
     }
 
-    fn explain(&self, error: WorkError) -> Problem {
+    /// Finds an answer that was given recently and is still right. This takes microseconds, so
+    /// that it needs no thread of its own.
+    pub(crate) fn find_answer(&self, key: &str) -> Option<Bytes> {
+        let opened = self.home.open().ok()?;
+        self.answers.find(key, &opened)
+    }
+
+    /// Reads the timelines of all workspaces, so that the first page need not wait for them.
+    pub(crate) async fn warm_up(self: Arc<App>) {
+        // The page that needs them reports the problem.
+        let _ = self.work(|work| work.all_timelines().map(drop)).await;
+    }
+
+    pub(crate) fn explain(&self, error: WorkError) -> Problem {
         match error {
             WorkError::Problem(problem) => *problem,
             WorkError::Error(error) => {
@@ -110,6 +132,7 @@ impl App {
     pub(crate) fn tilde(&self, path: &Path) -> String {
         let short = self.user_home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         let shown = match short {
+            Some(inner) if inner.as_os_str().is_empty() => "~".to_owned(),
             Some(inner) => format!("~/{}", inner.display()),
             None => path.display().to_string(),
         };

@@ -16,14 +16,26 @@ use crate::pages;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
+/// The style sheets, which exported files contain.
+pub(crate) const STYLES: [&str; 3] = [
+    include_str!("../assets/app.css"),
+    include_str!("../assets/diff.css"),
+    include_str!("../assets/charts.css"),
+];
+
 /// The files, with their names and types.
-const FILES: [(&str, &str, &str); 8] = [
-    ("app.css", STYLE, include_str!("../assets/app.css")),
-    ("diff.css", STYLE, include_str!("../assets/diff.css")),
+const FILES: [(&str, &str, &str); 13] = [
+    ("app.css", STYLE, STYLES[0]),
+    ("diff.css", STYLE, STYLES[1]),
+    ("charts.css", STYLE, STYLES[2]),
+    ("chat.css", STYLE, include_str!("../assets/chat.css")),
+    ("labels.js", SCRIPT, include_str!("../assets/labels.js")),
     ("app.js", SCRIPT, include_str!("../assets/app.js")),
     ("page.js", SCRIPT, include_str!("../assets/page.js")),
     ("timeline.js", SCRIPT, include_str!("../assets/timeline.js")),
     ("restore.js", SCRIPT, include_str!("../assets/restore.js")),
+    ("chat.js", SCRIPT, include_str!("../assets/chat.js")),
+    ("turn.js", SCRIPT, include_str!("../assets/turn.js")),
     ("keys.js", SCRIPT, include_str!("../assets/keys.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use axum::body::Bytes;
 use takeback_ledger::Time;
 use takeback_tree::WorkspaceId;
 use takeback_undo::Opened;
-use takeback_undo::history::WorkspaceRef;
+use takeback_undo::history::{WorkspaceRef, history_changed_at};
 
-use crate::events::ledger_stamp;
+use crate::events::{Seen, ledger_stamp, look_at};
 use crate::problem::WorkError;
 use crate::view::timeline::{Timeline, read_timeline};
 
@@ -40,7 +41,7 @@ impl TimelineCache {
         workspace: &WorkspaceRef<'_>,
     ) -> Result<Arc<Timeline>, WorkError> {
         let stamp = Stamp {
-            pins: workspace.store().pins_changed_at(workspace.id()),
+            pins: history_changed_at(workspace.store(), workspace.id()),
             ledger: ledger_stamp(&opened.ledger_path()),
         };
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,6 +61,44 @@ impl TimelineCache {
             kept.insert(workspace.id().clone(), (stamp, timeline.clone()));
         }
         Ok(timeline)
+    }
+}
+
+/// The maximum number of answers that are kept.
+const MAX_ANSWERS: usize = 64;
+
+/// The largest answer that is kept, in bytes.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// Answers of the API that were given recently, each under its parameters. Front ends ask for the
+/// same list again and again.
+#[derive(Default)]
+pub(crate) struct AnswerCache(Mutex<HashMap<String, (Seen, Bytes)>>);
+
+impl AnswerCache {
+    /// Returns an answer, if nothing has changed since it was given.
+    pub(crate) fn find(&self, key: &str, opened: &Opened) -> Option<Bytes> {
+        let (seen, answer) = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.get(key)?.clone()
+        };
+        (look_at(opened) == seen).then_some(answer)
+    }
+
+    /// Keeps an answer. `seen` is from before the answer: a change in between is noticed the next
+    /// time.
+    pub(crate) fn keep(&self, key: String, seen: Seen, now: Time, answer: Bytes) {
+        let is_settled = seen.latest().is_some_and(|latest| {
+            system_time(now).duration_since(latest).is_ok_and(|age| age > SETTLED)
+        });
+        if !is_settled || answer.len() > MAX_ANSWER {
+            return;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MAX_ANSWERS {
+            kept.clear();
+        }
+        kept.insert(key, (seen, answer));
     }
 }
 

@@ -16,6 +16,7 @@ use axum::response::sse;
 use futures_core::Stream;
 use serde::Serialize;
 use takeback_undo::Opened;
+use takeback_undo::history::history_changed_at;
 use tokio::sync::mpsc;
 use tokio::task;
 use tokio::time::sleep;
@@ -63,13 +64,27 @@ struct HubState {
 
 /// The signs by which a change is noticed.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Seen {
+pub(crate) struct Seen {
     workspaces: BTreeMap<String, Option<SystemTime>>,
     ledger: [Option<(u64, SystemTime)>; 2],
 }
 
+impl Seen {
+    /// Returns the time of the latest change.
+    pub(crate) fn latest(&self) -> Option<SystemTime> {
+        let ledger = self.ledger.iter().flatten().map(|(_, time)| *time);
+        self.workspaces.values().flatten().copied().chain(ledger).max()
+    }
+}
+
 /// The events that one client receives.
 pub(crate) struct EventStream(mpsc::Receiver<sse::Event>);
+
+impl EventStream {
+    pub(crate) fn new(receiver: mpsc::Receiver<sse::Event>) -> EventStream {
+        EventStream(receiver)
+    }
+}
 
 impl Stream for EventStream {
     type Item = Result<sse::Event, std::convert::Infallible>;
@@ -194,7 +209,11 @@ pub(crate) fn start_watching(app: &Arc<App>) {
 async fn watch_home(app: Arc<App>) {
     let mut stopping = app.stopping.clone();
     loop {
-        let seen = app.work(|work| Ok(look_at(&work.opened))).await;
+        let seen = app.work(|work| {
+            work.app.rooms.look_at(&work.opened);
+            Ok(look_at(&work.opened))
+        });
+        let seen = seen.await;
         if let Ok(seen) = seen {
             app.hub.compare(&seen);
         }
@@ -205,25 +224,31 @@ async fn watch_home(app: Arc<App>) {
                 return;
             }
         }
-        if !app.hub.has_streams() {
+        if !has_streams(&app) {
             break;
         }
     }
     app.hub.is_watched.store(false, Ordering::SeqCst);
     app.hub.lock().seen = None;
     // A stream may have been opened since the last look at the list.
-    if app.hub.has_streams() {
+    if has_streams(&app) {
         start_watching(&app);
     }
 }
 
-fn look_at(opened: &Opened) -> Seen {
+/// Returns true if a page follows the changes of the home or of a conversation.
+fn has_streams(app: &App) -> bool {
+    app.hub.has_streams() || app.rooms.has_streams()
+}
+
+/// Looks at everything by which a change is noticed.
+pub(crate) fn look_at(opened: &Opened) -> Seen {
     let mut seen = Seen { ledger: ledger_stamp(&opened.ledger_path()), ..Seen::default() };
     if opened.has_store()
         && let Ok(store) = opened.store()
     {
         for id in store.pinned_workspaces().unwrap_or_default() {
-            seen.workspaces.insert(id.to_string(), store.pins_changed_at(&id));
+            seen.workspaces.insert(id.to_string(), history_changed_at(store, &id));
         }
     }
     seen

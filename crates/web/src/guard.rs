@@ -1,4 +1,5 @@
-//! Decides which requests are served, and adds the headers that protect the pages.
+//! Decides which requests are served, and adds the headers that limit what a browser does with the
+//! pages.
 //!
 //! - The host must be one of the server's own, so that a foreign name that resolves to this address
 //!   (DNS rebinding) is refused.
@@ -34,7 +35,8 @@ const MAX_ADDRESS: usize = 16 << 10;
 pub enum Reach {
     /// Only this machine: `127.0.0.1`, `[::1]` and `localhost`.
     Loopback,
-    /// Every numeric address, because the server listens on the network. A name cannot be trusted.
+    /// Every numeric address, because the server listens on the network. A name is trusted only
+    /// if connections are encrypted: the browser then compares it with the certificate.
     Network,
 }
 
@@ -42,6 +44,7 @@ pub enum Reach {
 pub(crate) struct Guard {
     address: SocketAddr,
     reach: Reach,
+    is_encrypted: bool,
     token: String,
     cookie: String,
     cookie_name: String,
@@ -57,10 +60,16 @@ enum Refusal {
 }
 
 impl Guard {
-    pub(crate) fn new(address: SocketAddr, reach: Reach, token: String, cookie: String) -> Guard {
+    pub(crate) fn new(
+        address: SocketAddr,
+        reach: Reach,
+        is_encrypted: bool,
+        token: String,
+        cookie: String,
+    ) -> Guard {
         // Browsers send cookies to all ports of a host, so that two servers need two names.
         let cookie_name = format!("takeback_{}", address.port());
-        Guard { address, reach, token, cookie, cookie_name }
+        Guard { address, reach, is_encrypted, token, cookie, cookie_name }
     }
 
     pub(crate) fn link(&self) -> String {
@@ -69,18 +78,23 @@ impl Guard {
             ip if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
             _ => *address,
         };
-        format!("http://{host}/?token={token}")
+        format!("{}://{host}/?token={token}", self.scheme())
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "https" } else { "http" }
     }
 
     /// Returns true if the host is the server's own.
     fn knows_host(&self, host: &str) -> bool {
         let (name, port) = match host.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
-            _ => (host, Some(80)),
+            _ => (host, Some(if self.is_encrypted { 443 } else { 80 })),
         };
         let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let is_known = match address {
             Ok(address) => address.is_loopback() || self.reach == Reach::Network,
+            Err(_) if self.is_encrypted && self.reach == Reach::Network => true,
             Err(_) => name.eq_ignore_ascii_case("localhost"),
         };
         is_known && port == Some(self.address.port())
@@ -94,7 +108,7 @@ impl Guard {
         if request.uri().to_string().len() > MAX_ADDRESS {
             return Err(Refusal::Address);
         }
-        let is_own = |origin: &str| origin.strip_prefix("http://") == Some(host);
+        let is_own = |origin: &str| origin.split_once("://") == Some((self.scheme(), host));
         if headers.contains_key(ORIGIN) && !single_header(headers, ORIGIN).is_some_and(is_own) {
             return Err(Refusal::Origin);
         }
@@ -111,8 +125,9 @@ impl Guard {
         }
         let kind = single_header(headers, CONTENT_TYPE).unwrap_or_default();
         let is_json = kind.split(';').next() == Some("application/json");
-        // A form of another page cannot send this type without asking first.
-        if is_read || is_json { Ok(()) } else { Err(Refusal::Kind) }
+        // A form of another page can send neither this type nor this method without asking first.
+        let is_asked = is_json || request.method() == Method::DELETE;
+        if is_read || is_asked { Ok(()) } else { Err(Refusal::Kind) }
     }
 
     /// Returns true if the request has the cookie, or the token in its header.
@@ -139,7 +154,8 @@ impl Guard {
             return None;
         }
         let Guard { cookie_name, cookie, .. } = self;
-        let cookie = format!("{cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict");
+        let secure = if self.is_encrypted { "; Secure" } else { "" };
+        let cookie = format!("{cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict{secure}");
         Some(
             (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)])
                 .into_response(),
@@ -216,7 +232,7 @@ mod tests {
     use super::*;
 
     fn guard(reach: Reach) -> Guard {
-        Guard::new(([127, 0, 0, 1], 4000).into(), reach, "t".into(), "c".into())
+        Guard::new(([127, 0, 0, 1], 4000).into(), reach, false, "t".into(), "c".into())
     }
 
     #[test]
@@ -246,6 +262,10 @@ mod tests {
         let guard = guard(Reach::Network);
         assert!(guard.knows_host("192.168.0.7:4000"));
         assert!(!guard.knows_host("evil.example:4000"));
+        // The browser compares the name with the certificate.
+        let guard = Guard { is_encrypted: true, ..guard };
+        assert!(guard.knows_host("desk.example:4000"));
+        assert!(!guard.knows_host("desk.example:4001"));
     }
 
     #[test]

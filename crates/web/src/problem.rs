@@ -6,9 +6,11 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 use takeback_ledger::{LedgerError, OpenError};
+use takeback_runtime::TaskError;
 use takeback_tree::StoreError;
 use takeback_undo::{
-    CompareError, ConversationError, FindError, RollbackError, ShowError, StatusError, TakeError,
+    CompareError, ConversationError, DeleteError, FindError, LabelError, PruneError, RollbackError,
+    ShowError, StatusError, TakeError,
 };
 use utoipa::ToSchema;
 
@@ -18,14 +20,18 @@ use utoipa::ToSchema;
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Error {
     Compare(#[from] CompareError),
+    Delete(#[from] DeleteError),
     Find(#[from] FindError),
+    Label(#[from] LabelError),
     Ledger(#[from] LedgerError),
     Open(#[from] OpenError),
+    Prune(#[from] PruneError),
     Rollback(#[from] RollbackError),
     Show(#[from] ShowError),
     Status(#[from] StatusError),
     Store(#[from] StoreError),
     Take(#[from] TakeError),
+    Task(#[from] TaskError),
 }
 
 impl From<ConversationError> for Error {
@@ -42,7 +48,7 @@ impl From<ConversationError> for Error {
 pub struct Problem {
     /// The status code of the response.
     pub status: u16,
-    /// The message.
+    /// The message of the error.
     pub title: String,
     /// The causes, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -53,13 +59,17 @@ pub struct Problem {
     /// The new plan, if the one that was to be applied no longer fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub now: Option<Value>,
+    pub now: Option<Box<Value>>,
+    /// The sessions that are working in the workspace, if nothing was restored because of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub working: Vec<String>,
 }
 
 impl Problem {
     /// Creates a problem without a hint.
     pub fn new(status: u16, title: impl Into<String>) -> Problem {
-        Problem { status, title: title.into(), causes: Vec::new(), hint: None, now: None }
+        let (title, causes, working) = (title.into(), Vec::new(), Vec::new());
+        Problem { status, title, causes, hint: None, now: None, working }
     }
 
     /// Adds a hint.
@@ -119,8 +129,17 @@ pub(crate) fn status_of(error: &Error) -> u16 {
         Error::Show(ShowError::Find(error)) => status_of_find(error),
         Error::Show(ShowError::Store(error)) | Error::Store(error) => status_of_store(error),
         Error::Compare(CompareError::NoSuchPath(_) | CompareError::InNeither(_)) => 404,
-        Error::Ledger(LedgerError::NoSuchSession(_)) => 404,
+        Error::Ledger(error) => status_of_ledger(error),
+        Error::Task(TaskError::Ledger(error)) => status_of_ledger(error),
+        Error::Task(TaskError::Entry(_) | TaskError::Open(_) | TaskError::Thread(_)) => 500,
+        Error::Task(_) => 409,
         Error::Take(TakeError::Name(_)) => 409,
+        Error::Label(LabelError::Find(error)) | Error::Delete(DeleteError::Find(error)) => {
+            status_of_find(error)
+        }
+        Error::Label(LabelError::Name(_)) => 409,
+        Error::Delete(DeleteError::Protected(_) | DeleteError::Needed(_)) => 409,
+        Error::Label(LabelError::Busy) | Error::Delete(DeleteError::Busy) => 503,
         Error::Rollback(error) => match error {
             RollbackError::Find(error) => status_of_find(error),
             RollbackError::Store(error) => status_of_store(error),
@@ -136,6 +155,23 @@ pub(crate) fn status_of(error: &Error) -> u16 {
             RollbackError::Outside { .. } | RollbackError::Plan(_) => 400,
             _ => 500,
         },
+        _ => 500,
+    }
+}
+
+fn status_of_ledger(error: &LedgerError) -> u16 {
+    match error {
+        LedgerError::NoSuchSession(_)
+        | LedgerError::NoSuchMessage { .. }
+        | LedgerError::NoSuchTask(_)
+        | LedgerError::BadTaskId(_)
+        | LedgerError::NoSuchGoal(_) => 404,
+        LedgerError::TaskRunning(_)
+        | LedgerError::Fenced { .. }
+        | LedgerError::Ambiguous { .. }
+        | LedgerError::NothingToRewind(_)
+        | LedgerError::WentOn(_) => 409,
+        LedgerError::Busy { .. } => 503,
         _ => 500,
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -13,7 +14,9 @@ use tokio::runtime;
 use tokio::sync::watch;
 
 use crate::app::{App, Home};
+use crate::chat::{ChatHost, take_up_interrupted};
 use crate::guard::{Guard, Reach, check_request};
+use crate::tls::{Certificate, TlsListener};
 use crate::{api, assets, pages};
 
 /// The maximum size of a request's body, in bytes.
@@ -22,18 +25,26 @@ const MAX_BODY: usize = 1 << 20;
 /// The maximum number of requests that work on the store or the ledger at once.
 const MAX_WORKERS: usize = 16;
 
+/// The time that a stopping server waits for the steps of running turns, before and after it
+/// interrupts them.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// The values that the caller provides to start a server.
 pub struct ServerOptions {
     /// The address to listen on. Port 0 means any free port.
     pub address: SocketAddr,
     /// The hosts that requests may name.
     pub reach: Reach,
+    /// The certificate, if connections are encrypted.
+    pub certificate: Option<Certificate>,
     /// The secret in the link that opens the pages. It is new for each start.
     pub token: String,
     /// The secret in the cookie that a browser gets for the token.
     pub cookie: String,
-    /// Takeback's home.
+    /// Takeback's home, which holds the ledger and the checkpoints.
     pub home: Arc<dyn Home>,
+    /// Takeback's own agent, for conversations in the browser.
+    pub chat: Arc<dyn ChatHost>,
     /// The time zone in which times are shown.
     pub zone: TimeZone,
     /// The user's home directory, which is shown as `~`.
@@ -45,6 +56,7 @@ pub struct Server {
     listener: TcpListener,
     app: Arc<App>,
     guard: Arc<Guard>,
+    certificate: Option<Certificate>,
     stopping: watch::Receiver<bool>,
     stopper: Stopper,
 }
@@ -55,6 +67,7 @@ pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
     /// Stops the server. Requests that are being answered, and their restores, are finished first.
+    /// Running turns stay open, and the next server continues them.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -63,14 +76,16 @@ impl Stopper {
 impl Server {
     /// Opens the port. Requests wait until [`Server::run`] answers them.
     pub fn bind(options: ServerOptions) -> io::Result<Server> {
-        let ServerOptions { address, reach, token, cookie, home, zone, user_home } = options;
+        let ServerOptions { address, reach, certificate, token, cookie, .. } = options;
+        let ServerOptions { home, chat, zone, user_home, .. } = options;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
-        let guard = Arc::new(Guard::new(address, reach, token, cookie));
-        let app = Arc::new(App::new(home, zone, user_home, stopping.clone()));
-        Ok(Server { listener, app, guard, stopping, stopper: Stopper(Arc::new(stop)) })
+        let guard = Arc::new(Guard::new(address, reach, certificate.is_some(), token, cookie));
+        let app = Arc::new(App::new(home, chat, zone, user_home, stopping.clone()));
+        let stopper = Stopper(Arc::new(stop));
+        Ok(Server { listener, app, guard, certificate, stopping, stopper })
     }
 
     /// Returns the link that opens the pages. It holds the token.
@@ -85,21 +100,34 @@ impl Server {
 
     /// Answers requests until the server is stopped.
     pub fn run(self) -> io::Result<()> {
-        let Server { listener, app, guard, mut stopping, stopper: _stopper } = self;
+        let Server { listener, app, guard, certificate, mut stopping, stopper: _stopper } = self;
         let runtime = runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(MAX_WORKERS)
             .build()?;
-        let router = make_router(app, guard);
+        let router = make_router(app.clone(), guard);
+        let finished = app.clone();
         let result = runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(app.clone().warm_up());
+            let stopping_app = app.clone();
             let stopped = async move {
                 // An error means that no stopper is left, so that nothing can stop the server.
                 let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+                // Connections end only once their streams do.
+                stopping_app.rooms.begin_stop();
             };
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await
+            tokio::spawn(async move { app.work(take_up_interrupted).await });
+            match certificate {
+                None => axum::serve(listener, router).with_graceful_shutdown(stopped).await,
+                Some(certificate) => {
+                    let listener = TlsListener::start(listener, certificate)?;
+                    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+                }
+            }
         });
+        finished.rooms.finish_stop(PATIENCE);
         // Dropping the runtime waits for work whose client has gone away, such as a restore.
         drop(runtime);
         result

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use takeback_base::text::is_armed;
-use takeback_ledger::Time;
+use takeback_ledger::{Redactor, Time};
 use takeback_tree::RelPath;
 use takeback_undo::{Action, EffectView};
 
@@ -83,6 +83,11 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
+/// Masks the secrets in a text.
+pub(crate) fn mask_text(text: &str) -> String {
+    Redactor::shared().mask_text(text).into_owned()
+}
+
 /// Formats a path as JSON for an attribute, with hostile characters as escapes.
 pub(crate) fn path_json(path: &RelPath) -> String {
     let json = serde_json::to_string(path).expect("a path becomes JSON");
@@ -96,6 +101,17 @@ pub(crate) fn path_json(path: &RelPath) -> String {
         }
     }
     shown
+}
+
+/// Returns the argument of a tool call that says most about it.
+pub(crate) fn describe_input(arguments: &str) -> String {
+    const TELLING: [&str; 9] =
+        ["command", "file_path", "path", "pattern", "query", "url", "prompt", "task", "process"];
+    let value: Option<serde_json::Value> = serde_json::from_str(arguments).ok();
+    let found = value.as_ref().and_then(|value| {
+        TELLING.iter().find_map(|name| value.get(name).and_then(serde_json::Value::as_str))
+    });
+    found.map_or_else(|| arguments.to_owned(), str::to_owned)
 }
 
 /// Shortens a text to a number of characters.

@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: checks the licences, sources and known vulnerabilities of the dependencies.
+//! `cargo xtask deny`: checks the licenses, sources and known vulnerabilities of the dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: passes arbitrary bytes, guided by coverage, to all code that reads text from
-//! others.
+//! `cargo xtask fuzz`: passes arbitrary bytes, guided by coverage, to all code that reads input
+//! from outside.
 //!
 //! The targets are in `fuzz/fuzz_targets`, and their first inputs are in `fuzz/seeds`. libFuzzer
 //! does not need a nightly compiler, because the flags that count the edges of the code are stable.
@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::Failure;
+use crate::memory::ScratchDirectory;
 use crate::results::Tally;
 use crate::run::{cargo, repository, run_step, target_directory};
 
@@ -30,10 +31,10 @@ const USUAL_SECONDS: u64 = 60;
 const WORKERS: usize = 2;
 
 /// The number of targets that run at the same time as part of `cargo xtask test`. There are more of
-/// them than processors, because most of that minute should pass while other tests are waiting.
+/// them than processors, so that most of their running time passes while other tests are waiting.
 const USUAL_WORKERS: usize = 7;
 
-/// The number of lines of a failed target's output that are shown.
+/// The number of lines at the end of a failed target's output that are shown.
 const SHOWN_LINES: usize = 20;
 
 /// The options of the command.
@@ -170,7 +171,6 @@ fn fuzz_targets(programs: &Path, options: FuzzOptions, workers: usize) -> Fuzzed
         }
     };
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(run_waiting))));
-    let _ = fs::remove_dir_all(scratch_directory());
     fuzzed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -181,13 +181,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Returns the directory that holds everything that belongs to the targets.
 fn fuzz_directory() -> PathBuf {
     target_directory().join("fuzz")
-}
-
-/// Returns the directory for the files of running targets. It is in memory if possible.
-fn scratch_directory() -> PathBuf {
-    let memory = PathBuf::from("/dev/shm");
-    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    base.join(format!("takeback-fuzz-{}", std::process::id()))
 }
 
 /// The build of all targets.
@@ -245,11 +238,8 @@ impl TargetRun {
             remove_directory(&corpus)?;
         }
         copy_files(&repository().join("fuzz/seeds").join(&self.name), &corpus)?;
-        let scratch = scratch_directory().join(&self.name);
         let artifacts = self.directory("artifacts");
-        for directory in [&scratch, &artifacts] {
-            fs::create_dir_all(directory)?;
-        }
+        fs::create_dir_all(&artifacts)?;
         let mut command = nice(&self.program);
         command.arg(&corpus);
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
@@ -261,9 +251,8 @@ impl TargetRun {
         } else {
             ["-seed=0", "-timeout=10"]
         });
-        command.env("TMPDIR", &scratch).stdin(Stdio::null());
-        let output = command.output()?;
-        remove_directory(&scratch)?;
+        let scratch = ScratchDirectory::create(&format!("fuzz-{}", self.name))?;
+        let output = scratch.give_to(&mut command).stdin(Stdio::null()).output()?;
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(RunResult { has_failed: !output.status.success(), log })
     }
@@ -277,7 +266,7 @@ impl TargetRun {
         let program = self.program.display();
         let input = result.find_after("Test unit written to ").unwrap_or("(no input was kept)");
         let lines: Vec<&str> = result.log.lines().filter(|line| is_telling(line)).collect();
-        let lines = lines[..lines.len().min(SHOWN_LINES)].join("\n  ");
+        let lines = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
         let name = &self.name;
         result.has_failed.then(|| {
             format!("\n{name} has a finding. Repeat it with `{program} {input}`\n  {lines}")
@@ -321,7 +310,8 @@ impl RunResult {
 /// True if a line of libFuzzer's output belongs to a finding, not to the progress of the search.
 fn is_telling(line: &str) -> bool {
     let is_progress = line.starts_with('#') && line.contains("\t");
-    !is_progress && !line.starts_with("INFO: ") && !line.starts_with("stat::")
+    let is_notice = ["INFO: ", "WARNING: ", "stat::"].iter().any(|start| line.starts_with(start));
+    !is_progress && !is_notice && !line.contains("NEW_FUNC[")
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {
@@ -374,7 +364,7 @@ mod tests {
     fn a_run_is_summarized_in_one_line() {
         let log = "INFO: Seed: 1\n#3\tINITED cov: 10 ft: 11 corp: 2/3b\n\
                    #9\tNEW    cov: 25 ft: 30 corp: 3/5b\n\
-                   thread panicked at a.rs:1\nTest unit written to /a/crash-1\n\
+                   \tNEW_FUNC[1/2]: 0x5\nthread panicked at a.rs:1\nTest unit written to /a/crash-1\n\
                    stat::number_of_executed_units: 9\nstat::new_units_added:          1\n";
         let result = RunResult { has_failed: true, log: log.into() };
         let summary = "9 runs, 1 new inputs, coverage 10 to 25, a finding";
@@ -383,6 +373,6 @@ mod tests {
         let finding = run.describe_finding(&result).unwrap();
         assert!(finding.contains("Repeat it with `/p/a /a/crash-1`"), "{finding}");
         assert!(finding.contains("\n  thread panicked at a.rs:1"), "{finding}");
-        assert!(!finding.contains("cov:"), "{finding}");
+        assert!(!finding.contains("cov:") && !finding.contains("NEW_FUNC"), "{finding}");
     }
 }

@@ -9,6 +9,7 @@ mod browser;
 mod deny;
 mod fuzz;
 mod local_model;
+mod memory;
 mod nextest;
 mod plugins;
 mod prose;
@@ -28,13 +29,15 @@ usage: cargo xtask <task>
                   [--latest] their newest versions   [agent…] only these agents
   test-model    Test takeback's own agent with a real model server, llama.cpp from PyPI
   test-web      Test the pages of `takeback serve` in Chromium, which is installed if possible
+  test-api      Test the HTTP API with schemathesis, which is installed if possible
+                  [--examples N] requests of each kind, 30 by default
   screenshots   Take pictures of every page, in target/screenshots
   soak          Run the test suite repeatedly, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
-  deny          Check the licences, sources and known vulnerabilities of the dependencies
+  deny          Check the licenses, sources and known vulnerabilities of the dependencies
   fuzz          Feed arbitrary bytes to all code that reads text written by others
                   [--seconds N] how long for each target, 60 by default   [target…] only these
   prose         Count habits that make comments and names hard to read
@@ -49,6 +52,8 @@ usage: cargo xtask <task>
                   [--quick] fewer messages   [--json FILE]   [--keep]
   bench chat    Measure what takeback's own agent adds to the time of its model
                   [--quick] fewer turns   [--json FILE]   [--keep]
+  bench web     Measure `takeback serve` with 10,000 checkpoints, compared with a bare server
+                  [--quick] fewer checkpoints   [--json FILE]   [--keep]
 ";
 
 /// The message of a task that failed.
@@ -61,6 +66,7 @@ fn main() -> ExitCode {
         ["test-model"] => local_model::test_model(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
         ["test-web"] => browser::test_web(),
+        ["test-api", ref options @ ..] => browser::test_api(options),
         ["screenshots"] => browser::write_screenshots(),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),

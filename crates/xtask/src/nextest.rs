@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::Failure;
+use crate::memory::ScratchDirectory;
 use crate::results::{TestResult, parse_junit};
 use crate::run::{cargo, is_success, run_step, target_directory};
 
@@ -20,7 +21,10 @@ pub(crate) fn run_tests(arguments: &[&str]) -> (Vec<TestResult>, Result<(), Fail
     let _ = fs::remove_file(&report);
     let mut command = cargo();
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]);
-    let outcome = run_step(command.args(arguments));
+    let outcome = match ScratchDirectory::create("tests") {
+        Ok(scratch) => run_step(scratch.give_to(command.args(arguments))),
+        Err(error) => Err(format!("cannot create a directory for temporary files: {error}")),
+    };
     let results = fs::read_to_string(&report).map(|xml| parse_junit(&xml)).unwrap_or_default();
     (results, outcome)
 }

@@ -36,7 +36,7 @@ fn shell_line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Prints a command and runs it to its end.
+/// Prints a command and runs it to completion.
 pub(crate) fn run_step(command: &mut Command) -> Result<(), Failure> {
     let line = shell_line(command);
     eprintln!("\n$ {line}");
@@ -45,7 +45,7 @@ pub(crate) fn run_step(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("\nfailed ({status}): {line}")) }
 }
 
-/// Prints a command and runs it to its end. Its output is shown as it arrives, and returned.
+/// Prints a command and runs it to completion. Its output is shown as it arrives, and returned.
 pub(crate) fn run_step_with_output(command: &mut Command) -> (String, Result<(), Failure>) {
     let line = shell_line(command);
     eprintln!("\n$ {line}");

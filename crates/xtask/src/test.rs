@@ -50,7 +50,7 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
         Some(program) => deny::check_offline(&program),
         None => {
             let reason = "cargo-deny is not installed: run `cargo xtask deny`";
-            tally.add_skipped("licences and sources of dependencies", reason);
+            tally.add_skipped("licenses and sources of dependencies", reason);
             Ok(())
         }
     }

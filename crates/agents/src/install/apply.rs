@@ -53,8 +53,8 @@ impl Installer<'_> {
         done.map_err(InstallError::io(&self.record_directory()))
     }
 
-    /// If root wrote the record, makes the owner of the home directory its owner. Otherwise that
-    /// user could not use takeback.
+    /// Gives takeback's home and the record to the user if root created them. Otherwise the user
+    /// could not use takeback.
     fn adopt_record(&self) -> io::Result<()> {
         let directory = self.record_directory();
         adopt_owner(self.takeback_home)?;
@@ -103,7 +103,7 @@ fn create_directories(directory: &Path) -> io::Result<()> {
     missing.iter().rev().try_for_each(|created| adopt_owner(created))
 }
 
-/// Lists the directories in a path that do not exist, the innermost first.
+/// Lists the missing directories in a path, innermost first.
 fn missing_directories(directory: &Path) -> Vec<PathBuf> {
     directory.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect()
 }
@@ -120,7 +120,8 @@ fn restore_file(
     Ok(replaced)
 }
 
-/// Follows a symbolic link, so that the link stays and the file that it points to is replaced.
+/// Follows a symbolic link, so that the file that it points to is replaced, and not the link
+/// itself.
 fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     Ok(durable::if_exists(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned()))
 }
@@ -157,8 +158,8 @@ fn replace_file(change: &FileChange) -> io::Result<Result<(), InstallError>> {
     written.map(Ok)
 }
 
-/// Creates a file with the owner, group and mode of the file that it replaces. If there is none,
-/// the umask determines the mode.
+/// Creates a file with the owner, group and mode of the file that it replaces. If it replaces no
+/// file, the umask determines the mode.
 fn create_file(
     path: &Path,
     bytes: &[u8],

@@ -12,7 +12,7 @@ use super::{InstallError, InstallScope, Installer, parse_config, read_text};
 use crate::agent::Agent;
 use crate::wiring::{HookEntries, Part};
 
-/// The number of takeback's hooks that the user has reviewed, out of all installed hooks.
+/// The number of takeback's hooks, and how many of them the user has reviewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct HookReview {
@@ -75,7 +75,7 @@ fn count_reviewed(
     Ok(review)
 }
 
-/// Reads the hash of each hook that the user trusts. The keys are those by which Codex identifies
+/// Reads the hashes of the hooks that the user trusts. The keys are Codex's identifiers for the
 /// hooks.
 fn trusted_hashes(config: &Path) -> Result<Map<String, Value>, InstallError> {
     let all = parse_config(config, &read_text(config)?.unwrap_or_default())?;

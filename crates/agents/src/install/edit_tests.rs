@@ -168,7 +168,7 @@ fn any_settings() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Removes takeback's entries from a parsed value. The edited text must have the same value.
+/// Removes takeback's entries from parsed settings. Editing the text must have the same result.
 fn without_own_entries(mut settings: Value) -> Value {
     let is_ours =
         |hook: &Value| hook["command"].as_str().unwrap().ends_with("takeback hook claude");

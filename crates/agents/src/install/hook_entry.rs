@@ -132,7 +132,7 @@ impl CommandMark<'_> {
     }
 }
 
-/// True if the text is the shell test that skips a command if takeback is missing.
+/// True if the text is the shell test that skips the command when takeback is missing.
 fn is_guard(guard: &str) -> bool {
     guard.strip_suffix(" || exit 0").is_some_and(|test| {
         test == "command -v takeback >/dev/null 2>&1"

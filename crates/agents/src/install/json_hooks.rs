@@ -144,7 +144,8 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
             continue;
         }
         if is_there || !mark.is_all_of(&present) {
-            // This is a duplicate, or a group that also holds the user's own command, which stays.
+            // This is a duplicate, or a group that also contains commands of the user, which are
+            // kept.
             remove_commands(element, mark);
         } else {
             is_there = true;
@@ -160,8 +161,7 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
     }
 }
 
-/// Updates the fields of an entry in place. Returns false if that does not make it equal to the new
-/// entry.
+/// Updates the fields of an entry in place. Returns false if the result differs from the new entry.
 fn update_fields(element: &CstNode, entry: &HookEntry) -> bool {
     let group = element.as_object();
     let command = match entry.is_nested {

@@ -1,4 +1,4 @@
-//! Determines whether a new version of a settings file still runs takeback's hooks.
+//! Determining whether takeback's hooks still run with a new version of a settings file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::parse_config;
 use crate::agent_table::AGENTS;
 
-/// Returns true if a new version of a settings file has all of takeback's entries that the present
-/// version has, and does not switch hooks off.
+/// True if a new version of a settings file has all of takeback's entries that the present version
+/// has, and does not disable hooks that are enabled now.
 pub(super) fn keeps_hooks(path: &Path, present: &str, new: &str) -> bool {
     let Ok(present) = parse_config(path, present) else { return !present.contains("takeback") };
     // An agent cannot run hooks from a file that cannot be parsed.
@@ -18,7 +18,7 @@ pub(super) fn keeps_hooks(path: &Path, present: &str, new: &str) -> bool {
     list_entries(&present).is_subset(&list_entries(&new)) && !is_switched_off
 }
 
-/// Lists the strings that name takeback, each with the keys that lead to it. Comments do not count.
+/// Lists the strings that contain `takeback`, each with its path of keys. Comments do not count.
 fn list_entries(value: &Value) -> BTreeSet<(Vec<&str>, &str)> {
     let mut entries = BTreeSet::new();
     let mut waiting = vec![(Vec::new(), value)];
@@ -39,7 +39,7 @@ fn list_entries(value: &Value) -> BTreeSet<(Vec<&str>, &str)> {
     entries
 }
 
-/// Returns true if a setting in the file disables all hooks of an agent.
+/// True if a setting in the file disables all hooks of an agent.
 fn has_off_switch(path: &Path, value: &Value) -> bool {
     let switches = AGENTS.iter().filter_map(|agent| agent.wiring?.off_switch);
     let mut here = switches.filter(|switch| path.ends_with(switch.file));

@@ -48,7 +48,7 @@ pub fn find_hook_files(takeback_home: &Path) -> Vec<HookFile> {
     for (path, _) in record.files() {
         let is_own = record::is_own_file(path);
         let named = paths::canonicalize_parent(path);
-        // Some users keep their settings elsewhere and link to them.
+        // Some users keep a settings file elsewhere, and have only a link to it here.
         let target = paths::canonicalize(path).ok().filter(|target| *target != named);
         let both = [Some(named), target].into_iter().flatten();
         files.extend(both.map(|path| HookFile { path, is_own, keeps_hooks }));
@@ -84,7 +84,7 @@ pub struct InstallPlan {
     pub agent: &'static Agent,
     pub scope: InstallScope,
     pub changes: Vec<FileChange>,
-    /// Files that need a change but are left alone, each with the reason.
+    /// Files that need a change but are skipped, each with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
@@ -131,8 +131,8 @@ pub enum InstallError {
          by one"
     )]
     Record { path: PathBuf, error: io::Error },
-    /// A symbolic link leads from a path in the project to a path outside it.
-    #[error("{path} leads to {real}, outside the project; nothing was changed")]
+    /// A path in the project resolves to a path outside it, because of a symbolic link.
+    #[error("{path} resolves to {real}, outside the project; nothing was changed")]
     Outside { path: PathBuf, real: PathBuf },
     /// Another program wrote to the file after the plan was made.
     #[error("{0} changed while takeback was working on it; run the command again")]
@@ -238,7 +238,7 @@ impl Installer<'_> {
 }
 
 impl InstallScope {
-    /// Fails if a symbolic link leads from the path to a file outside the project.
+    /// Fails if the path resolves to a path outside the project, because of a symbolic link.
     fn check_file(&self, path: &Path) -> Result<(), InstallError> {
         let Some(project) = self.project() else { return Ok(()) };
         let real = paths::canonicalize_existing(path);

@@ -80,14 +80,14 @@ impl Installer<'_> {
         };
         plan.write_file(path.clone(), text, after, original, false);
         for other in possible_hook_files(hooks, directory).filter(|other| *other != path) {
-            // Hooks in both files would run twice. Ignore a file that takeback cannot parse,
-            // because the agent cannot parse it either.
+            // Hooks that are in both files would run twice. Ignore a file that takeback cannot
+            // parse, because the agent cannot parse it either.
             let _ = plan.remove_from_file(record, &mark, other, false);
         }
         Ok(())
     }
 
-    /// Plans a file that belongs to takeback alone.
+    /// Plans the content of a file that belongs to takeback alone.
     fn plan_own_file(
         &self,
         plan: &mut InstallPlan,
@@ -176,8 +176,8 @@ impl InstallPlan {
         }
     }
 
-    /// Plans the removal of takeback from a file. Skips a file that cannot be parsed, so that it
-    /// does not prevent the removal from other files.
+    /// Plans the removal of takeback from a file. Skips a file that cannot be parsed, so that
+    /// takeback can still be removed from other files.
     fn remove_or_skip(
         &mut self,
         record: &InstallRecord,
@@ -197,7 +197,7 @@ impl InstallPlan {
         }
     }
 
-    /// Plans the removal of takeback from a file. If `is_own`, the file is left alone unless it
+    /// Plans the removal of takeback from a file. If `is_own`, the file is left unchanged unless it
     /// belongs entirely to takeback.
     fn remove_from_file(
         &mut self,
@@ -268,8 +268,8 @@ fn without_entries(
         false => json_hooks::remove_entries(text, mark),
     };
     let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
-    // Removing entries one by one may not restore the original whitespace. If the user and takeback
-    // changed different lines, a merge does.
+    // Removing entries one by one may not restore the original whitespace, but a merge restores it
+    // if the user and takeback changed different lines.
     let merged = record.file(path).and_then(|file| {
         let written = record.read_copy(&file.written).ok()?;
         let original = record.read_copy(file.original.as_ref()?).ok()?;
@@ -289,8 +289,8 @@ fn possible_hook_files(hooks: &HookEntries, directory: &Path) -> impl Iterator<I
     [Some(hooks.file), hooks.toml_file].into_iter().flatten().map(|file| directory.join(file))
 }
 
-/// Chooses the file for takeback's hooks. This is the TOML file if it has hooks and the other file
-/// does not exist.
+/// Chooses the file for takeback's hooks: the TOML file if it has hooks and the JSON file does not
+/// exist, otherwise the JSON file.
 pub(super) fn choose_hook_file(
     hooks: &HookEntries,
     directory: &Path,

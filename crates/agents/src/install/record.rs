@@ -24,7 +24,7 @@ pub(super) struct InstallRecord {
 #[derive(Default, Serialize, Deserialize)]
 struct RecordData {
     files: BTreeMap<PathBuf, InstalledFile>,
-    /// Directories that were created for the files.
+    /// Directories that takeback created for the files.
     #[serde(default)]
     directories: BTreeSet<PathBuf>,
 }
@@ -40,8 +40,8 @@ pub(super) struct InstalledFile {
     pub(super) original: Option<String>,
     /// The digest of the content that takeback wrote.
     pub(super) written: String,
-    /// The digest of takeback's previous content. The file still has that content if writing the
-    /// new content failed.
+    /// The digest of the content that takeback wrote before. The file still has that content if
+    /// writing the new content failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replaced: Option<String>,
 }
@@ -59,8 +59,8 @@ impl InstalledFile {
     }
 }
 
-/// True if a recorded file belongs to takeback alone, judging by its name: users keep their
-/// settings in JSON and TOML.
+/// True if a recorded file belongs to takeback alone, judging by its name: users' settings are in
+/// JSON and TOML files.
 pub(super) fn is_own_file(path: &Path) -> bool {
     path.extension().is_none_or(|kind| kind != "json" && kind != "toml")
 }
@@ -71,8 +71,8 @@ pub(super) fn content_digest(bytes: &[u8]) -> String {
 }
 
 impl InstallRecord {
-    /// Locks the record, waiting for other processes. They cannot change it until the lock is
-    /// dropped.
+    /// Locks the record, after waiting for any other process that has locked it. No other process
+    /// can change the record until the lock is dropped.
     pub(super) fn lock(directory: &Path) -> io::Result<FileLock> {
         FileLock::exclusive_on_directory(directory)
     }

@@ -77,7 +77,8 @@ pub(super) fn has_same_value(text: &str, other: &str) -> bool {
     parse_value(text).is_ok_and(|value| parse_value(other).is_ok_and(|other| other == value))
 }
 
-/// Parses the text. An error names the line but does not quote it, because it may contain a secret.
+/// Parses the text. An error names the line but does not quote it, because the line may contain a
+/// secret.
 fn parse_document(text: &str) -> Result<DocumentMut, EditError> {
     text.parse().map_err(|error: toml_edit::TomlError| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();

@@ -10,7 +10,7 @@ use super::entry_writer::{
 };
 use super::{ReadContext, anthropic_content, log_identity};
 
-/// The kind of a message that is a summary.
+/// The value of `kind` in a message that is a summary.
 const SUMMARY_KIND: &str = "compaction_summary";
 
 /// Reads the new messages in a document.

@@ -66,6 +66,12 @@ fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     };
     let began = time_field(payload, "timestamp").or_else(|| time_field(line, "timestamp"));
     context.out.push_session(&session, began, facts);
+    let base = &payload["history_base"];
+    if let (Some(parent), Some(end)) =
+        (text_field(base, "thread_id"), base["end_ordinal_exclusive"].as_u64())
+    {
+        context.out.push_fork(&session, &parent, end);
+    }
     context.state.session = Some(session);
 }
 

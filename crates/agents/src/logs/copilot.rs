@@ -80,7 +80,7 @@ fn read_session(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
 }
 
 fn read_user(line: &Value, data: &Value, context: &mut ReadContext<'_>) {
-    // Messages that the agent sends on the user's behalf have another source.
+    // Messages that the agent sends on the user's behalf have a different source.
     if data["source"].as_str().is_some_and(|source| source != "user") {
         return;
     }

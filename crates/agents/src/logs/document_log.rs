@@ -1,4 +1,4 @@
-//! Reading logs that are a single JSON document. The agent rewrites the document for every change.
+//! Reading logs that are a single JSON document. The agent rewrites the document on every change.
 
 use std::io::{self, Read as _};
 use std::path::Path;

@@ -115,6 +115,14 @@ impl EntryWriter {
         self.push_entry(entry, LogFact::Session(Box::new(record)));
     }
 
+    /// Adds the fact that a session is a fork. The lines with numbers below `before` are in its
+    /// parent's log.
+    pub(super) fn push_fork(&mut self, session: &str, parent: &str, before: u64) {
+        let parent = self.session_id(parent);
+        let entry = EntryRef { session: session.to_owned(), origin: String::new(), time: None };
+        self.push_entry(entry, LogFact::ForkedFrom { parent, before });
+    }
+
     /// Adds a user message, unless it is empty.
     pub(super) fn push_user(&mut self, entry: EntryRef, parts: &MessageParts) {
         if let Some(content) = parts.content() {
@@ -237,7 +245,7 @@ pub(super) fn token_field(value: &Value, key: &str) -> i64 {
     value[key].as_i64().unwrap_or(0).clamp(0, 1 << 50)
 }
 
-/// Returns the elements of a list. Any other value has none.
+/// Returns the elements of a list, or none for any other value.
 pub(super) fn list_items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }

@@ -45,7 +45,7 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Returns the text of the message if it summarizes all messages before it.
+/// Returns the text of the message if the message summarizes all earlier ones.
 fn find_summary(line: &Value) -> Option<String> {
     let said = google_content::split_content(&line["content"]).texts.join("\n");
     (line["type"] == "user" && said.contains("<state_snapshot>")).then_some(said)
@@ -111,8 +111,8 @@ fn read_message(line: &Value, context: &mut ReadContext<'_>) {
                 }
             }
             context.out.push_assistant(entry.clone(), &parts, None);
-            // Gemini CLI logs the calls later, in a message with the same id, so their entry needs
-            // its own id.
+            // Gemini CLI logs the calls later, in a message with the same id, so the entry for the
+            // calls needs an id of its own.
             let calls = MessageParts { calls, ..MessageParts::default() };
             context.out.push_assistant(entry.part("calls"), &calls, None);
             for called in called {

@@ -45,7 +45,7 @@ pub(super) fn read_page(
         let end = offset + PAGE_SIZE;
         while let Some(line) = next_line(&mut reader)? {
             match line.parse() {
-                // The beginning of this line was too long and has already been reported.
+                // This is the rest of a line that has already been reported as too long.
                 _ if state.is_in_long_line => {}
                 Some(value) => {
                     let mut context =

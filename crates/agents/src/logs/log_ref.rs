@@ -8,7 +8,8 @@ use super::{LogError, LogFormat, LogShape, opencode};
 /// The maximum depth of the directories that are searched for logs.
 const MAX_DEPTH: usize = 8;
 
-/// The length of an id, or of its beginning, that does not occur in another name by chance.
+/// The minimum length at which an id, or the beginning of one, does not occur in another name by
+/// chance.
 const MIN_UNIQUE_LENGTH: usize = 8;
 
 /// The identity of a log: a file, or one session in a database.
@@ -21,7 +22,7 @@ pub struct LogRef {
 }
 
 impl LogRef {
-    /// Returns the name of the log in its bookmark.
+    /// Returns the name by which a bookmark refers to the log.
     pub fn name(&self) -> String {
         match &self.session {
             None => self.path.display().to_string(),
@@ -29,7 +30,7 @@ impl LogRef {
         }
     }
 
-    /// Parses the name of a log from its bookmark.
+    /// Parses the name by which a bookmark refers to a log.
     pub fn from_name(format: &LogFormat, name: &str) -> LogRef {
         match (&format.shape, name.rsplit_once('#')) {
             (LogShape::Database, Some((path, session))) => {
@@ -47,7 +48,7 @@ pub(super) fn database_log_name(path: &Path, session: &str) -> String {
 
 impl LogFormat {
     /// Finds all logs in a directory or in a single file. The logs are sorted by name, so that a
-    /// conversation in several files is read in order.
+    /// conversation that spans several files is read in order.
     pub fn find_logs(&self, path: &Path) -> Result<Vec<LogRef>, LogError> {
         let mut logs = Vec::new();
         for path in self.find_files(path)? {
@@ -101,7 +102,7 @@ impl LogFormat {
     }
 
     /// Finds the logs of one session and of its subagents. `named` is the log that the hook's
-    /// payload names. Without it, `directory` is searched. In a database, finds only the session
+    /// payload names. If it is `None`, searches `directory`. In a database, finds only the session
     /// itself.
     pub fn logs_of_session(
         &self,
@@ -142,7 +143,8 @@ impl LogFormat {
     }
 }
 
-/// True if a log's file name, or the name of a directory just above it, contains the session id.
+/// True if the name of a log file, or of one of the two directories above it, contains the session
+/// id.
 fn is_named_after(path: &Path, session: &str) -> bool {
     let has_id = |name: &str| {
         let stem = name.split('.').next().unwrap_or(name);

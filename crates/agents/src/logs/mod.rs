@@ -39,8 +39,8 @@ pub struct LogFormat {
     pub agent: &'static str,
     /// The environment variable that holds the path of the agent's own directory.
     pub env_var: Option<&'static str>,
-    /// The path of that directory, relative to the user's home directory, if the variable is not
-    /// set.
+    /// The path of that directory, relative to the user's home directory, used if the variable is
+    /// not set.
     pub home_directory: &'static str,
     /// The path of the log directory, relative to the agent's own directory.
     pub log_directory: &'static str,
@@ -56,7 +56,7 @@ type ReadRecord = fn(&Value, &mut ReadContext<'_>);
 enum LogShape {
     /// One JSON object per line.
     Lines(ReadRecord),
-    /// One JSON document, which the agent rewrites for every change.
+    /// One JSON document, which the agent rewrites on every change.
     Document(ReadRecord),
     /// One JSON object per line, or a document in older versions of the agent.
     LinesOrDocument(ReadRecord, ReadRecord),

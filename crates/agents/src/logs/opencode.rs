@@ -22,16 +22,16 @@ use super::{LogError, ReadPage};
 /// The maximum number of messages in a page.
 const PAGE_SIZE: usize = 256;
 
-/// The total size, in bytes, of messages and parts after which a page ends.
+/// The total size of messages and parts, in bytes, after which a page ends.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// The maximum size of a message with its parts.
+/// The maximum size of a message together with its parts.
 const MAX_MESSAGE: usize = 512 << 20;
 
 /// The maximum length of a message id.
 const MAX_ID: usize = 1_024;
 
-/// The time to wait while opencode moves its write-ahead log into the database.
+/// The maximum time to wait while opencode is moving its write-ahead log into the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Lists the sessions in a database, oldest first.
@@ -116,9 +116,9 @@ fn read_session(
             break;
         }
         let id: String = row.get(0)?;
-        // The bookmark stores the id, so the id must not be long.
+        // The id is stored in the bookmark, so it must be short.
         if id.len() > MAX_ID {
-            return Err(oversized("a message has too long an id"));
+            return Err(oversized("a message id is too long"));
         }
         let time = Time(row.get(1)?);
         let data: String = row.get(2)?;

@@ -1,4 +1,4 @@
-//! The facts from earlier lines that a log reader needs.
+//! The facts that a log reader has to remember from earlier lines.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::log_identity::content_identity;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ReaderState {
-    /// The number of lines so far.
+    /// The number of lines that have been read.
     pub(super) line: u64,
     /// True if the bookmark is inside a line that is too long. The rest of the line is skipped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -72,8 +72,8 @@ impl ReaderState {
         }
     }
 
-    /// Counts tokens from a running total in the log. Returns the increase since the last total
-    /// with the same id, and true if there was no such total yet.
+    /// Counts tokens from a running total in the log. Returns the increase since the previous total
+    /// with the same id, and true if there was no previous total.
     pub(super) fn count_tokens(&mut self, id: &str, tokens: Tokens) -> (Tokens, bool) {
         let known = self.counted.iter().position(|(known, _)| known == id);
         let before = known.map(|index| self.counted.remove(index).1);

@@ -12,7 +12,7 @@ pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPa
     Some(HookPayload { turn, ..read_shared_fields(object, signal) })
 }
 
-/// Reads the fields that Claude Code and the agents with its payload format have in common.
+/// Reads the fields that Claude Code and the agents that use its payload format have in common.
 pub(super) fn read_shared_fields(object: &JsonObject, signal: Signal) -> HookPayload {
     HookPayload {
         session: object.nonempty_text("session_id"),

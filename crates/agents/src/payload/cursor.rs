@@ -33,8 +33,8 @@ pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPa
     })
 }
 
-/// Reads the tool and its input. Older Cursor versions have separate events for shell commands and
-/// edits instead.
+/// Reads the tool and its input. Older Cursor versions do not name the tool, but have separate
+/// events for shell commands and edits.
 fn read_call(object: &JsonObject) -> (Option<String>, Option<Value>) {
     let old_event = match (object.value("command"), object.value("file_path")) {
         (Some(command), _) => Some(("Shell", json!({ "command": command }))),

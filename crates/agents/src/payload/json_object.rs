@@ -104,7 +104,7 @@ fn parse_leniently(raw: &RawValue) -> Value {
 }
 
 /// Mends JSON that some agents send: removes a byte order mark, and replaces lone surrogates. An
-/// agent leaves half of a surrogate pair when it cuts text off in between.
+/// agent leaves a lone surrogate when it cuts text off in the middle of a surrogate pair.
 pub(crate) fn mend_json(input: &[u8]) -> Vec<u8> {
     let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
     let surrogate = |at: usize, range: std::ops::Range<u32>| {

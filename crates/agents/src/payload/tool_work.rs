@@ -44,7 +44,8 @@ impl KnownTools {
     }
 }
 
-/// Returns the script that a shell tool runs, preceded by a `cd` if it runs in another directory.
+/// Returns the script that a shell tool runs, preceded by `cd` if the input names another
+/// directory.
 fn shell_script(input: &Value, directory: &Path) -> Option<String> {
     let script = find_script(input).or_else(|| join_scripts(input.get("commands")?))?;
     let named = DIRECTORY_KEYS.iter().find_map(|key| input.get(key)?.as_str());

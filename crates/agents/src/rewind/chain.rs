@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
+use super::directory::dashed_name;
 use super::lines::{Line, find_once, join_lines, parse_lines, with_fields};
 use super::{Copy, Cut, RewindError};
 
@@ -12,7 +13,7 @@ use super::{Copy, Cut, RewindError};
 pub(super) fn cut_claude(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let lines = parse_lines(cut.bytes)?;
     check_version(&lines, "2.")?;
-    let (chain, keep) = find_chain(&lines, cut.anchor)?;
+    let (chain, keep) = find_chain(&lines, cut)?;
     let chain = with_parallel_parts(&lines, chain);
     let is_kept = |index: usize, line: &Line<'_>| {
         let is_snapshot = line.value["type"] == "file-history-snapshot";
@@ -23,16 +24,16 @@ pub(super) fn cut_claude(cut: &Cut<'_>) -> Result<Copy, RewindError> {
         json!({ "type": "last-prompt", "leafUuid": keep, "explicit": true, "sessionId": cut.new })
             .to_string(),
     );
-    Ok(place_beside(cut, &copied))
+    place_copy(cut, &copied, "")
 }
 
 /// Copies a Qwen Code log.
 pub(super) fn cut_qwen(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let lines = parse_lines(cut.bytes)?;
     check_version(&lines, "0.")?;
-    let (chain, _) = find_chain(&lines, cut.anchor)?;
+    let (chain, _) = find_chain(&lines, cut)?;
     let copied = copy_lines(cut, &lines, |index, _| chain.contains(&index))?;
-    Ok(place_beside(cut, &copied))
+    place_copy(cut, &copied, "chats")
 }
 
 fn check_version(lines: &[Line<'_>], known: &str) -> Result<(), RewindError> {
@@ -43,20 +44,25 @@ fn check_version(lines: &[Line<'_>], known: &str) -> Result<(), RewindError> {
     }
 }
 
-/// Finds the lines that lead from the beginning to the line before the anchor. Also returns the id
-/// of that last line.
+/// Finds the lines that lead from the beginning to the line before the anchor, or to the last line
+/// to keep. Also returns the id of that last line.
 fn find_chain<'l>(
     lines: &'l [Line<'_>],
-    anchor: &str,
+    cut: &Cut<'l>,
 ) -> Result<(BTreeSet<usize>, &'l str), RewindError> {
-    let anchor = find_once(lines, |line| line["uuid"] == anchor)?;
     let mut index_of: HashMap<&str, usize> = HashMap::new();
     for (index, line) in lines.iter().enumerate() {
         if let Some(uuid) = line.value["uuid"].as_str() {
             index_of.insert(uuid, index);
         }
     }
-    let keep = parent_of(&lines[anchor].value).ok_or(RewindError::NoAnchor)?;
+    let keep = match cut.anchor {
+        Some(anchor) => {
+            let anchor = find_once(lines, |line| line["uuid"] == anchor)?;
+            parent_of(&lines[anchor].value).ok_or(RewindError::NoAnchor)?
+        }
+        None => cut.last,
+    };
     let mut chain = BTreeSet::new();
     let mut next = Some(keep);
     while let Some(uuid) = next {
@@ -122,14 +128,35 @@ fn copy_lines(
     is_kept: impl Fn(usize, &Line<'_>) -> bool,
 ) -> Result<Vec<String>, RewindError> {
     let kept = lines.iter().enumerate().filter(|(index, line)| is_kept(*index, line));
-    kept.map(|(_, line)| match line.value["sessionId"].as_str() {
-        Some(_) => with_fields(line.text, &[("sessionId", json!(cut.new))]),
-        None => Ok(line.text.to_owned()),
-    })
-    .collect()
+    kept.map(|(_, line)| copy_line(line, cut)).collect()
 }
 
-fn place_beside(cut: &Cut<'_>, lines: &[String]) -> Copy {
-    let path = cut.path.with_file_name(format!("{}.jsonl", cut.new));
-    Copy::of_log(path, join_lines(lines.iter().map(String::as_str)))
+fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
+    let mut changes = Vec::new();
+    if line.value["sessionId"].is_string() {
+        changes.push(("sessionId", json!(cut.new)));
+    }
+    if let (Some(moved), Some(directory)) = (cut.moved, line.value["cwd"].as_str()) {
+        changes.push(("cwd", json!(moved.map(directory))));
+    }
+    match changes.is_empty() {
+        true => Ok(line.text.to_owned()),
+        false => with_fields(line.text, &changes),
+    }
+}
+
+/// Places a copy beside the original or, in a new directory, among the logs of that directory.
+/// `below` is the name of the directory, in that of the project, that has the logs.
+fn place_copy(cut: &Cut<'_>, lines: &[String], below: &str) -> Result<Copy, RewindError> {
+    let name = format!("{}.jsonl", cut.new);
+    let path = match cut.moved {
+        None => cut.path.with_file_name(name),
+        Some(moved) => {
+            let levels = if below.is_empty() { 1 } else { 2 };
+            let project = cut.path.ancestors().nth(levels).ok_or(RewindError::NoAnchor)?;
+            let new = moved.rename(project.file_name(), dashed_name)?;
+            project.with_file_name(new).join(below).join(name)
+        }
+    };
+    Ok(Copy::of_log(path, join_lines(lines.iter().map(String::as_str))))
 }

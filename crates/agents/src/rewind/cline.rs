@@ -13,11 +13,13 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
         return Err(RewindError::UnknownFormat("it does not begin with its own session"));
     }
     let messages = document["messages"].as_array_mut().ok_or(RewindError::NoAnchor)?;
-    let mut found = messages.iter().enumerate().filter(|(_, message)| message["id"] == cut.anchor);
-    let (Some((end, _)), None) = (found.next(), found.next()) else {
-        return Err(RewindError::NoAnchor);
-    };
-    messages.truncate(end);
+    if let Some(anchor) = cut.anchor {
+        let mut found = messages.iter().enumerate().filter(|(_, message)| message["id"] == anchor);
+        let (Some((end, _)), None) = (found.next(), found.next()) else {
+            return Err(RewindError::NoAnchor);
+        };
+        messages.truncate(end);
+    }
     document["sessionId"] = json!(cut.new);
     document["origin"]["sessionId"] = json!(cut.new);
     let directory = cut.path.parent().ok_or(RewindError::NoAnchor)?;
@@ -28,6 +30,11 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let log = directory.join(format!("{}.messages.json", cut.new));
     about["session_id"] = json!(cut.new);
     about["messages_path"] = json!(log.display().to_string());
+    if let Some(moved) = cut.moved {
+        for name in ["cwd", "workspace_root"] {
+            moved.map_value(&mut about[name]);
+        }
+    }
     let write = |value: &Value| serde_json::to_vec_pretty(value).map_err(malformed);
     let mut copy = Copy::of_log(log, write(&document)?);
     copy.others.push((directory.join(format!("{}.json", cut.new)), write(&about)?));

@@ -3,7 +3,7 @@
 use serde_json::json;
 use takeback_base::foreign;
 
-use super::lines::{find_once, join_lines, parse_lines, with_fields};
+use super::lines::{find_end, join_lines, parse_lines, with_fields};
 use super::{Copy, Cut, RewindError};
 
 /// Copies a session's directory, with the log up to an event.
@@ -15,17 +15,37 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     if !is_known || start["sessionId"] != cut.old {
         return Err(RewindError::UnknownFormat("it does not begin with its own session"));
     }
-    let end = find_once(&lines, |line| line["id"] == cut.anchor)?;
+    let end = find_end(&lines, cut)?;
     let mut data = start.clone();
     data["sessionId"] = json!(cut.new);
+    if let Some(moved) = cut.moved {
+        for name in ["cwd", "gitRoot"] {
+            moved.map_value(&mut data["context"][name]);
+        }
+    }
     let first = with_fields(header.text, &[("data", data)])?;
     let rest = lines[1..end.max(1)].iter().map(|line| line.text);
     let content = join_lines(std::iter::once(first.as_str()).chain(rest));
     let old = cut.path.parent().ok_or(RewindError::NoAnchor)?;
     let new = old.with_file_name(cut.new);
     let about = foreign::read_regular(&old.join("workspace.yaml"), foreign::MAX_TEXT)?;
-    let about = String::from_utf8_lossy(&about).replace(cut.old, cut.new).into_bytes();
+    let about = describe_copy(&String::from_utf8_lossy(&about), cut);
     let mut copy = Copy::of_log(new.join("events.jsonl"), content);
-    copy.others.push((new.join("workspace.yaml"), about));
+    copy.others.push((new.join("workspace.yaml"), about.into_bytes()));
     Ok(copy)
+}
+
+/// Returns the file about the copy: that of the original with the new id and, in a new directory,
+/// the new paths. Copilot CLI goes to the directory that this file names.
+fn describe_copy(about: &str, cut: &Cut<'_>) -> String {
+    let describe = |line: &str| {
+        let line = line.replace(cut.old, cut.new);
+        match (line.split_once(": "), cut.moved) {
+            (Some((name @ ("cwd" | "git_root"), path)), Some(moved)) => {
+                format!("{name}: {}", moved.map(path))
+            }
+            _ => line,
+        }
+    };
+    about.lines().map(|line| describe(line) + "\n").collect()
 }

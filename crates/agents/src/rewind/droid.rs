@@ -1,23 +1,33 @@
 //! Droid: a log that only grows. Reminders to the model come before the prompt that they belong to.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::lines::{Line, find_once, join_lines, parse_lines, with_fields};
+use super::directory::dashed_name;
+use super::lines::{Line, copy_header, find_end, find_header, join_lines, parse_lines};
 use super::{Copy, Cut, RewindError};
 
 /// Copies a log up to a message.
 pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let lines = parse_lines(cut.bytes)?;
-    let header = lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?;
-    let is_known = header.value["type"] == "session_start" && header.value["version"] == 2;
-    if !is_known || header.value["id"] != cut.old {
-        return Err(RewindError::UnknownFormat("it does not begin with its own session"));
-    }
-    let anchor = find_once(&lines, |line| line["id"] == cut.anchor)?;
-    let end = lines[..anchor].iter().rposition(is_said).map_or(1, |last| last + 1);
-    let mut copied = vec![with_fields(header.text, &[("id", json!(cut.new))])?];
+    let header = find_header(&lines, cut, "session_start", 2)?;
+    let end = match cut.anchor {
+        None => lines.len(),
+        Some(_) => {
+            let anchor = find_end(&lines, cut)?;
+            lines[..anchor].iter().rposition(is_said).map_or(1, |last| last + 1)
+        }
+    };
+    let mut copied = vec![copy_header(header, cut)?];
     copied.extend(lines[1..end.max(1)].iter().map(|line| line.text.to_owned()));
-    let path = cut.path.with_file_name(format!("{}.jsonl", cut.new));
+    let name = format!("{}.jsonl", cut.new);
+    let directory = cut.path.parent().ok_or(RewindError::NoAnchor)?;
+    let path = match cut.moved {
+        Some(moved) => {
+            let directory_name = moved.rename(directory.file_name(), dashed_name)?;
+            directory.with_file_name(directory_name).join(name)
+        }
+        None => directory.join(name),
+    };
     Ok(Copy::of_log(path, join_lines(copied.iter().map(String::as_str))))
 }
 

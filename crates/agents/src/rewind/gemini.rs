@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::lines::{join_lines, parse_lines, with_fields};
+use super::lines::{Line, join_lines, parse_lines, with_fields};
 use super::{Copy, Cut, RewindError};
 
 /// Copies a log up to a message.
@@ -13,17 +13,10 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     if header.value["sessionId"] != cut.old || !header.value["projectHash"].is_string() {
         return Err(RewindError::UnknownFormat("it does not begin with its own session"));
     }
-    // A resumed session lists its messages again, so the first line that has the message counts.
-    let names_anchor = |line: &Value| {
-        let listed = line["$set"]["messages"].as_array();
-        listed.is_some_and(|listed| listed.iter().any(|message| message["id"] == cut.anchor))
+    let end = match cut.anchor {
+        Some(anchor) => find_message(&lines, anchor)?,
+        None => lines.len(),
     };
-    let is_anchor = |line: &Value| line["id"] == cut.anchor;
-    let end = lines
-        .iter()
-        .position(|line| is_anchor(&line.value) || names_anchor(&line.value))
-        .filter(|end| is_anchor(&lines[*end].value))
-        .ok_or(RewindError::NoAnchor)?;
     let mut copied = Vec::new();
     for line in &lines[..end] {
         copied.push(match line.value["sessionId"].as_str() {
@@ -33,4 +26,19 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     }
     let path = cut.own_directory.join(format!("{}.jsonl", cut.new));
     Ok(Copy::of_log(path, join_lines(copied.iter().map(String::as_str))))
+}
+
+/// Finds the line that adds a message. A resumed session lists its messages again, so the first
+/// line that has the message counts.
+fn find_message(lines: &[Line<'_>], id: &str) -> Result<usize, RewindError> {
+    let lists_it = |line: &Value| {
+        let listed = line["$set"]["messages"].as_array();
+        listed.is_some_and(|listed| listed.iter().any(|message| message["id"] == id))
+    };
+    let adds_it = |line: &Value| line["id"] == id;
+    lines
+        .iter()
+        .position(|line| adds_it(&line.value) || lists_it(&line.value))
+        .filter(|found| adds_it(&lines[*found].value))
+        .ok_or(RewindError::NoAnchor)
 }

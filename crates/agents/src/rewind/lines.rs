@@ -5,12 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::RewindError;
+use super::{Cut, RewindError};
 
 /// A line of a log.
 pub(super) struct Line<'a> {
     pub(super) text: &'a str,
     pub(super) value: Value,
+}
+
+impl Line<'_> {
+    /// Returns the position of the line in the log that it was parsed from.
+    pub(super) fn offset_in(&self, log: &[u8]) -> usize {
+        self.text.as_ptr() as usize - log.as_ptr() as usize
+    }
 }
 
 /// Parses all complete lines. A line at the end that is still being written is left out.
@@ -25,6 +32,42 @@ pub(super) fn parse_lines(bytes: &[u8]) -> Result<Vec<Line<'_>>, RewindError> {
             Ok(Line { text, value })
         })
         .collect()
+}
+
+/// Returns the first line, if it is a header of a known version that names the session.
+pub(super) fn find_header<'l, 't>(
+    lines: &'l [Line<'t>],
+    cut: &Cut<'_>,
+    kind: &str,
+    version: u64,
+) -> Result<&'l Line<'t>, RewindError> {
+    let header = lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?;
+    let value = &header.value;
+    match value["type"] == kind && value["version"] == version && value["id"] == cut.old {
+        true => Ok(header),
+        false => Err(RewindError::UnknownFormat("it does not begin with its own session")),
+    }
+}
+
+/// Returns the header of a copy: the header of the original with the new id and, in a new
+/// directory, the new path.
+pub(super) fn copy_header(header: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
+    let mut changes = vec![("id", Value::from(cut.new))];
+    if let Some(moved) = cut.moved {
+        let mut directory = header.value["cwd"].clone();
+        moved.map_value(&mut directory);
+        changes.push(("cwd", directory));
+    }
+    with_fields(header.text, &changes)
+}
+
+/// Finds the line with which the part to leave out begins. If nothing is left out, this is the end
+/// of the log.
+pub(super) fn find_end(lines: &[Line<'_>], cut: &Cut<'_>) -> Result<usize, RewindError> {
+    match cut.anchor {
+        Some(anchor) => find_once(lines, |line| line["id"] == anchor),
+        None => Ok(lines.len()),
+    }
 }
 
 /// Finds the only line that a condition is true for.

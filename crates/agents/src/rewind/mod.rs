@@ -6,35 +6,49 @@
 //! the format is known, the first message to leave out is found exactly once, and reading the copy
 //! with takeback's own reader yields exactly the messages that are to be kept. Otherwise nothing is
 //! written, and the user is told how to go back by hand.
+//!
+//! `check` compares a copy with the messages to keep, `copy` writes its files, and there is one
+//! module per format.
 
 mod chain;
+mod check;
 mod cline;
 mod codex;
 mod copilot;
+mod copy;
+mod directory;
 mod droid;
 mod gemini;
 mod lines;
+mod opencode;
 mod pi;
+mod table;
 
-use std::collections::BTreeSet;
-use std::io::{self, Write as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use takeback_base::{durable, foreign, hex};
-use takeback_ledger::{LogFact, LogPage, MessageRecord};
+use takeback_base::{foreign, hex};
+use takeback_ledger::Time;
 
+pub(crate) use self::check::read_pages;
+pub use self::copy::PreparedCopy;
+pub(crate) use self::copy::{missing_directories, remove_copy, remove_temporary_files};
+pub use self::directory::MovedDirectory;
+pub use self::table::REWINDS;
+
+pub(crate) use self::check::count_messages;
+use self::check::{check_content, has_exactly};
 use crate::logs::{LogError, LogFormat, LogRef, log_format};
 
 /// The maximum size of a log that is copied.
-const MAX_LOG: u64 = 512 << 20;
+pub(crate) const MAX_LOG: u64 = 512 << 20;
 
 /// The way in which an agent's own conversation is taken back.
 pub struct Rewind {
     /// The name of the agent.
     pub agent: &'static str,
-    /// Makes the files of the copy.
-    cut: fn(&Cut<'_>) -> Result<Copy, RewindError>,
+    way: Way,
     /// The words that start the agent anew, in the directory of the conversation.
     program: &'static str,
     /// The words, after the program, that continue a conversation. `{}` stands for its id, and
@@ -42,77 +56,17 @@ pub struct Rewind {
     continue_with: &'static [&'static str],
     /// The line that continues a conversation if it is typed into the running agent.
     typed: Option<&'static str>,
-    /// False if the agent gives the copy another id when it opens it.
-    pub keeps_id: bool,
+    /// True if the agent may delete the log of a session that it has continued.
+    pub may_delete_logs: bool,
 }
 
-/// All ways.
-pub const REWINDS: &[Rewind] = &[
-    Rewind {
-        agent: "claude",
-        cut: chain::cut_claude,
-        program: "claude",
-        continue_with: &["--resume", "{}"],
-        typed: Some("/resume {}"),
-        keeps_id: true,
-    },
-    Rewind {
-        agent: "codex",
-        cut: codex::cut,
-        program: "codex",
-        continue_with: &["resume", "{}"],
-        typed: Some("/resume {}"),
-        keeps_id: true,
-    },
-    Rewind {
-        agent: "gemini",
-        cut: gemini::cut,
-        program: "gemini",
-        continue_with: &["--session-file", "{file}"],
-        typed: None,
-        keeps_id: false,
-    },
-    Rewind {
-        agent: "qwen",
-        cut: chain::cut_qwen,
-        program: "qwen",
-        continue_with: &["--resume", "{}"],
-        typed: Some("/resume {}"),
-        keeps_id: true,
-    },
-    Rewind {
-        agent: "copilot",
-        cut: copilot::cut,
-        program: "copilot",
-        continue_with: &["--resume={}"],
-        typed: Some("/resume {}"),
-        keeps_id: true,
-    },
-    Rewind {
-        agent: "droid",
-        cut: droid::cut,
-        program: "droid",
-        continue_with: &["--resume", "{}"],
-        typed: None,
-        keeps_id: true,
-    },
-    Rewind {
-        agent: "cline",
-        cut: cline::cut,
-        program: "cline",
-        continue_with: &["-i", "--id", "{}"],
-        typed: None,
-        keeps_id: true,
-    },
-    Rewind {
-        agent: "pi",
-        cut: pi::cut,
-        program: "pi",
-        continue_with: &["--session", "{}"],
-        typed: None,
-        keeps_id: true,
-    },
-];
+/// The way in which a copy comes into being.
+enum Way {
+    /// takeback writes files, which this function makes.
+    Files(fn(&Cut<'_>) -> Result<Copy, RewindError>),
+    /// opencode imports a document.
+    Import,
+}
 
 /// Finds the way of an agent.
 pub fn find_rewind(agent: &str) -> Option<&'static Rewind> {
@@ -126,25 +80,30 @@ pub struct RewindRequest<'a> {
     pub log: &'a LogRef,
     /// The agent's own id of the session.
     pub session: &'a str,
+    /// The agent's own id of the new session. `None` generates one.
+    pub new: Option<&'a str>,
     /// The origins of the messages to keep.
     pub kept: &'a BTreeSet<String>,
-    /// The origin of the first message to leave out.
-    pub first_gone: &'a str,
-    /// True if that message is the user's prompt, with which a turn begins.
-    pub is_prompt: bool,
-    /// The directory for copies that the agent reads from any place.
+    /// The origin of the last message to keep.
+    pub last: &'a str,
+    /// The first message to leave out; `None` if the whole conversation is copied.
+    pub gone: Option<GoneMessage<'a>>,
+    /// The directory that the copy works in, if it is not that of the original.
+    pub moved: Option<MovedDirectory<'a>>,
+    /// The directory for files of takeback's own, such as copies that the agent reads from any
+    /// place.
     pub own_directory: &'a Path,
+    /// The time at which the copy is made.
+    pub now: Time,
 }
 
-/// A copy that was written.
-#[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the names are self-explanatory")]
-pub struct WrittenCopy {
-    /// The agent's own id of the new session.
-    pub session: String,
-    pub log: LogRef,
-    /// The content of the new log, for the ledger.
-    pub pages: Vec<LogPage>,
+/// The first message that a copy leaves out.
+#[derive(Clone, Copy, Debug)]
+pub struct GoneMessage<'a> {
+    /// The agent's own id for it.
+    pub origin: &'a str,
+    /// True if it is the user's prompt, with which a turn begins.
+    pub is_prompt: bool,
 }
 
 /// The reason why a conversation was not copied.
@@ -161,6 +120,8 @@ pub enum RewindError {
     Differs,
     #[error("its log is being written to")]
     Busy,
+    #[error("{0} did not accept a copy: {1}")]
+    Program(&'static str, String),
     #[error("cannot copy its log")]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -174,57 +135,80 @@ struct Cut<'a> {
     /// The agent's own ids of the old and the new session.
     old: &'a str,
     new: &'a str,
-    /// The agent's own id of the first entry to leave out.
-    anchor: &'a str,
+    /// The agent's own id of the last entry to keep.
+    last: &'a str,
+    /// The agent's own id of the first entry to leave out; `None` if nothing is left out.
+    anchor: Option<&'a str>,
     is_prompt: bool,
+    moved: Option<MovedDirectory<'a>>,
     own_directory: &'a Path,
 }
 
-/// The files of a copy.
+/// The content of a copy.
 struct Copy {
     log: PathBuf,
     content: Vec<u8>,
     /// Other files that belong to the session. They are written first.
     others: Vec<(PathBuf, Vec<u8>)>,
+    /// The ids of entries that differ from the original's: the new id and the old one.
+    origins: BTreeMap<String, String>,
 }
 
 impl Copy {
     fn of_log(log: PathBuf, content: Vec<u8>) -> Copy {
-        Copy { log, content, others: Vec::new() }
+        Copy { log, content, others: Vec::new(), origins: BTreeMap::new() }
     }
 }
 
 impl Rewind {
-    /// Writes a copy of a conversation that ends before a message.
-    pub fn write_copy(&self, request: &RewindRequest<'_>) -> Result<WrittenCopy, RewindError> {
+    /// Makes a copy of a conversation, which ends before a message, and checks it. Nothing is
+    /// written yet among the agent's files.
+    pub fn prepare_copy(&self, request: &RewindRequest<'_>) -> Result<PreparedCopy, RewindError> {
+        let new = request.new.map_or_else(|| self.new_session(), str::to_owned);
+        let cut = match self.way {
+            Way::Files(cut) => cut,
+            Way::Import => return opencode::prepare(self.log_format(), request, new),
+        };
         let path = &request.log.path;
         let bytes = foreign::read_regular(path, MAX_LOG)?;
-        let new = new_id(self.agent);
         // An entry of the ledger may be a part of an entry of the log.
-        let anchor = request.first_gone.split('/').next().unwrap_or_default();
-        let copy = (self.cut)(&Cut {
+        let entry = |origin: &'_ str| origin.split('/').next().unwrap_or_default().to_owned();
+        let (last, anchor) = (entry(request.last), request.gone.map(|gone| entry(gone.origin)));
+        let copy = cut(&Cut {
             path,
             bytes: &bytes,
             old: request.session,
             new: &new,
-            anchor,
-            is_prompt: request.is_prompt,
+            last: &last,
+            anchor: anchor.as_deref(),
+            is_prompt: request.gone.is_some_and(|gone| gone.is_prompt),
+            moved: request.moved,
             own_directory: request.own_directory,
         })?;
-        let format = log_format(self.agent).expect("every agent in the table has a log format");
-        let pages = write_files(format, &copy, request.kept)?;
+        let pages = check_content(self.log_format(), &copy, request)?;
         // What was read must not have been in the middle of a change.
         if foreign::read_regular(path, MAX_LOG)?.get(..bytes.len()) != Some(&bytes[..]) {
-            durable::ignore_missing(std::fs::remove_file(&copy.log))?;
             return Err(RewindError::Busy);
         }
-        Ok(WrittenCopy { session: new, log: LogRef { path: copy.log, session: None }, pages })
+        Ok(PreparedCopy::of_files(new, copy, pages))
+    }
+
+    /// Removes a session that another program has imported only in part.
+    pub(crate) fn remove_imported(&self, session: &str) -> Result<(), RewindError> {
+        match self.way {
+            Way::Files(_) => Ok(()),
+            Way::Import => opencode::remove_session(session),
+        }
     }
 
     /// Returns true if a log contains exactly these messages.
     pub fn is_at(&self, log: &LogRef, kept: &BTreeSet<String>) -> Result<bool, RewindError> {
-        let format = log_format(self.agent).expect("every agent in the table has a log format");
-        Ok(list_origins(&read_pages(format, log)?) == *kept)
+        let pages = read_pages(self.log_format(), log)?;
+        Ok(has_exactly(&pages, kept, &BTreeMap::new()))
+    }
+
+    pub(crate) fn log_format(&self) -> &'static LogFormat {
+        log_format(self.agent).expect("every agent in the table has a log format")
     }
 
     /// Returns the command that continues a session.
@@ -247,107 +231,21 @@ impl Rewind {
     pub fn typed(&self, session: &str) -> Option<String> {
         self.typed.map(|line| line.replace("{}", session))
     }
-}
 
-/// Makes an id for a session, in the form that the agent uses.
-fn new_id(agent: &str) -> String {
-    let digits = hex::random_digits(32);
-    match agent {
-        "cline" => format!("takeback_{}", &digits[..12]),
-        _ => format!(
-            "{}-{}-4{}-8{}-{}",
-            &digits[..8],
-            &digits[8..12],
-            &digits[13..16],
-            &digits[17..20],
-            &digits[20..]
-        ),
-    }
-}
-
-/// Writes the files of a copy under temporary names, checks the log, and moves them into place.
-/// Nothing that exists is replaced.
-fn write_files(
-    format: &LogFormat,
-    copy: &Copy,
-    kept: &BTreeSet<String>,
-) -> Result<Vec<LogPage>, RewindError> {
-    let directory = copy.log.parent().unwrap_or(Path::new("/"));
-    durable::create_directory(directory)?;
-    let (checked, pages) = check_copy(format, copy, kept)?;
-    for (path, content) in &copy.others {
-        let mut file = durable::Temporary::create_beside(path)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        file.persist_new(path)?;
-    }
-    checked.persist_new(&copy.log)?;
-    durable::sync_directory(directory)?;
-    Ok(pages)
-}
-
-/// Writes the log under a temporary name, and reads it as takeback reads every log.
-fn check_copy(
-    format: &LogFormat,
-    copy: &Copy,
-    kept: &BTreeSet<String>,
-) -> Result<(durable::Temporary, Vec<LogPage>), RewindError> {
-    let mut file = durable::Temporary::create_beside(&copy.log)?;
-    file.write_all(&copy.content)?;
-    file.sync_all()?;
-    let log = LogRef { path: file.path().to_owned(), session: None };
-    let mut pages = read_pages(format, &log)?;
-    if list_origins(&pages) != *kept {
-        return Err(RewindError::Differs);
-    }
-    if has_open_call(&pages) {
-        return Err(RewindError::OpenCall);
-    }
-    for page in &mut pages {
-        page.to.log = copy.log.display().to_string();
-    }
-    Ok((file, pages))
-}
-
-fn read_pages(format: &LogFormat, log: &LogRef) -> Result<Vec<LogPage>, RewindError> {
-    let mut pages: Vec<LogPage> = Vec::new();
-    loop {
-        let read = format.read_page(log, pages.last().map(|page| page.to.clone()))?;
-        if !read.bad_lines.is_empty() {
-            return Err(RewindError::UnknownFormat("a line is not JSON"));
-        }
-        pages.push(read.page);
-        if !read.has_more {
-            return Ok(pages);
+    /// Makes an id for a session, in the form that the agent uses.
+    pub fn new_session(&self) -> String {
+        let digits = hex::random_digits(32);
+        match self.agent {
+            "opencode" => format!("ses_{}", &digits[..26]),
+            "cline" => format!("takeback_{}", &digits[..12]),
+            _ => format!(
+                "{}-{}-4{}-8{}-{}",
+                &digits[..8],
+                &digits[8..12],
+                &digits[13..16],
+                &digits[17..20],
+                &digits[20..]
+            ),
         }
     }
-}
-
-fn messages(pages: &[LogPage]) -> impl Iterator<Item = (&str, &MessageRecord)> {
-    let entries = pages.iter().flat_map(|page| &page.entries);
-    entries.filter_map(|entry| match &entry.fact {
-        LogFact::Message(message) | LogFact::Summary(message) => {
-            Some((entry.origin.as_str(), &**message))
-        }
-        _ => None,
-    })
-}
-
-fn list_origins(pages: &[LogPage]) -> BTreeSet<String> {
-    messages(pages).map(|(origin, _)| origin.to_owned()).collect()
-}
-
-/// Returns true if a call has no result.
-fn has_open_call(pages: &[LogPage]) -> bool {
-    let mut open = BTreeSet::new();
-    for (_, message) in messages(pages) {
-        let calls = message.tool_calls.as_ref().and_then(Value::as_array);
-        for call in calls.into_iter().flatten() {
-            open.extend(call["id"].as_str().map(str::to_owned));
-        }
-        if let Some(result) = &message.tool_call_id {
-            open.remove(result);
-        }
-    }
-    !open.is_empty()
 }

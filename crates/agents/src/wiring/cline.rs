@@ -24,8 +24,8 @@ pub(crate) const WIRING: Wiring = Wiring {
     next_step: None,
 };
 
-/// Builds the script for an event. The script passes on the event's name, because Cline's payload
-/// uses another name for the event, or none.
+/// Builds the script for an event. The script passes the event's name to takeback, because Cline's
+/// payload has a different name for the event, or none.
 fn hook_script(program: &Program, event: &str) -> String {
     let command = program.guarded_command(&format!("hook cline {event}"));
     format!("#!/bin/sh\n# {}\n{command}\n", unsealed_signature("cline"))

@@ -1,4 +1,4 @@
-//! The wiring of Droid: hooks in settings.json, and two scripts as commands.
+//! The wiring of Droid: hooks in settings.json, and two scripts that serve as commands.
 
 use super::seal::unsealed_signature;
 use super::slash_file::SHOW_OUTPUT;

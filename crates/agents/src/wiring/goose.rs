@@ -27,8 +27,8 @@ fn plugin_manifest() -> String {
     }))
 }
 
-/// Builds the hook file. The hooks have no matchers: Goose expects a regular expression there, and
-/// silently ignores a hook whose matcher is `*`.
+/// Builds the hook file. The hooks have no matchers: a matcher must be a regular expression, and
+/// Goose silently ignores a hook whose matcher is `*`.
 fn hook_file(program: &Program) -> String {
     let events = [
         "SessionStart",

@@ -19,7 +19,7 @@ mod slash_file;
 pub use self::program::Program;
 
 /// The time that an agent waits for a hook, in seconds. A hook has its own, much shorter limit,
-/// except for a rollback that the user requested.
+/// except during a rollback that the user requested.
 pub(crate) const HOOK_TIMEOUT: u64 = 120;
 
 /// The location of an agent's configuration, and the files that takeback adds or edits there.
@@ -64,8 +64,8 @@ pub(crate) enum Part {
 /// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can contain hooks instead. Takeback uses it if it has hooks and `file` does
-    /// not exist.
+    /// A TOML file that can contain the hooks in place of `file`. Takeback uses it if it already
+    /// has hooks and `file` does not exist.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],

@@ -30,14 +30,15 @@ impl Program {
         &self.words
     }
 
-    /// Returns a shell command.
+    /// Returns a shell command that runs takeback with these arguments.
     pub(crate) fn shell_command(&self, arguments: &str) -> String {
         let words: Vec<String> =
             self.words.iter().map(|word| takeback_undo::hook::quote_word(word)).collect();
         format!("{} {arguments}", words.join(" "))
     }
 
-    /// Returns a shell command that does nothing if takeback is not installed.
+    /// Returns a shell command that runs takeback with these arguments, or does nothing if takeback
+    /// is not installed.
     pub(crate) fn guarded_command(&self, arguments: &str) -> String {
         let command = self.shell_command(arguments);
         let test = match self.is_shared {

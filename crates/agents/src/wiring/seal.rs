@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use takeback_base::hex;
 
-/// The words that mark a file as takeback's, in every version. They are followed by the seal.
+/// The words by which every version marks a file as takeback's. The seal follows them.
 ///
 /// Never change these words: files that older versions wrote would no longer be recognized.
 const SIGNATURE: &str = "Installed by takeback ";

@@ -91,7 +91,7 @@ fn a_message_that_cline_extends_is_replaced() {
 }
 
 #[test]
-fn a_summary_beside_a_document_is_inserted_where_it_was_made() {
+fn a_summary_in_a_separate_file_is_inserted_where_it_was_made() {
     let mut kept = LedgerWithLog::new("cline", &logs_of("cline")[0]);
     let whole: Value = serde_json::from_slice(&fs::read(&kept.copy.log.path).unwrap()).unwrap();
     let id = format!("cline:{}", whole["sessionId"].as_str().unwrap());

@@ -89,7 +89,7 @@ impl LogCopy {
     }
 }
 
-/// The entries that the ledger would have, without duplicates.
+/// The entries that the ledger would contain, without duplicates.
 #[derive(Default, Debug, PartialEq)]
 pub(crate) struct SeenEntries {
     pub(crate) entries: Vec<LogEntry>,
@@ -99,7 +99,8 @@ pub(crate) struct SeenEntries {
 
 impl SeenEntries {
     pub(crate) fn add_entry(&mut self, entry: LogEntry) {
-        let is_counted = !matches!(entry.fact, LogFact::Session(_) | LogFact::Outcome { .. });
+        let is_counted =
+            matches!(entry.fact, LogFact::Message(_) | LogFact::Summary(_) | LogFact::Usage(_));
         let origin = (entry.session.clone(), entry.origin.clone());
         if !is_counted || self.origins.insert(origin) {
             self.entries.push(entry);
@@ -153,6 +154,7 @@ pub(crate) fn show_entry(entry: &LogEntry) -> String {
             usage.tokens.cache_write,
             usage.tokens.reasoning
         ),
+        LogFact::ForkedFrom { parent, before } => format!(" continues {parent} before {before}"),
         LogFact::Outcome { call, outcome } => format!(" {call} → {outcome}"),
     };
     let time = entry.time.map_or("-".to_owned(), takeback_ledger::Time::rfc3339);

@@ -62,7 +62,7 @@ proptest! {
         read_anything(agent, source.file_name().unwrap().to_str().unwrap(), &bytes);
     }
 
-    /// The JSON is valid, but a field is not.
+    /// The JSON is valid, but one field has an unexpected value.
     #[test]
     fn a_record_with_an_odd_field_is_handled(which in 0..64_usize, line in any::<u16>(), at in any::<u16>(), with in crate::payload_fuzz::any_json()) {
         let logs = growing_logs();

@@ -23,7 +23,7 @@ fn write_database(directory: &Path, statements: &[&str]) -> PathBuf {
     path
 }
 
-/// Returns the reason why takeback does not read the log.
+/// Returns the reason why takeback refuses to read the log.
 fn refusal<T>(read: Result<T, LogError>) -> String {
     match read.err().unwrap() {
         LogError::Malformed { reason, .. } => reason,
@@ -122,7 +122,7 @@ fn an_opencode_message_with_a_huge_id_is_refused() {
     Connection::open(&path).unwrap().execute(message, ["x".repeat(2_000)]).unwrap();
     let log = LogRef { path, session: Some("s".to_owned()) };
     let reason = refusal(log_format("opencode").unwrap().read_page(&log, None));
-    assert_eq!(reason, "a message has too long an id");
+    assert_eq!(reason, "a message id is too long");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn every_log_is_read_as_expected() {
     assert_eq!(all.lines().count(), expected.lines().count());
 }
 
-/// Lists offsets to stop at: line ends, their neighbours, and some offsets in between.
+/// Lists offsets to stop at: line ends, the offsets next to them, and some offsets in between.
 fn places_to_stop(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
     let around = ends.flat_map(|end| [end.saturating_sub(1), end, end + 1]);
@@ -158,7 +158,7 @@ fn a_long_log_is_read_in_pages() {
         long.extend_from_slice(line.as_bytes());
         long.push(b'\n');
     }
-    // This line is too long to be a record.
+    // This line is very long, and is not JSON.
     long.extend(std::iter::repeat_n(b'y', 40 << 20));
     long.extend_from_slice(b"\n{\"type\":\"user\",\"uuid\":\"last\",\"sessionId\":\"s\",\"message\":{\"content\":\"end\"}}\n");
     fs::write(&copy.log.path, &long).unwrap();

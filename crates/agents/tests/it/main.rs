@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod copies;
 mod log_catch_up;
 mod log_copy;
 mod log_fuzz;

@@ -1,5 +1,5 @@
-//! Updating and removing an older installation. `fixtures/installed` contains a user's files and a
-//! project's files, `before` and `after` version 0.1.0 was installed for all agents.
+//! Updating and removing an older installation. `fixtures/installed` contains the files of a user
+//! and of a project, as they were `before` and `after` version 0.1.0 was installed for all agents.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ impl OldMachine {
         fs::create_dir_all(&directory).unwrap();
         let root = machine.root.path().to_str().unwrap();
         fs::write(directory.join("record.json"), record.replace("@ROOT@", root)).unwrap();
-        // The copies of all contents are named after their digests.
+        // Takeback keeps a copy of each file's content, named after its digest.
         for (_, bytes) in read_tree(&fixture("")).into_values() {
             let name = takeback_base::hex::encode(&Sha256::digest(&bytes));
             fs::write(directory.join(name), bytes).unwrap();
@@ -47,7 +47,7 @@ impl OldMachine {
         fs::remove_dir_all(self.path("takeback")).unwrap();
     }
 
-    /// Returns the two installations for each agent.
+    /// Returns each agent's two installations: one for the user and one for the project.
     fn installations(&self) -> Vec<(&'static Agent, InstallScope)> {
         let scopes = [InstallScope::User, InstallScope::Project(self.path("project"))];
         let agents = AGENTS.iter().filter(|agent| agent.has_wiring());

@@ -8,7 +8,7 @@ use takeback_agents::{AGENTS, Agent, ParsedPayload, Signal, parse_payload};
 
 use crate::payload_fixtures::load_fixtures;
 
-/// Strings that are meaningful in some payload.
+/// Strings that have a meaning in some payloads.
 const WORDS: &[&str] = &[
     "Bash",
     "apply_patch",
@@ -44,7 +44,7 @@ pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Replaces or removes field or element number `at` of a value.
+/// Replaces or removes the field or list element with number `at`, counted at all depths.
 pub(crate) fn mutate_value(value: &mut Value, at: &mut usize, with: Option<&Value>) -> bool {
     let mut removed = None;
     match value {

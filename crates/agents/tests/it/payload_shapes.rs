@@ -129,7 +129,7 @@ fn a_tool_counts_as_reading_only_if_the_table_says_so() {
 }
 
 #[test]
-fn no_turn_starts_when_opencode_continues_by_itself() {
+fn no_turn_starts_when_opencode_continues_on_its_own() {
     let message =
         |parts: Value| json!({ "input": { "sessionID": "s" }, "output": { "parts": parts } });
     let text = |text: &str, synthetic: bool| json!({ "type": "text", "text": text, "synthetic": synthetic });

@@ -50,7 +50,7 @@ fn opening_keeps_the_content() {
 }
 
 #[test]
-fn a_replaced_file_has_the_new_content_and_leaves_nothing_beside_it() {
+fn a_replaced_file_has_the_new_content_and_no_temporary_file_is_left() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("directory/file");
     for durability in [Durability::Cached, Durability::Synced] {

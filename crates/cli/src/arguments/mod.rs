@@ -67,6 +67,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "search",
             "status",
             "serve",
+            "export",
         ],
     ),
     (

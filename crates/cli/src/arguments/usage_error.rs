@@ -117,8 +117,8 @@ impl UsageError {
         Some(format!("did you mean `{} {}`?", join_names(&named), meant.get_name()))
     }
 
-    /// Names the commands that accept the option that was typed: the parent command and its
-    /// subcommands or, if none of them accepts it, top-level commands.
+    /// Names the commands that accept the option that was typed. Looks first at the parent command
+    /// and its subcommands and, if none of them accepts it, at the top-level commands.
     fn find_owner(&self, typed: &str) -> Option<String> {
         let option = typed.strip_prefix("--")?;
         let has_option = |command: &clap::Command| {

@@ -124,7 +124,7 @@ fn print_next_steps() {
     println!("  takeback rollback 1           return to the newest one");
 }
 
-/// The scripted agent. It reports its calls, like a real one.
+/// The scripted agent. It reports its calls, as a real agent does.
 struct Agent<'a> {
     opened: &'a Opened,
     directory: &'a Path,

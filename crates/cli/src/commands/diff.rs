@@ -107,8 +107,8 @@ fn open_workspace_with<'c>(
     Ok(history::revive_workspace(opened, &path)?)
 }
 
-/// Splits off the first word if it names a checkpoint, the second one to compare. All other words
-/// are paths.
+/// Splits off the first word if it names a checkpoint, which is then the second of the two to
+/// compare. All other words are paths.
 fn split_second<'h, 'a>(
     words: &'a [PathBuf],
     history: &'h History,

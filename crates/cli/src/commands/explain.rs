@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     command: String,
 }
 
-/// Analyses a shell command as if it ran in the context's directory.
+/// Analyzes a shell command as if it ran in the context's directory.
 pub(crate) fn analyse_command(command: &str, context: &Context) -> Result<ScriptAnalysis, Failure> {
     let opened = context.opened()?;
     let directory = std::fs::canonicalize(&context.directory).unwrap_or(context.directory.clone());

@@ -33,6 +33,7 @@ Examples:
   takeback fork 4f2a@3 ../try         from the end of its third turn
   takeback fork 4f2a@good ../try      from the checkpoint called good
   takeback fork 4f2a@now ../try       from now
+  takeback fork 2 --agent takeback    to be continued with takeback's own agent
   takeback chat --fork 4f2a@3 --files the same, and continue there with takeback's own agent
   takeback sessions tree 4f2a         shows the forks of a session")]
 pub(crate) struct Arguments {
@@ -45,6 +46,9 @@ pub(crate) struct Arguments {
     /// Fork only the conversation, without files
     #[arg(long, conflicts_with = "into")]
     chat_only: bool,
+    /// The agent that continues the fork: the session's own, or takeback [default: the session's]
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
     /// Do not copy the git repository
     #[arg(long, conflicts_with = "chat_only")]
     no_git: bool,
@@ -57,16 +61,33 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         (None, _) => ForkFiles::Beside,
     };
     let progress = Progress::new("forking");
-    let (point, fork) = make_fork(&arguments.from, files, !arguments.no_git, context)?;
+    let agent = arguments.agent.clone().filter(|agent| agent != takeback_runtime::AGENT);
+    let for_own_agent = arguments.agent.is_none() || agent.is_some();
+    let wanted = Wanted { files, repository: !arguments.no_git, for_own_agent, agent };
+    let (point, fork) = make_fork(&arguments.from, wanted, context)?;
     drop(progress);
     if output::answers_json(&fork, context) {
         return Ok(ExitCode::SUCCESS);
     }
     print_fork(&point, &fork, context);
-    if let Some(directory) = &fork.directory {
-        println!("Continue there: `cd {}`", quote_path(&directory.0));
-    }
+    print_continuation(&fork);
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_continuation(fork: &Fork) {
+    let directory = fork.directory.as_ref().map(|directory| quote_path(&directory.0));
+    let Some(resume) = &fork.resume else {
+        if let Some(directory) = directory {
+            println!("Continue there: `cd {directory}`");
+        }
+        return;
+    };
+    let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
+    let command = output::disarm(&command.join(" "));
+    match directory {
+        Some(directory) => println!("Continue there: `cd {directory} && {command}`"),
+        None => println!("Continue with `{command}`"),
+    }
 }
 
 /// Forks from the moment that the user names, and prints what was made. The caller continues there.
@@ -76,25 +97,38 @@ pub(crate) fn make_and_print(
     context: &Context,
 ) -> Result<Fork, Failure> {
     let progress = Progress::new("forking");
-    let (point, fork) = make_fork(from, files, true, context)?;
+    let wanted = Wanted { files, repository: true, for_own_agent: false, agent: None };
+    let (point, fork) = make_fork(from, wanted, context)?;
     drop(progress);
     output::keep_data(&fork);
     print_fork(&point, &fork, context);
     Ok(fork)
 }
 
+/// The parts of a fork that the user wants.
+pub(crate) struct Wanted {
+    pub(crate) files: ForkFiles,
+    /// True if the repository of the workspace is copied.
+    pub(crate) repository: bool,
+    /// True if the session's own agent is to continue the fork, not takeback's.
+    pub(crate) for_own_agent: bool,
+    /// The agent that the session must belong to.
+    pub(crate) agent: Option<String>,
+}
+
 /// Forks from the moment that the user names.
 pub(crate) fn make_fork(
     from: &str,
-    files: ForkFiles,
-    repository: bool,
+    wanted: Wanted,
     context: &Context,
 ) -> Result<(ForkPoint, Fork), Failure> {
     let opened = context.opened_anyway()?;
     // The agent's own log contains the latest messages of the conversation.
     logs::catch_up_ledger(context);
     let point = ForkPoint::parse(opened, &context.directory, from)?;
-    let request = ForkRequest { files, repository, ..ForkRequest::new(point.clone()) };
+    let Wanted { files, repository, for_own_agent, agent } = wanted;
+    let new = ForkRequest::new(point.clone());
+    let request = ForkRequest { files, repository, for_own_agent, agent, ..new };
     Ok((point, takeback_undo::fork::fork(opened, &request)?))
 }
 

@@ -71,7 +71,7 @@ enum Action {
         #[arg(long, hide = true)]
         same_run: bool,
     },
-    /// Give up a goal; everything that was done stays
+    /// Give up a goal; the work that was done is kept
     Cancel {
         /// The goal: its id, or the beginning of its id
         #[arg(value_name = "ID")]
@@ -133,7 +133,7 @@ impl Limits {
 }
 
 impl More {
-    /// Adds to a budget. What had no limit keeps none.
+    /// Adds to the limits of a budget. Whatever has no limit stays unlimited.
     fn add_to(&self, budget: Budget) -> Budget {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         Budget {
@@ -182,8 +182,8 @@ pub(crate) enum Run {
     Same,
 }
 
-/// Returns the work on a goal that a slash command asks for. Returns `None` if it asks for nothing
-/// that takes long.
+/// Returns the work on a goal that a slash command asks for. Returns `None` if the command neither
+/// starts nor resumes a goal.
 pub(crate) fn find_work(
     arguments: &Arguments,
     context: &Context,
@@ -202,7 +202,7 @@ pub(crate) fn find_work(
     })
 }
 
-/// Goes on with a goal in a conversation that has another task so far.
+/// Switches a conversation to the task of a goal, and continues that goal.
 pub(crate) fn resume_in(
     conversation: &mut Conversation,
     goal: &str,
@@ -235,7 +235,7 @@ pub(crate) fn work(
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds a goal. A goal whose process ended is paused.
+/// Finds a goal. If the goal's process has ended, the goal is stored as paused.
 fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     let id = context.ledger()?.resolve_goal(typed)?;
     list_goals(context.opened()?)?;
@@ -263,7 +263,7 @@ fn change(
     let changed = context.ledger()?.update_goal(&update, context.now())?;
     let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
     context.close_ledger();
-    // A goal that is not active shares its task with a conversation, which goes on.
+    // A goal that is not active shares its task with a conversation, which must not be stopped.
     let works_on_it = is_running && goal.state == GoalState::Active;
     if works_on_it || (!is_running && state == GoalState::Cancelled) {
         takeback_runtime::cancel_task(context.opened_arc()?, &goal.task)?;

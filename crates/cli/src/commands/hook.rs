@@ -158,7 +158,7 @@ fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     command.args(std::env::args_os().skip(1)).arg("--supervised").stdin(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If the process ended early, its status shows that.
+        // If this fails, the process ended early, and its status shows that.
         let _ = stdin.write_all(input);
     }
     child.wait()
@@ -282,7 +282,7 @@ fn handle_event(
 }
 
 /// Parses the event. Also returns its text, in case another process has to repeat the work.
-#[allow(clippy::type_complexity, reason = "the caller destructures the result at once")]
+#[allow(clippy::type_complexity, reason = "the caller destructures the result immediately")]
 fn parse_event(
     agent: &Agent,
     arguments: &Arguments,
@@ -329,7 +329,7 @@ impl HookRun<'_> {
         if self.arguments.late.is_none() {
             outcome.view.note_tampering(self.opened, self.report);
         }
-        // A refused call is protected as well, in case the agent runs it all the same.
+        // A refused call is protected as well, in case the agent runs it anyway.
         let pending = PendingReport::start(self.opened, self.report, deadline);
         match pending.wait() {
             Waited::Done(handled) => {

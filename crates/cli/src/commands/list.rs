@@ -11,8 +11,8 @@ use crate::output::{self, Cell, Column, Style, Table};
 
 /// List the checkpoints of this workspace, newest first
 ///
-/// Each row is a turn of an agent or a checkpoint that you took. Its number, id or name stands for
-/// the state before it, and `takeback rollback 2` returns to that state.
+/// Each row is a turn of an agent or a checkpoint that you took. Its number, id or name refers to
+/// the state before it, so `takeback rollback 2` returns to the state before row 2.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

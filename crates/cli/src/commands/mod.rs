@@ -3,11 +3,14 @@
 pub(crate) mod chat;
 mod checkpoint;
 mod checkpoints;
+mod compare;
 mod config;
 mod demo;
 mod diff;
 mod doctor;
 mod explain;
+#[cfg(not(fuzzing))]
+mod export;
 pub(crate) mod fork;
 pub(crate) mod goal;
 pub(crate) mod hook;
@@ -47,11 +50,14 @@ pub(crate) enum Command {
     Redo(rollback::ReverseArguments),
     Checkpoint(checkpoint::Arguments),
     Fork(fork::Arguments),
+    Compare(compare::Arguments),
     Resume(resume::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
     #[cfg(not(fuzzing))]
     Serve(serve::Arguments),
+    #[cfg(not(fuzzing))]
+    Export(export::Arguments),
     Install(install::Arguments),
     Uninstall(install::UninstallArguments),
     Doctor(doctor::Arguments),
@@ -80,11 +86,11 @@ impl Command {
         }
     }
 
-    /// True if the command's output goes to a pager when it is long. The output of the other
-    /// commands is read by agents and programs, or printed while they run.
+    /// True if the command's output goes to a pager when it is long. The output of every other
+    /// command is read by an agent or a program, or is printed while the command runs.
     pub(crate) fn is_paged(&self) -> bool {
         #[cfg(not(fuzzing))]
-        if matches!(self, Command::Serve(_)) {
+        if matches!(self, Command::Serve(_) | Command::Export(_)) {
             return false;
         }
         !matches!(
@@ -111,11 +117,14 @@ impl Command {
             Command::Redo(arguments) => rollback::redo(&arguments, context),
             Command::Checkpoint(arguments) => checkpoint::run(&arguments, context),
             Command::Fork(arguments) => fork::run(&arguments, context),
+            Command::Compare(arguments) => compare::run(&arguments, context),
             Command::Resume(arguments) => resume::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),
             #[cfg(not(fuzzing))]
             Command::Serve(arguments) => serve::run(&arguments, context),
+            #[cfg(not(fuzzing))]
+            Command::Export(arguments) => export::run(&arguments, context),
             Command::Install(arguments) => install::run(&arguments, context),
             Command::Uninstall(arguments) => install::run_uninstall(&arguments, context),
             Command::Doctor(arguments) => doctor::run(&arguments, context),

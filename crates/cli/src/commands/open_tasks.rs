@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use takeback_ledger::{GoalRecord, GoalState, TaskFilter};
-use takeback_runtime::{TaskView, list_goals, list_interrupted_goals, list_tasks};
+use takeback_runtime::{TaskView, list_goals, list_interrupted_goals};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -69,8 +69,8 @@ pub(crate) struct OpenGoal {
     pub(crate) state: &'static str,
 }
 
-/// Finds the goals that were left open: their process ended, or one of these tasks waits for an
-/// approval that a goal needs.
+/// Finds the goals that were left open: either their process ended, or their task is among `tasks`
+/// and is waiting for an approval.
 pub(crate) fn find_open_goals(
     tasks: &[TaskView],
     context: &Context,
@@ -86,17 +86,11 @@ pub(crate) fn find_open_goals(
     Ok(interrupted.chain(waiting).collect())
 }
 
-/// Finds the tasks whose last turn is open and that no process works on, the newest first. The
-/// tasks of subagents belong to other tasks.
+/// Finds the tasks whose last turn is open and that no process is working on, the newest first.
+/// Leaves out the tasks of subagents, because they belong to other tasks.
 pub(crate) fn find_open_tasks(
     filter: TaskFilter,
     context: &Context,
 ) -> Result<Vec<TaskView>, Failure> {
-    let Some(ledger) = context.opened()?.ledger()? else { return Ok(Vec::new()) };
-    let states = ["running", "stopping", "waiting"].map(str::to_owned).to_vec();
-    let mut tasks = list_tasks(&ledger, &TaskFilter { states, ..filter })?;
-    let is_open = |task: &TaskView| matches!(task.state.as_str(), "interrupted" | "waiting");
-    let running = ledger.running_tasks()?;
-    tasks.retain(|task| is_open(task) && task.parent.is_none() && !running.contains(&task.id));
-    Ok(tasks)
+    Ok(takeback_runtime::list_open_tasks(context.opened()?, filter)?)
 }

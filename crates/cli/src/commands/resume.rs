@@ -10,7 +10,6 @@ use takeback_undo::Resume;
 use takeback_undo::hook::quote_word;
 
 use crate::context::Context;
-use crate::conversations;
 use crate::failure::Failure;
 use crate::logs;
 use crate::output;
@@ -65,7 +64,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 fn find_way(session: &str, at: Option<i64>, context: &Context) -> Result<Resume, Failure> {
     let record = context.ledger()?.session(session)?;
     if record.source != takeback_runtime::AGENT {
-        return conversations::continue_session(session, at, context);
+        return takeback_agents::continue_session(context.opened()?, session, at).map_err(
+            |error| {
+                Failure::new(format!("cannot continue {session}"))
+                    .because(&error)
+                    .hint("`takeback sessions show` shows the conversation")
+            },
+        );
     }
     let argv = match at {
         None => vec!["takeback".into(), "chat".into(), "--resume".into(), session.to_owned()],
@@ -80,6 +85,7 @@ fn find_way(session: &str, at: Option<i64>, context: &Context) -> Result<Resume,
         argv,
         cwd: record.workspace,
         typed: None,
+        file: None,
     })
 }
 

@@ -1,17 +1,22 @@
 //! `takeback serve`: the history as web pages.
 
+mod agent;
+
+use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use takeback_undo::Opened;
-use takeback_web::{Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
 
+use self::agent::ServedAgent;
 use super::rpc::{Stamp, read_stamp};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -21,16 +26,20 @@ use crate::output;
 /// Show the history in a browser
 ///
 /// Serves pages on this machine alone: the timeline of all workspaces, every turn with its files,
-/// diff, conversation and effects, rollback and undo with a preview, sessions and search. The first
-/// line of the output is the link; it works until the server ends. The same address has an HTTP
-/// API; docs/serve.md describes it.
+/// diff, conversation and effects, rollback and undo with a preview, sessions and search, and a chat
+/// with takeback's own agent. Its turns that were interrupted continue at once. The first line of the
+/// output is the link; it works until the server ends. The same address has an HTTP API;
+/// docs/serve.md describes it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback serve --open            open the pages in the browser
   takeback serve --port 4567
+  takeback serve --listen 192.168.0.7 --tls-cert desk.pem --tls-key desk.key
+                                   for other machines, encrypted
   takeback serve --listen 192.168.0.7 --insecure
                                    for other machines, without encryption")]
+#[command(group(ArgGroup::new("way").args(["tls_cert", "insecure"])))]
 pub(crate) struct Arguments {
     /// The port; 0 for any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -38,11 +47,16 @@ pub(crate) struct Arguments {
     /// Open the pages in the browser
     #[arg(long)]
     open: bool,
-    /// Listen on this address instead of 127.0.0.1; anyone who can read the traffic gets in, so
-    /// this needs --insecure
-    #[arg(long, value_name = "ADDRESS", requires = "insecure")]
+    /// Listen on this address instead of 127.0.0.1; needs --tls-cert, or --insecure
+    #[arg(long, value_name = "ADDRESS", requires = "way")]
     listen: Option<IpAddr>,
-    /// Serve other machines without encryption
+    /// Encrypt connections with this certificate, followed by those that it depends on (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve other machines without encryption; anyone who can read the traffic gets in
     #[arg(long, requires = "listen")]
     insecure: bool,
 }
@@ -52,12 +66,15 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let address = SocketAddr::from((ip, arguments.port));
     // An invalid configuration is reported at once, and the pages use its valid part.
     context.opened_anyway()?;
+    let home = Arc::new(ServedHome::new(context));
     let server = Server::bind(ServerOptions {
         address,
+        certificate: read_certificate(arguments, context)?,
         reach: if ip.is_loopback() { Reach::Loopback } else { Reach::Network },
         token: make_secret()?,
         cookie: make_secret()?,
-        home: Arc::new(ServedHome::new(context)),
+        chat: Arc::new(ServedAgent::new(home.clone(), context)),
+        home,
         zone: jiff::tz::TimeZone::system(),
         user_home: context.user_home().and_then(|home| home.canonicalize().ok()),
     });
@@ -84,6 +101,23 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reads the certificate and its key, if the user names them.
+fn read_certificate(
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<Option<Certificate>, Failure> {
+    let (Some(chain), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
+        return Ok(None);
+    };
+    let read = |path: &PathBuf| {
+        let path = context.directory.join(path);
+        fs::read(&path).map_err(|error| {
+            Failure::new(format!("cannot read {}", path.display())).because(&error)
+        })
+    };
+    Ok(Some(Certificate::from_pem(&read(chain)?, &read(key)?)?))
+}
+
 /// Makes a secret of 256 random bits.
 fn make_secret() -> Result<String, Failure> {
     let mut bytes = [0; 32];
@@ -92,7 +126,8 @@ fn make_secret() -> Result<String, Failure> {
     Ok(takeback_base::hex::encode(&bytes))
 }
 
-/// Stops the server at the first signal. A second one ends the process at once; a restore that is
+/// Stops the server at the first signal: a running turn stays open, and the next server continues
+/// it. A second one ends the process at once; a restore that is
 /// cut off is finished or reverted by the next command.
 fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot listen for signals").because(&error);
@@ -125,10 +160,10 @@ fn open_browser(link: &str) {
 }
 
 /// Takeback's home, for the server.
-struct ServedHome(Mutex<(Context, Option<Stamp>)>);
+pub(super) struct ServedHome(Mutex<(Context, Option<Stamp>)>);
 
 impl ServedHome {
-    fn new(context: &Context) -> ServedHome {
+    pub(super) fn new(context: &Context) -> ServedHome {
         ServedHome(Mutex::new((context.in_directory(&context.directory), None)))
     }
 
@@ -162,14 +197,18 @@ impl Home for ServedHome {
     fn explain(&self, error: Error) -> Problem {
         describe(match error {
             Error::Compare(error) => error.into(),
+            Error::Delete(error) => error.into(),
             Error::Find(error) => error.into(),
+            Error::Label(error) => error.into(),
             Error::Ledger(error) => error.into(),
             Error::Open(error) => error.into(),
+            Error::Prune(error) => error.into(),
             Error::Rollback(error) => error.into(),
             Error::Show(error) => error.into(),
             Error::Status(error) => error.into(),
             Error::Store(error) => error.into(),
             Error::Take(error) => error.into(),
+            Error::Task(error) => error.into(),
         })
     }
 }

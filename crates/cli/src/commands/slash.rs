@@ -6,23 +6,38 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::Value;
 use takeback_agents::{SlashCommand, split_words};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
+use crate::slash::run_words;
 
 /// Run a command that was typed as `/rollback …` or `/undo …` inside an agent
 ///
-/// For the command files that `takeback install` writes. Asks no questions, uses no colours, and
+/// For the command files that `takeback install` writes. Asks no questions, uses no colors, and
 /// prints errors on standard output, because an agent shows nothing else.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Change nothing, because no user typed the command
     #[arg(long)]
     list_only: bool,
+    /// The session that the command was typed in. The answer is then one line of JSON: its text, and
+    /// the conversation to continue
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
     #[command(subcommand)]
     typed: Typed,
+}
+
+/// The answer for an agent's plugin, which can show another conversation.
+#[derive(Serialize)]
+struct PluginAnswer {
+    text: String,
+    /// The conversation to show instead of the present one.
+    resume: Option<Value>,
 }
 
 #[derive(Subcommand)]
@@ -43,9 +58,50 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     };
     let slash = SlashCommand::new(name, rest)
         .ok_or_else(|| Failure::new(format!("there is no /{name}")))?;
-    println!("{}", run_slash_command(&slash, &context.directory, context, arguments.list_only));
+    let answer = match &arguments.session {
+        None => run_slash_command(&slash, &context.directory, context, arguments.list_only),
+        Some(session) => {
+            let answer = answer_plugin(&slash, session, context, arguments.list_only);
+            serde_json::to_string(&answer).expect("plain data becomes JSON")
+        }
+    };
+    println!("{answer}");
     // Agents do not show the output of a command that fails.
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the command, and finds the conversation that the agent has to show then.
+fn answer_plugin(
+    slash: &SlashCommand,
+    session: &str,
+    context: &Context,
+    is_headless: bool,
+) -> PluginAnswer {
+    if slash.check().is_err() || (is_headless && slash.is_changing()) {
+        let text = run_slash_command(slash, &context.directory, context, is_headless);
+        return PluginAnswer { text, resume: None };
+    }
+    let words: Vec<&str> =
+        [slash.command()].into_iter().chain(slash.arguments().iter().map(String::as_str)).collect();
+    let answer = run_words(&words, context).plain();
+    let moved = answer.data.as_ref().and_then(|data| data["sessions"].as_array());
+    let resume = moved.and_then(|moved| choose_resume(moved, session));
+    PluginAnswer { text: answer.text, resume }
+}
+
+/// Chooses the conversation to show: one whose messages are back, or the present one where it is
+/// now. Returns `None` if the present conversation goes on.
+fn choose_resume(moved: &[Value], session: &str) -> Option<Value> {
+    let (agent, id) = session.split_once(':')?;
+    let can_show = |moved: &&Value| {
+        let resume = &moved["resume"];
+        resume["agent"] == agent && resume["session"].is_string()
+    };
+    let is_back = |moved: &&Value| moved["redone_messages"].as_u64() > Some(0);
+    let mut shown = moved.iter().filter(can_show);
+    let chosen =
+        shown.clone().find(is_back).or_else(|| shown.find(|moved| moved["session"] == session))?;
+    Some(chosen["resume"].clone()).filter(|resume| resume["session"] != id)
 }
 
 /// Runs the command and returns its output. If there is no user, a command that would change

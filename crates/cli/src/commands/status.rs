@@ -41,7 +41,8 @@ struct StatusView {
     workspaces: usize,
     agents: Vec<AgentView>,
     failures: Vec<Missed>,
-    /// The conversations and goals of takeback's own agent that were interrupted or wait.
+    /// The conversations and goals of takeback's own agent that were interrupted or are waiting for
+    /// the user.
     tasks: Vec<OpenTask>,
     /// The number of problems that the quick checks find. `takeback doctor` explains them and
     /// checks more.

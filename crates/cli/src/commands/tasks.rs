@@ -1,4 +1,4 @@
-//! `takeback tasks`: the work of takeback's own agent that is not over.
+//! `takeback tasks`: the unfinished work of takeback's own agent.
 
 use std::process::ExitCode;
 
@@ -16,14 +16,14 @@ use crate::output::{self, Cell, Column, Table};
 /// List the tasks of takeback's own agent, and continue or stop one
 ///
 /// A task is a conversation of `takeback chat`, or the work of a subagent. If its process is
-/// killed, the task is interrupted, and can be continued at the exact step.
+/// killed, the task is interrupted, and can be continued at the exact step where it stopped.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback tasks                 the tasks that are not over
   takeback tasks --all           also those whose last turn is over
   takeback tasks resume 3f2a     continue an interrupted turn
-  takeback tasks cancel 3f2a     end it instead; everything that was done stays")]
+  takeback tasks cancel 3f2a     end it instead; the work that was done is kept")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
@@ -145,7 +145,7 @@ fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
     }
     match state {
         "stopping" => println!("Task {id} stops at its next step."),
-        _ => println!("Ended the interrupted turn of task {id}. What it did stays."),
+        _ => println!("Ended the interrupted turn of task {id}. Its work is kept."),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -68,7 +68,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         _ => Resolution::Leave,
     };
     let uncertain = arguments.uncertain;
-    let mut options = TurnUndo { row: arguments.turn, conflicts, uncertain, taken: Vec::new() };
+    let row = arguments.turn;
+    let mut options = TurnUndo { row, conflicts, uncertain, ..TurnUndo::default() };
     let request = |options| Request {
         skip_blocked: arguments.skip_blocked,
         workspace_only: arguments.workspace_only,

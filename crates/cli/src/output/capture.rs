@@ -35,9 +35,9 @@ pub(crate) fn keep_data(value: &impl Serialize) {
     }
 }
 
-/// The time in which output is captured. It ends even if the command panics.
+/// A guard that captures output until it is dropped, even if the command panics.
 struct Capture {
-    /// The sink before.
+    /// The sink that was in use before.
     outer: Option<Sink>,
 }
 

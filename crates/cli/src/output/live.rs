@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::terminal::Size;
 use super::text::width_of;
 
-/// The sequence that makes terminals that support it show all changes at once.
+/// The sequence that makes terminals that support it show all changes in one step.
 const BEGIN_UPDATE: &str = "\u{1b}[?2026h";
 const END_UPDATE: &str = "\u{1b}[?2026l";
 
@@ -32,7 +32,7 @@ impl LiveRegion {
         let lines: Vec<&String> = finished.iter().chain(live).collect();
         let mut same = self.shown.iter().zip(&lines).take_while(|(old, new)| old == *new).count();
         if same > 0 && same == lines.len() && same < self.shown.len() {
-            // The cursor must end up after the last line, so that line is printed again.
+            // The cursor must end up after the last line, so the last line is printed again.
             same -= 1;
         }
         let mut text = String::new();

@@ -2,7 +2,7 @@
 //! progress, questions.
 //!
 //! In this crate, `println!` and `eprintln!` are the macros that are defined here. They strip
-//! unwanted colours, send long output to a pager, and do not fail if the reader closes the pipe.
+//! unwanted colors, send long output to a pager, and do not fail if the reader closes the pipe.
 
 // The macros come first, because modules see only macros that are defined before them.
 
@@ -47,6 +47,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use takeback_base::text::is_armed;
 use takeback_tree::Recovery;
+use takeback_undo::Resume;
+use takeback_undo::hook::quote_word;
 
 use crate::context::{Color, Context};
 use crate::failure::{self, Failure};
@@ -63,7 +65,7 @@ struct Output {
 }
 
 enum Sink {
-    /// Each line is written at once.
+    /// Each line is written immediately.
     Direct,
     /// Lines are held back until it is known whether they fit on the screen.
     Waiting { size: Size, rows: usize, lines: Vec<Line> },
@@ -86,7 +88,7 @@ fn output() -> MutexGuard<'static, Output> {
     OUTPUT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets whether colours are used.
+/// Sets whether colors are used.
 pub(crate) fn set_colors(color: Color) {
     let choice = match color {
         Color::Auto => anstream::ColorChoice::Auto,
@@ -327,14 +329,20 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
         }
     };
     eprintln!("note: a restore {what}");
-    left.iter().for_each(|path| eprintln!("  left alone, because it has changed: {path}"));
+    left.iter().for_each(|path| eprintln!("  not touched, because it has changed: {path}"));
+}
+
+/// Tells the user how to continue a conversation after an interrupted rollback was finished.
+pub(crate) fn report_continuation(resume: &Resume) {
+    let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
+    eprintln!("  continue the conversation with `{}`", disarm(&command.join(" ")));
 }
 
 /// Tells the user that the command is waiting for another process.
 pub(crate) fn report_waiting(process: Option<u32>) {
     let id = process.map(|id| format!(" (pid {id})")).unwrap_or_default();
-    // Print this at once, ahead of lines that are held back, because the user is waiting now. The
-    // message may replace a progress line.
+    // Print this immediately, ahead of lines that are held back, because the user is already
+    // waiting. The message may replace a progress line.
     let begin = if io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
@@ -347,7 +355,7 @@ pub(crate) fn confirm() -> Result<(), Failure> {
     }
 }
 
-/// Writes the beginning of a line, in which the user answers.
+/// Writes the beginning of the line on which the user answers.
 pub(crate) fn ask(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());

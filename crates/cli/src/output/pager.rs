@@ -26,7 +26,7 @@ impl Pager {
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&is_over)).ok()?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped());
-        // Unless the user chose otherwise, `less` shows colours and leaves short output on the
+        // Unless the user chose otherwise, `less` shows colors and leaves short output on the
         // screen.
         for (variable, value) in [("LESS", "FRX"), ("LV", "-c")] {
             if std::env::var_os(variable).is_none() {
@@ -56,7 +56,7 @@ impl Pager {
     }
 }
 
-/// Returns the colour choice for standard output, which also applies to the pager.
+/// Returns the color choice for standard output, which also applies to the pager.
 fn color_choice() -> ColorChoice {
     AutoStream::choice(&io::stdout())
 }

@@ -1,9 +1,9 @@
-//! Colours, by meaning. Text is always painted; the streams in [`super`] strip the colours where
-//! they are not wanted.
+//! Colors, by meaning. Text is always painted; the streams in [`super`] strip the colors where they
+//! are not wanted.
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-/// The meaning of a piece of text, which determines its colour.
+/// The meaning of a piece of text, which determines its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Id,
@@ -29,7 +29,7 @@ impl Style {
     }
 }
 
-/// Returns the text in the colour of its meaning.
+/// Returns the text in the color for its meaning.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if text.is_empty() {
         return String::new();

@@ -13,6 +13,8 @@ pub(crate) struct SlashLine<'a> {
     pub(crate) model: Option<&'a str>,
     /// True if no user typed the line. Nothing is changed then.
     pub(crate) is_headless: bool,
+    /// True if a turn is running. Nothing that the turn depends on is changed then.
+    pub(crate) is_busy: bool,
 }
 
 /// A slash command and its words.
@@ -109,12 +111,24 @@ pub(super) fn is_changing(parsed: &ParsedLine<'_>) -> bool {
     }
 }
 
+/// True if the command changes something that a running turn depends on.
+pub(super) fn needs_rest(parsed: &ParsedLine<'_>) -> bool {
+    match parsed.name {
+        "compress" | "model" => !parsed.words.is_empty() || parsed.name == "compress",
+        "goal" => {
+            matches!(parsed.words.first().map(String::as_str), Some("start" | "resume"))
+        }
+        "rollback" | "undo" | "redo" => is_changing(parsed),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn line(text: &str) -> SlashLine<'_> {
-        SlashLine { text, session: None, model: None, is_headless: false }
+        SlashLine { text, session: None, model: None, is_headless: false, is_busy: false }
     }
 
     #[test]
@@ -164,6 +178,24 @@ mod tests {
             "/title --home sweet home",
         ] {
             assert_eq!(line(text).parse().unwrap().check(), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_running_turn_keeps_what_it_depends_on() {
+        for (text, needs) in [
+            ("/rollback", false),
+            ("/rollback 1", true),
+            ("/undo", true),
+            ("/compress", true),
+            ("/model", false),
+            ("/model x", true),
+            ("/goal start x", true),
+            ("/goal pause 1", false),
+            ("/title x", false),
+            ("/fork", false),
+        ] {
+            assert_eq!(needs_rest(&line(text).parse().unwrap()), needs, "{text}");
         }
     }
 

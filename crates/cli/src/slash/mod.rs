@@ -1,7 +1,8 @@
 //! Slash commands: `/rollback`, `/search`, `/model` and the like.
 //!
 //! This is the only dispatcher. [`answer_line`] answers a line for every front end: for the
-//! terminal of `takeback chat`, and for other programs through the method `slash` of `takeback rpc`.
+//! terminal of `takeback chat`, for the pages of `takeback serve`, and for other programs through the
+//! method `slash` of `takeback rpc`.
 //! The commands of takeback run in this process, and their output becomes the answer: text for
 //! people, and the document that `--json` prints. A command that concerns a running conversation
 //! also has an action, which the front end carries out.
@@ -16,7 +17,7 @@ use takeback_tree::AnyPath;
 use takeback_undo::ForkFiles;
 
 pub(crate) use self::line::SlashLine;
-use self::line::{ParsedLine, is_changing};
+use self::line::{ParsedLine, is_changing, needs_rest};
 use self::result::describe_rollback;
 use crate::arguments::Arguments;
 use crate::commands::{Command, chat, fork, goal};
@@ -27,7 +28,7 @@ use crate::output::{self, CapturedOutput, capture_output};
 /// The names of slash commands, without the slash, with a description in a few words.
 pub(crate) type SlashNames = &'static [(&'static str, &'static str)];
 
-/// The commands.
+/// The names of the commands, each with a line of help.
 pub(crate) const COMMANDS: SlashNames = &[
     ("rollback", "list checkpoints, or return to one: /rollback 2"),
     ("undo", "take back the last turn, and keep your own edits"),
@@ -76,7 +77,7 @@ pub(crate) enum SlashAction {
     /// Go on with a goal, with this budget.
     #[serde(skip)]
     ResumeGoal { goal: String, budget: Budget },
-    /// Leave.
+    /// The front end ends the chat.
     Quit,
 }
 
@@ -117,6 +118,10 @@ pub(crate) fn answer_line(line: &SlashLine<'_>, context: &Context) -> Option<Sla
         Ok(()) if line.is_headless && is_changing(&parsed) => {
             let hint = format!("type /{} in a terminal", parsed.name);
             Err(Failure::new("nothing was changed: no user typed this line").hint(hint))
+        }
+        Ok(()) if line.is_busy && needs_rest(&parsed) => {
+            let because = "a turn is running here; nothing was changed";
+            Err(Failure::new(because).hint("wait until it ends, or stop it"))
         }
         Ok(()) => answer_command(&parsed, line, context),
     };
@@ -172,7 +177,7 @@ fn answer_command(
 }
 
 /// Runs a command of takeback in this process. Its words have been checked.
-fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
+pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     let context = context.in_directory(&context.directory);
     let all = std::iter::once("takeback").chain(words.iter().copied()).map(Into::into).collect();
     let (code, captured) = capture_output(|| match Arguments::parse_words(all) {

@@ -20,7 +20,7 @@ fn one_turn_writes_a_file_and_can_be_taken_back() {
     let shown = String::from_utf8(output.stdout).unwrap();
     let calls = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && calls.contains("write_file"), "{calls}");
-    // The answer stays as the model wrote it, because no terminal shows it.
+    // The answer is printed as the model wrote it, because the output does not go to a terminal.
     assert_eq!(shown, "I wrote the **note**.\n");
     assert_eq!(session.read("note.txt"), "hello\n");
     let done = session.json(&["rollback", "1"]);
@@ -53,7 +53,7 @@ fn a_killed_chat_is_listed_as_interrupted_and_continues() {
             if request.last_result().is_none() || !first.swap(false, Ordering::SeqCst) {
                 return reply;
             }
-            // The first answer waits until the chat is dead.
+            // The first answer is held back until the chat has been killed.
             let (sender, release) = (sender.clone(), release.clone());
             let wait = move |_| {
                 sender.send(()).unwrap();
@@ -75,7 +75,7 @@ fn a_killed_chat_is_listed_as_interrupted_and_continues() {
     release.wait();
     let task = list_tasks(&session).remove(0);
     assert_eq!(task["state"], "interrupted");
-    // The file is not written again: the step was finished.
+    // The file is not written again, because its step was already finished.
     fs::remove_file(session.project().join("note.txt")).unwrap();
     let id = task["id"].as_str().unwrap();
     let resumed = chat(&session, &["tasks", "resume", id]).output().unwrap();

@@ -1,5 +1,5 @@
-//! `takeback chat` in bad circumstances: the message is clear, nothing is lost, and the session can
-//! be continued.
+//! `takeback chat` under bad conditions: error messages are clear, nothing is lost, and the session
+//! can be continued.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,8 @@ fn fail(session: &Session, arguments: &[&str]) -> String {
     said
 }
 
-/// Returns the result of the call `call` if the last message has one, as the model's answer.
+/// Calls the tool once: if the last message already holds a result, replies with that result as
+/// text.
 fn call_once(request: &Request, tool: &str, input: serde_json::Value) -> Reply {
     match request.last_result() {
         None => Reply::call(tool, input),
@@ -34,7 +35,7 @@ fn call_once(request: &Request, tool: &str, input: serde_json::Value) -> Reply {
     }
 }
 
-/// Returns a whole reply whose call has half an input.
+/// Returns a complete reply with a call whose input is cut off in the middle.
 fn broken_call() -> Reply {
     let function = json!({ "name": "read_file", "arguments": "{\"path\": " });
     let call = json!({ "index": 0, "id": "c1", "type": "function", "function": function });
@@ -121,7 +122,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
 }
 
 #[test]
-fn large_output_and_binary_files_are_told_in_a_few_words() {
+fn large_output_is_shortened_and_binary_files_are_described() {
     let server = Server::start(|request: &Request| match request.last_text() {
         "large" => {
             let command = "head -c 100000000 /dev/zero | tr '\\0' x";
@@ -166,7 +167,7 @@ fn a_deleted_working_directory_is_an_error_and_the_turn_that_deleted_it_can_be_t
 }
 
 #[test]
-fn a_disk_that_fills_up_in_a_turn_loses_nothing() {
+fn nothing_is_lost_if_the_disk_fills_up_during_a_turn() {
     let (session, home) = (Session::new(), PathBuf::from(".takeback"));
     let home = session.base().join(home);
     let Some(_small) = SmallFileSystem::mount_with(&home, "4m") else { return };
@@ -175,7 +176,7 @@ fn a_disk_that_fills_up_in_a_turn_loses_nothing() {
     let (file, flag) = (filler.clone(), is_filled.clone());
     let server = Server::start(move |request: &Request| {
         if request.last_text() == "add other.txt" && *flag.lock().unwrap() {
-            // The disk becomes full while the model is asked.
+            // The disk fills up while a request to the model is in progress.
             let _ = fs::write(&file, vec![1; 8 << 20]);
         }
         writer(request)
@@ -199,13 +200,13 @@ fn a_disk_that_fills_up_in_a_turn_loses_nothing() {
 }
 
 #[test]
-fn a_ledger_that_is_locked_in_a_turn_is_waited_for() {
+fn a_turn_waits_for_a_ledger_that_another_process_locks() {
     let (reach, reached) = channel();
     let (lock, locked) = channel();
     let (reach, locked) = (Mutex::new(reach), Mutex::new(locked));
     let server = Server::start(move |request: &Request| {
         if request.last_text() == "write" && request.last_result().is_none() {
-            // Another process locks the ledger while the model is asked.
+            // Another process locks the ledger while a request to the model is in progress.
             reach.lock().unwrap().send(()).unwrap();
             locked.lock().unwrap().recv().unwrap();
         }
@@ -228,7 +229,7 @@ fn a_ledger_that_is_locked_in_a_turn_is_waited_for() {
 }
 
 #[test]
-fn a_current_directory_that_is_gone_is_named() {
+fn a_current_directory_that_no_longer_exists_is_an_error() {
     let session = Session::new();
     let mut shell = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_takeback");

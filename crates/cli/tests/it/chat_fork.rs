@@ -1,4 +1,4 @@
-//! `takeback chat --fork`: continues differently from an earlier moment.
+//! `takeback chat --fork`: continues differently from an earlier point in a conversation.
 
 use std::fs;
 
@@ -105,7 +105,7 @@ fn the_session_of_another_agent_is_continued_in_a_fork() {
 }
 
 #[test]
-fn a_checkpoint_without_a_conversation_begins_one() {
+fn a_fork_of_a_checkpoint_without_a_conversation_begins_a_new_one() {
     let server = Server::start(writer).unwrap();
     let (session, _) = after_two_turns(&server);
     session.output(&["checkpoint", "--name", "good"]);
@@ -118,7 +118,7 @@ fn a_checkpoint_without_a_conversation_begins_one() {
 }
 
 #[test]
-fn bad_moments_are_refused_and_ask_no_model() {
+fn invalid_fork_arguments_are_refused_without_a_request_to_the_model() {
     let server = Server::start(writer).unwrap();
     let (session, id) = after_two_turns(&server);
     let asked = server.requests().len();

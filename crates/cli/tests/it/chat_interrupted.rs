@@ -1,4 +1,4 @@
-//! Tasks that were left open: who shows them, and how they continue.
+//! Tasks that were left open: which commands show them, and how they continue.
 
 use std::process::Stdio;
 
@@ -35,7 +35,7 @@ fn interrupted_conversations_continue_without_a_question_if_the_settings_say_so(
     assert!(said.contains(&format!("`takeback tasks resume {id}` continues it.")), "{said}");
     assert_eq!(list_tasks(&session)[0]["state"], "interrupted");
     use_model(&session, &model.server, "auto_resume = true");
-    // A single turn for a script does not mix with another conversation.
+    // With `-p`, a script runs a single turn, which does not continue another conversation.
     chat_output(&session, &["chat", "-p", "hi"]);
     assert_eq!(list_tasks(&session)[1]["state"], "interrupted");
     let output = chat(&session, &["chat"]).stdin(Stdio::null()).output().unwrap();
@@ -107,7 +107,8 @@ fn a_task_that_cannot_be_resumed_or_cancelled_says_why() {
     assert_eq!(session.json(&["tasks", "cancel", &id])["state"], "idle");
 }
 
-/// Works on a goal: one turn without a result, then says that the goal is reached.
+/// Works on a goal: only answers in the first turn, and reports in the next one that the goal is
+/// reached.
 fn worker(request: &Request) -> Reply {
     let finish = json!({ "status": "reached", "summary": "it works" });
     match (request.last_text(), request.last_result()) {
@@ -136,7 +137,7 @@ fn a_goal_whose_process_was_killed_continues_when_a_chat_begins() {
     assert!(said.contains("(“make it work”) continues in the background"), "{said}");
     let show = || session.json(&["goal", "show", id]);
     eventually("the goal is reached", || show()["state"] == "complete");
-    // The turn before the end of the process still counts.
+    // The turn from before the process was killed still counts.
     assert_eq!(show()["spent_in_run"]["turns"], 2);
 }
 

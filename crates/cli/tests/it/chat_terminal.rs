@@ -15,14 +15,14 @@ use crate::scripted_model::{
 };
 use crate::session::Session;
 
-/// Starts a chat in a terminal that is high enough for the whole session.
+/// Starts a chat in a terminal that is tall enough for the whole session.
 fn start(session: &Session) -> Option<PseudoTerminal> {
     let terminal = PseudoTerminal::start(&chat(session, &["chat"]), 100, 150)?;
     terminal.wait_for("> ");
     Some(terminal)
 }
 
-/// Waits until the turn is over: before that, a key belongs to the turn.
+/// Waits until the turn is over. Until then, the turn would receive any key that is pressed.
 fn wait_for_prompt(terminal: &PseudoTerminal) {
     terminal.wait_until("the next prompt", |screen| screen.trim_end().ends_with("\n>"));
 }
@@ -42,7 +42,7 @@ fn prompts_of(request: &Request) -> Vec<&str> {
 struct Turnstile {
     opened: Arc<Mutex<Receiver<StreamStep>>>,
     open: Sender<StreamStep>,
-    /// Tells when the first event waits.
+    /// Receives a message when a stream has stopped at its gate.
     reached: Receiver<()>,
     reach: Sender<()>,
 }
@@ -65,7 +65,7 @@ impl Turnstile {
             if event != at {
                 return StreamStep::Send;
             }
-            // The test may be over.
+            // The test may already have ended.
             let _ = reach.send(());
             opened.lock().unwrap().recv().unwrap_or(StreamStep::Cut)
         })
@@ -73,7 +73,7 @@ impl Turnstile {
 }
 
 #[test]
-fn prompts_are_edited_remembered_and_answered_as_they_stream() {
+fn prompts_can_be_edited_and_recalled_and_answers_are_streamed() {
     let turnstile = Turnstile::new();
     let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
     let server = Server::start(move |request: &Request| match request.last_text() {
@@ -122,7 +122,7 @@ fn an_approval_is_asked_for_once_and_remembered() {
 }
 
 #[test]
-fn ctrl_c_stops_the_turn_and_keeps_everything_and_a_second_one_leaves() {
+fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     let turnstile = Turnstile::new();
     let (opened, reach) = (turnstile.opened.clone(), turnstile.reach.clone());
     let server = Server::start(move |request: &Request| match request.last_text() {
@@ -223,7 +223,7 @@ fn a_session_that_cannot_be_resumed_leaves_the_conversation_where_it_is() {
     terminal.press("hello\r");
     terminal.wait_for("Hello.");
     assert_eq!(prompts_of(&model.server.requests().pop().unwrap()), ["write", "hello"]);
-    // Help is an answer as well, not a page of its own.
+    // Help is shown as an answer, like the output of other commands.
     terminal.press("/goal help\r");
     terminal.wait_for("Usage: takeback goal");
     terminal.press("/quit\r");
@@ -336,7 +336,7 @@ fn ctrl_c_pauses_a_goal() {
     assert!(screen.contains("turns"), "{screen}");
     let goal = session.json(&["goal", "list"])["goals"][0].clone();
     assert_eq!(goal["state"], "paused");
-    // The conversation goes on, even if the goal is given up in it.
+    // The conversation can continue even after its goal has been given up.
     terminal.press(&format!("/goal cancel {}\r", goal["id"].as_str().unwrap()));
     terminal.wait_for("cancelled: given up by the user");
     terminal.press("hello\r");

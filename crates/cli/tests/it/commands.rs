@@ -219,7 +219,7 @@ Global options:
       --json            Print one JSON document instead of text
   -y, --yes             Skip the confirmation
   -v, --verbose         List all paths instead of the first few
-      --color <WHEN>    When to use colours [default: auto] [possible values: auto, always, never]
+      --color <WHEN>    When to use colors [default: auto] [possible values: auto, always, never]
       --no-pager        Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
                         less]
   -h, --help            Print help
@@ -280,7 +280,7 @@ Options:
           Do not touch files outside the workspace
 
       --resume
-          Afterwards, start the agent where its conversation was
+          Afterwards, start the agent to continue the conversation from that point
 
 Global options:
   -C <DIR>
@@ -302,7 +302,7 @@ Global options:
           List all paths instead of the first few
 
       --color <WHEN>
-          When to use colours
+          When to use colors
           
           [default: auto]
           [possible values: auto, always, never]
@@ -318,7 +318,7 @@ Examples:
   takeback rollback 2.3                   to before the third step of that turn
   takeback rollback good src docs/a.md    only these files and directories
   takeback rollback 2 --dry-run           show what would happen
-  takeback rollback 2 --resume            start the agent where its conversation was then
+  takeback rollback 2 --resume            then continue the conversation in the agent
   takeback rollback -- list               to the checkpoint called list
   takeback rollback undo                  back to before the last rollback; repeat to go further
   takeback rollback redo                  the reverse of that
@@ -340,7 +340,7 @@ Global options:
       --json            Print one JSON document instead of text
   -y, --yes             Skip the confirmation
   -v, --verbose         List all paths instead of the first few
-      --color <WHEN>    When to use colours [default: auto] [possible values: auto, always, never]
+      --color <WHEN>    When to use colors [default: auto] [possible values: auto, always, never]
       --no-pager        Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
                         less]
   -h, --help            Print help
@@ -404,7 +404,7 @@ fn a_checkpoint_of_an_unchanged_workspace_adds_no_row() {
 }
 
 #[test]
-fn colours_of_usage_errors_follow_the_option() {
+fn colors_of_usage_errors_follow_the_option() {
     let session = Session::new();
     let colored = |arguments: &[&str]| {
         let output = session.command(arguments).env("NO_COLOR", "1").output().unwrap();

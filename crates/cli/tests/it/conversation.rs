@@ -104,7 +104,7 @@ fn the_conversations_of_subagents_are_rewound_with_the_turn() {
     );
     session.json(&["rollback", "undo"]);
     assert_eq!(conversation(&session), ["zero", "delegate", "work"]);
-    // A rollback to a step after the subagent's work leaves the subagent's conversation alone.
+    // A rollback to a step after the subagent's work does not change the subagent's conversation.
     let steps = rows(&session)[0]["steps"].as_array().unwrap().len();
     session.json(&["rollback", &format!("1.{steps}")]);
     assert_eq!((session.read("b"), session.exists("c")), ("1".into(), false));
@@ -116,8 +116,8 @@ fn the_conversations_of_subagents_are_rewound_with_the_turn() {
     assert_eq!((session.read("c"), conversation(&session).len()), ("1".into(), 3));
 }
 
-/// Creates a history that is pruned to two turns and to the checkpoint `start` before the first
-/// turn.
+/// Creates a history that is pruned to two turns and the checkpoint `start`, which precedes the
+/// first turn.
 fn with_pruned_turns() -> Session {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\n");

@@ -1,5 +1,5 @@
-//! Changes in coverage: a file that becomes covered has not been created, and a file that becomes
-//! uncovered has not been deleted.
+//! Changes in coverage: a file that becomes covered does not count as created, and a file that
+//! becomes uncovered does not count as deleted.
 
 use std::fs;
 

@@ -22,7 +22,7 @@ fn failures(session: &Session) -> String {
 }
 
 #[test]
-fn a_checkpoint_after_the_loss_of_all_packs_is_whole() {
+fn a_checkpoint_after_the_loss_of_all_packs_is_complete() {
     let session = Session::new();
     session.write("a", "mine");
     session.write("deep/b", "mine, too");

@@ -67,7 +67,7 @@ fn a_rollback_restores_workspaces_in_which_a_later_state_was_pruned() {
 }
 
 #[test]
-fn a_workspace_only_rollback_leaves_other_workspaces_alone() {
+fn a_workspace_only_rollback_does_not_change_other_workspaces() {
     let (session, _) = worked_outside();
     session.json(&["rollback", "1", "--workspace-only"]);
     assert_is(&session, "1", "2", "2");
@@ -125,8 +125,8 @@ fn a_rollback_into_a_turn_takes_back_only_later_changes_outside_the_workspace() 
     agent.writes("../.bashrc", "2");
     let mut other = Agent::new(&session, "other");
     other.turn("change b", "b", "2");
-    // The second call leaves no checkpoint in the workspace, because nothing there has changed since
-    // the first.
+    // The second call adds no checkpoint of the workspace, because nothing there has changed since
+    // the first call.
     agent.pretends("touch b");
     agent.writes("../.profile", "2");
     agent.is_done();
@@ -143,7 +143,7 @@ fn a_rollback_into_a_turn_takes_back_only_later_changes_outside_the_workspace() 
 }
 
 #[test]
-fn a_call_outside_the_workspace_that_was_cut_off_ends_with_its_turn() {
+fn a_call_that_was_cut_off_outside_the_workspace_ends_with_its_turn() {
     let session = Session::new();
     session.write("a", "1");
     let note = session.base().join("note");
@@ -167,7 +167,7 @@ fn a_call_outside_the_workspace_that_was_cut_off_ends_with_its_turn() {
 }
 
 #[test]
-fn a_subagents_call_outside_the_workspace_that_was_cut_off_ends_with_the_next_turn() {
+fn a_subagents_call_that_was_cut_off_outside_the_workspace_ends_with_the_next_turn() {
     let session = Session::new();
     session.write("a", "1");
     let note = session.base().join("note");

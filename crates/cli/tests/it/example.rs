@@ -1,4 +1,4 @@
-//! The example of an agent on takeback's crates.
+//! The example of an agent that is built on takeback's crates.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,6 +46,6 @@ fn the_example_uses_its_own_tool_and_continues_after_a_kill() {
     let shown = text_of(&run(&[]).output().unwrap());
     assert!(shown.starts_with("Continuing the interrupted turn.\n"), "{shown}");
     assert!(shown.contains("It is 1") && shown.ends_with("Complete\n"), "{shown}");
-    // The clock was asked once: its step was finished before the kill.
+    // The clock tool was called only once, because its step had been finished before the kill.
     assert!(!shown.contains("[clock"), "{shown}");
 }

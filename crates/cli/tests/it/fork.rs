@@ -1,4 +1,4 @@
-//! `takeback fork`: a new directory and a new session, from an earlier moment.
+//! `takeback fork`: a new directory and a new session that begin at an earlier point.
 
 use std::fs;
 use std::path::Path;
@@ -138,7 +138,7 @@ $ takeback fork 1 ../full
 ! hint: nothing was changed; name a directory that does not exist yet
 [exit Some(1)]
 $ takeback fork 1 inner
-! error: ~/project/inner is inside the workspace that is forked
+! error: ~/project/inner is inside the workspace that is being forked
 ! hint: name a directory outside the workspace: a rollback of the workspace would delete the fork
 [exit Some(1)]
 $ takeback fork 1 ../.takeback/x

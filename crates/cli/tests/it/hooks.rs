@@ -343,7 +343,7 @@ fn a_path_in_another_project_protects_that_project() {
 }
 
 #[test]
-fn a_subagent_is_a_child_of_its_parent() {
+fn the_session_of_a_subagent_is_a_child_of_its_parents_session() {
     let session = Session::new();
     session.write("a", "1");
     let mut parent = Agent::new(&session, "s1");

@@ -1,4 +1,4 @@
-//! Many agents at once, a busy or broken ledger, and unusual paths to a workspace.
+//! Many agents at the same time, a busy or broken ledger, and unusual paths to a workspace.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn count_rows(session: &Session, sql: &str) -> i64 {
 }
 
 #[test]
-fn many_agents_at_once_get_all_their_rows() {
+fn many_concurrent_agents_get_all_their_rows() {
     let session = Session::new();
     for number in 0..50 {
         session.write(&format!("f{number}"), "1");
@@ -219,7 +219,7 @@ fn work_in_the_home_directory_protects_the_projects_that_are_named() {
 /// The work after the end of a turn runs in the background, and may not be finished when the next
 /// turn begins.
 #[test]
-fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
+fn late_work_at_the_end_of_a_turn_does_not_affect_the_next_turn() {
     let session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");
@@ -228,7 +228,7 @@ fn late_work_for_the_end_of_a_turn_leaves_the_next_turn_alone() {
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ended = (ended.as_millis() - 1).to_string();
     let call = agent.begins("Write", json!({ "path": "a" }));
-    // Pretend that the process which `turn_end` started runs only now.
+    // Pretend that the process that `turn_end` started did not run until now.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", &ended];
     assert!(session.output(&tend).status.success());
     session.write("a", "2");
@@ -265,7 +265,7 @@ fn undo_restores_directories_links_and_modes() {
 }
 
 #[test]
-fn undo_leaves_alone_files_that_changed_after_the_turn_created_or_deleted_them() {
+fn undo_does_not_touch_files_that_changed_after_the_turn_created_or_deleted_them() {
     let mut session = Session::new();
     session.write("moved", "1\n");
     session.write("gone", "1\n");

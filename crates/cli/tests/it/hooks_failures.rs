@@ -72,7 +72,7 @@ fn a_store_that_cannot_be_written_to_is_reported_later() {
     session.write("a", "3");
     agent.report(json!({ "event": "turn_start", "prompt": "two" }));
     let said = agent.report(call.event("before_tool"));
-    assert!(!said.is_empty(), "the hook reports the failure at once");
+    assert!(!said.is_empty(), "the hook reports the failure immediately");
     fs::remove_file(&pack).unwrap();
     fs::rename(&aside, &pack).unwrap();
     let output = session.output(&["rollback"]);

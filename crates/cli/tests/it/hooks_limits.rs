@@ -154,7 +154,7 @@ fn files_that_are_deleted_before_their_late_capture_come_back() {
         rows(&session).first().is_some_and(|row| row["late"] == true)
     });
     let held = session.base().join(".takeback/checkpoints/held");
-    eventually("nothing is held any more", || fs::read_dir(&held).unwrap().next().is_none());
+    eventually("no file is held anymore", || fs::read_dir(&held).unwrap().next().is_none());
     session.json(&["rollback", "1"]);
     assert_eq!(session.read("model.bin"), "mine");
     assert_eq!((session.read("data/deep/x"), session.read("kept")), ("1".into(), "1".into()));

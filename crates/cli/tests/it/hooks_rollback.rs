@@ -243,7 +243,7 @@ The prompt was:
 }
 
 #[test]
-fn a_rollback_shows_all_effects_since_then() {
+fn a_rollback_shows_all_effects_since_the_checkpoint() {
     let mut session = Session::new();
     session.write("a", "1");
     let mut agent = Agent::new(&session, "s1");

@@ -59,7 +59,7 @@ fn a_line_of_3_gb_is_refused_and_the_lines_before_it_are_imported() {
 #[test]
 fn lines_that_need_too_much_memory_or_are_nested_too_deeply_are_refused() {
     let session = Session::new();
-    // This would take up gigabytes once it is parsed.
+    // Once parsed, this would take up gigabytes of memory.
     let wide = format!("{{\"id\":\"wide\",\"x\":[{}0]}}", "{\"\":0},".repeat(4_000_000));
     let deep = format!("{{\"id\":\"deep\",\"x\":{}", "[".repeat(1_000_000));
     let path = write_file(&session, "s.jsonl", &format!("{wide}\n{deep}\n"));
@@ -231,7 +231,7 @@ fn open_ledger(session: &Session) -> Connection {
 }
 
 #[test]
-fn the_copy_of_a_killed_import_is_swept_by_the_next_command() {
+fn the_next_command_removes_the_copy_of_a_killed_import() {
     for next in [&["status"][..], &["list"], &["sessions"]] {
         let session = Session::new();
         let (path, ledger) = (write_database(&session), open_ledger(&session));
@@ -246,7 +246,7 @@ fn the_copy_of_a_killed_import_is_swept_by_the_next_command() {
 }
 
 #[test]
-fn the_copy_of_a_running_import_is_not_swept() {
+fn the_copy_of_a_running_import_is_not_removed() {
     let session = Session::new();
     let (path, ledger) = (write_database(&session), open_ledger(&session));
     let mut import = start_import(&session, &path, &ledger);

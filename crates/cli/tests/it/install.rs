@@ -180,7 +180,7 @@ fn uninstall_works_without_its_record() {
 }
 
 #[test]
-fn a_malformed_file_is_left_alone() {
+fn a_malformed_file_is_left_unchanged() {
     let session = Session::new();
     let path = write_file(&session, ".claude/settings.json", "{\"hooks\": ");
     write_file(&session, ".gemini/settings.json", "{\"hooks\": []}");
@@ -413,7 +413,7 @@ fn project_hooks_do_nothing_without_takeback() {
 }
 
 #[test]
-fn the_installed_hook_command_protects() {
+fn the_installed_hook_command_protects_the_workspace() {
     let session = Session::new();
     session.write("a.txt", "one\n");
     run_takeback(&session, &["install", "claude"], 0);

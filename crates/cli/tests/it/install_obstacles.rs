@@ -44,7 +44,7 @@ fn user_settings_that_mention_takeback_stay() {
 }
 
 #[test]
-fn a_duplicate_hooks_key_is_left_alone() {
+fn a_file_with_a_duplicate_hooks_key_is_left_unchanged() {
     let session = Session::new();
     for text in ["{\"hooks\": {}, \"hooks\": {}}", "{\"hooks\": {\"Stop\": [], \"Stop\": []}}"] {
         let path = write_file(&session, ".claude/settings.json", text);
@@ -105,7 +105,7 @@ fn files_that_the_user_removed_are_forgotten() {
 }
 
 #[test]
-fn uninstall_leaves_a_broken_file_alone_and_removes_the_others() {
+fn uninstall_leaves_a_broken_file_unchanged_and_cleans_up_the_others() {
     let session = Session::new();
     let path = write_file(&session, ".claude/settings.json", SETTINGS);
     run_takeback(&session, &["install", "claude"], 0);
@@ -256,7 +256,7 @@ fn project_hooks_are_not_written_outside_the_project() {
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         symlink(target, &link).unwrap();
         let said = run_takeback(&session, &["install", "--project", agent], 1);
-        let real = format!("leads to {}", target.display());
+        let real = format!("resolves to {}", target.display());
         assert!(said.contains(&real) && said.contains("outside the project"), "{said}");
     }
     assert_eq!(fs::read_to_string(elsewhere.join("settings.json")).unwrap(), SETTINGS);

@@ -105,20 +105,34 @@ claude:rich [3] assistant  <date> <time>  claude  The cart
 /// A simulated Claude Code that runs its hooks and writes its log.
 pub(crate) struct Claude<'s> {
     session: &'s Session,
+    id: &'static str,
     pub(crate) log: PathBuf,
     entries: usize,
 }
 
+/// Returns the directory in which Claude Code keeps its logs about a project.
+pub(crate) fn claude_logs(session: &Session, project: &Path) -> PathBuf {
+    let dash = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let name: String = project.to_str().unwrap().chars().map(dash).collect();
+    session.base().join(".claude/projects").join(name)
+}
+
 impl<'s> Claude<'s> {
     pub(crate) fn new(session: &'s Session) -> Claude<'s> {
-        let log = session.base().join(".claude/projects/p/live.jsonl");
+        Claude::called(session, "live")
+    }
+
+    /// Starts a session with this id.
+    pub(crate) fn called(session: &'s Session, id: &'static str) -> Claude<'s> {
+        let log = claude_logs(session, &session.project()).join(format!("{id}.jsonl"));
         fs::create_dir_all(log.parent().unwrap()).unwrap();
-        let claude = Claude { session, log, entries: 0 };
+        let claude = Claude { session, id, log, entries: 0 };
         claude.tell(json!({ "hook_event_name": "SessionStart", "source": "startup" }));
         // From now on takeback knows the path of the log, which does not exist yet.
         eventually("the log is known", || {
+            let sql = "SELECT count(*) FROM bookmarks WHERE log = ?1";
             let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-            let known = ledger(session).query_row("SELECT count(*) FROM bookmarks", [], count);
+            let known = ledger(session).query_row(sql, [claude.log.to_str()], count);
             known.is_ok_and(|known| known == 1)
         });
         claude
@@ -126,7 +140,7 @@ impl<'s> Claude<'s> {
 
     /// Runs a hook, and returns what it prints for the agent.
     pub(crate) fn tell(&self, event: Value) -> String {
-        self.tell_as("live", event)
+        self.tell_as(self.id, event)
     }
 
     /// Runs a hook of another session whose log is beside this one's.
@@ -143,8 +157,8 @@ impl<'s> Claude<'s> {
         self.entries += 1;
         let now = takeback_ledger::Time::from(std::time::SystemTime::now()).rfc3339();
         let line = json!({
-            "type": role, "uuid": format!("e{}", self.entries), "sessionId": "live",
-            "parentUuid": (self.entries > 1).then(|| format!("e{}", self.entries - 1)),
+            "type": role, "uuid": self.entry(self.entries), "sessionId": self.id,
+            "parentUuid": (self.entries > 1).then(|| self.entry(self.entries - 1)),
             "isSidechain": false, "version": "2.1.325",
             "cwd": self.session.project(), "timestamp": now,
             "message": { "role": role, "id": format!("m{}", self.entries), "model": "claude-x",
@@ -154,6 +168,14 @@ impl<'s> Claude<'s> {
         writeln!(log, "{line}").unwrap();
     }
 
+    /// Returns Claude Code's own id of an entry.
+    fn entry(&self, number: usize) -> String {
+        match self.id {
+            "live" => format!("e{number}"),
+            id => format!("{id}-{number}"),
+        }
+    }
+
     pub(crate) fn hears(&mut self, prompt: &str) {
         self.tell(json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt,
             "prompt_id": prompt }));
@@ -161,7 +183,7 @@ impl<'s> Claude<'s> {
     }
 
     pub(crate) fn writes(&mut self, turn: &str, path: &str, content: &str) {
-        let id = format!("t{}", self.entries);
+        let id = format!("t{}-{}", self.id, self.entries);
         let path = self.session.project().join(path);
         let input = json!({ "file_path": path, "content": content });
         self.log(

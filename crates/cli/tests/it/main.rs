@@ -18,6 +18,7 @@ mod doctor;
 mod documents;
 mod elsewhere;
 mod example;
+mod export;
 mod fork;
 mod gone;
 mod hooks;

@@ -186,7 +186,7 @@ fn the_old_history_is_listed_in_full() {
 }
 
 #[test]
-fn the_old_store_and_ledger_are_whole() {
+fn the_old_store_and_ledger_are_intact() {
     let session = moved_home();
     let store = session.json(&["checkpoints", "verify"]);
     assert_eq!((&store["whole"], &store["packs"]), (&json!(true), &json!([])));

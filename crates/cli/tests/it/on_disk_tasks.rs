@@ -1,7 +1,7 @@
 //! A home with tasks and goals that an earlier version wrote can be continued by the current one.
 //!
-//! `make_home_with_tasks` made the archive, and the test checks everything that it did. It need not
-//! run again: a later format gets an archive of its own.
+//! `make_home_with_tasks` created the archive, and the tests check everything that it did. It need
+//! not be run again: if the format changes, another archive is added.
 //!
 //! ```text
 //! unshare --uts sh -c 'hostname fixture; cargo nextest run -p takeback --run-ignored only make_home_with_tasks'
@@ -27,8 +27,8 @@ fn archive() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/home-0.1-tasks.tar.gz")
 }
 
-/// Answers as [`writer`] does. `delegate` lets a subagent write a file, and every other prompt about
-/// a goal ends it.
+/// Answers as [`writer`] does. In addition, `delegate` makes a subagent write a file, and a goal is
+/// reached in its second turn.
 fn answer(request: &Request) -> Reply {
     let finish = json!({ "status": "reached", "summary": "it works" });
     match (request.last_text(), request.last_result()) {
@@ -55,7 +55,7 @@ fn make_home_with_tasks() {
     let lines = prompts + "/title The long one\n";
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
-    // A turn that was killed after its call, and one whose subagent was.
+    // A turn that was killed after its call, and a turn whose subagent was killed after its call.
     let model = StuckModel::start(answer, |request| request.last_result().is_some());
     use_server(&model.server);
     model.kill_when_stuck(&session, &["chat", "-p", "add killed.txt"]);
@@ -64,12 +64,13 @@ fn make_home_with_tasks() {
     let model = StuckModel::start(answer, |request| request.last_text().starts_with("Continue"));
     use_server(&model.server);
     model.kill_when_stuck(&session, &["goal", "start", "make it work", "--turns", "5"]);
-    // A goal that is reached, and a call that waits for approval.
+    // A goal that was reached, and a call that is waiting for approval.
     use_server(&server);
     chat_output(&session, &["goal", "start", "make it work", "--usd", "2"]);
     let waiting = chat(&session, &["chat", "-p", "publish"]).output().unwrap();
     assert_eq!(waiting.status.code(), Some(1), "{}", text_of(&waiting));
-    // The background work of the last turns is done once this has the store for itself.
+    // This waits for exclusive access to the store. When it returns, the background work of the
+    // last turns is done.
     session.output(&["checkpoints", "gc"]);
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -78,7 +79,8 @@ fn make_home_with_tasks() {
     fs::remove_dir_all(OLD).unwrap();
 }
 
-/// Unpacks the archive, moves its history to the unpacked project, and asks this model.
+/// Unpacks the archive, moves its history to the unpacked project, and configures the model of this
+/// server.
 fn unpacked_home(server: &Server) -> Session {
     let session = Session::new();
     let mut tar = Command::new("tar");

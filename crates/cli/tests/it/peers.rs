@@ -157,7 +157,7 @@ fn a_killed_checkpoint_does_not_block_the_next_one() {
     let mut agent = Agent::new(&session, "s1");
     for tries in 0..8 {
         let mut child = session.start(&["checkpoint"]);
-        // Kill it at different moments, from before it begins until after it ends.
+        // Kill it after different delays, from before it begins until after it ends.
         for _ in 0..tries * 2000 {
             std::hint::black_box(std::process::id());
             std::thread::yield_now();

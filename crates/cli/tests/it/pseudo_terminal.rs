@@ -95,7 +95,8 @@ impl PseudoTerminal {
         }
     }
 
-    /// Kills the program with SIGKILL, and waits for its end. The terminal stays open until then.
+    /// Kills the program with SIGKILL, and waits until it has ended. The terminal stays open until
+    /// then.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

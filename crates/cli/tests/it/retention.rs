@@ -113,7 +113,8 @@ fn workspaces_unused_for_long_are_pruned() {
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
 }
 
-/// In Myrm, a missing workspace lost its history at once, even if its disk was just unmounted.
+/// In Myrm, a missing workspace lost its history immediately, even if its disk had only been
+/// unmounted.
 #[test]
 fn an_orphan_is_kept_for_the_retention_period() {
     let session = Session::new();
@@ -206,7 +207,7 @@ fn the_size_limit_is_met_and_the_oldest_are_pruned_first() {
     assert!(left <= 1 << 20, "{left}");
     assert_eq!(pruned["bytes_after"], left);
     assert_eq!(pruned["over_limit"], false);
-    // The workspaces take turns, so that neither loses all its checkpoints.
+    // Checkpoints of the two workspaces are evicted alternately, so that neither loses all of them.
     let left = [&one, &two].map(|path| count_checkpoints(&session, path));
     assert!(left == [2, 2] || left == [2, 3], "no more than needed is deleted: {left:?}");
     assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true);
@@ -437,7 +438,8 @@ fn history_follows_a_workspace_that_was_moved() {
     fs::rename(&old, session.base().join("new")).unwrap();
     session.takeback(&["checkpoints", "move", "../nowhere", "../new"]);
     session.takeback(&["checkpoints", "move", "../old", "../new"]);
-    // A workspace that is known only by its old path would lose its history as an orphan.
+    // A workspace that is known only by its old path would be treated as an orphan and lose its
+    // history.
     let known = session.json(&["checkpoints"])["workspaces"].clone();
     let new = fs::canonicalize(session.base()).unwrap().join("new");
     assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
@@ -552,7 +554,7 @@ fn a_call_that_never_ended_is_pruned_eventually() {
 }
 
 #[test]
-fn pruning_runs_by_itself_when_due() {
+fn pruning_runs_automatically_when_due() {
     let session = Session::new();
     configure(&session, "[checkpoints]\nmax_snapshots = 2\nmin_interval_hours = 0\n");
     for content in ["1", "2", "3", "4"] {

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::agent::eventually;
-use crate::logs::Claude;
+use crate::logs::{Claude, claude_logs};
 use crate::session::Session;
 
 /// A conversation of two turns, each of which writes a file.
@@ -90,7 +90,7 @@ fn each_session_is_told_what_it_does_not_know() {
 }
 
 #[test]
-fn a_prompt_that_was_brought_back_is_not_reported_as_taken_back() {
+fn a_prompt_that_was_restored_is_not_reported_as_taken_back() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     moved_by(&session, &["rollback", "1", "--yes"]);
@@ -125,7 +125,7 @@ fn a_log_that_cannot_be_copied_stays_and_the_reason_is_shown() {
 }
 
 #[test]
-fn files_alone_leave_the_conversation() {
+fn a_rollback_of_files_alone_does_not_change_the_conversation() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let view = session.json(&["rollback", "1", "--yes", "--files-only"]);
@@ -134,7 +134,7 @@ fn files_alone_leave_the_conversation() {
 }
 
 #[test]
-fn the_agent_is_started_where_its_conversation_was() {
+fn the_agent_is_started_in_the_rewound_conversation() {
     use std::os::unix::fs::PermissionsExt;
     let session = Session::new();
     with_two_turns(&session);
@@ -185,4 +185,197 @@ fn a_session_that_cannot_be_continued_is_refused_with_a_reason() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && text.contains(reason), "{text}");
     }
+}
+
+#[test]
+fn a_fork_takes_the_agents_own_conversation_along() {
+    let session = Session::new();
+    let claude = with_two_turns(&session);
+    let original = fs::read(&claude.log).unwrap();
+    let fork = session.base().join("try.it");
+    let made = session.json(&["fork", "1", fork.to_str().unwrap()]);
+    let new = made["resume"]["session"].as_str().unwrap();
+    assert_eq!(made["resume"]["argv"], json!(["claude", "--resume", new]));
+    assert_eq!(made["resume"]["cwd"], json!(fork));
+    assert_eq!(made["session"], json!(format!("claude:{new}")));
+    assert!(fork.join("a.txt").exists() && !fork.join("b.txt").exists());
+    let log = claude_logs(&session, &fork).join(format!("{new}.jsonl"));
+    let copy = fs::read_to_string(&log).unwrap();
+    assert!(copy.contains("Wrote a.txt.") && !copy.contains("another"), "{copy}");
+    assert!(copy.contains(&format!("\"cwd\":{}", json!(fork))), "{copy}");
+    assert_eq!(fs::read(&claude.log).unwrap(), original);
+    assert_eq!(session.json(&["sessions", "import", "--from", "claude"])["messages"], 0);
+    assert_eq!(session.json(&["search", "\"Wrote a.txt.\""])["total"], 1);
+    let tree = session.json(&["sessions", "tree", "claude:live"]);
+    assert!(tree.to_string().contains(new), "{tree:#}");
+    let told = ask(&claude, new);
+    assert!(told.contains("This conversation is a fork: it now works in"), "{told}");
+    let again = session.json(&["resume", new]);
+    assert_eq!(again["argv"], made["resume"]["argv"], "the fork has its log already");
+}
+
+#[test]
+fn a_fork_of_the_end_has_the_whole_conversation() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let fork = session.base().join("try");
+    let made = session.json(&["fork", "live@now", fork.to_str().unwrap()]);
+    let new = made["resume"]["session"].as_str().unwrap();
+    let log = claude_logs(&session, &fork).join(format!("{new}.jsonl"));
+    let copy = fs::read_to_string(&log).unwrap();
+    assert!(copy.contains("Wrote a.txt.") && copy.contains("Wrote b.txt."), "{copy}");
+}
+
+#[test]
+fn a_fork_is_for_the_sessions_own_agent_or_for_takebacks() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let fork = session.base().join("try");
+    let fork = fork.to_str().unwrap();
+    let output = session.output(&["fork", "1", fork, "--agent", "codex"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("codex cannot continue claude:live"), "{text}");
+    let made = session.json(&["fork", "1", fork, "--agent", "takeback"]);
+    assert!(made["session"].as_str().unwrap().starts_with("takeback:"), "{made:#}");
+    assert!(made["resume"].is_null(), "{made:#}");
+}
+
+#[test]
+fn two_forks_are_compared() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let forks = ["one", "two"].map(|name| session.base().join(name));
+    for fork in &forks {
+        session.json(&["fork", "1", fork.to_str().unwrap()]);
+    }
+    fs::write(forks[1].join("idea.txt"), "a\nb\n").unwrap();
+    let [one, two] = forks.each_ref().map(|fork| fork.to_str().unwrap());
+    let compared = session.json(&["compare", one, two, "--test", "test -e idea.txt"]);
+    assert_eq!(compared["files_changed"], 1, "{compared:#}");
+    assert_eq!(compared["changes"][0]["path"], "idea.txt");
+    assert_eq!(compared["insertions"], 2);
+    let [first, second] = [0, 1].map(|index| &compared["directories"][index]);
+    assert_eq!(
+        (&first["test"]["passed"], &second["test"]["passed"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!((&first["sessions"], &first["turns"]), (&json!(1), &json!(0)), "{first:#}");
+    let output = session.output(&["compare", one, one]);
+    assert!(!output.status.success());
+}
+
+#[test]
+fn doctor_lists_the_copies() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let moved = moved_by(&session, &["rollback", "1", "--yes"]);
+    let new = format!("claude:{}", moved["resume"]["session"].as_str().unwrap());
+    let output = session.output(&["doctor", "--json"]);
+    let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(view["copies"][0]["session"], json!(new), "{view:#}");
+    assert_eq!(view["copies"][0]["parent"], "claude:live");
+}
+
+/// Types a slash command in a session, as an agent's plugin does.
+fn type_in(session: &Session, name: &str, arguments: &str) -> Value {
+    let output = session.output(&["slash", "--session", name, "rollback", arguments]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_plugin_is_told_which_conversation_to_show() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let back = type_in(&session, "claude:live", "1");
+    let new = back["resume"]["session"].as_str().unwrap();
+    assert!(back["text"].as_str().unwrap().contains("messages taken back"), "{back:#}");
+    assert!(back["resume"]["file"].as_str().unwrap().ends_with(&format!("{new}.jsonl")));
+    let copy = format!("claude:{new}");
+    let forward = type_in(&session, &copy, "undo");
+    assert_eq!(forward["resume"]["session"], "live", "{forward:#}");
+    let list = type_in(&session, &copy, "");
+    assert!(list["resume"].is_null() && list["text"].as_str().unwrap().contains("Checkpoints"));
+}
+
+#[test]
+fn each_session_whose_turns_went_has_its_own_line() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let mut second = Claude::called(&session, "second");
+    for (prompt, path) in [("make c", "c.txt"), ("make d", "d.txt")] {
+        second.hears(prompt);
+        second.writes(prompt, path, path);
+        second.says(&format!("Wrote {path}."));
+        second.stops();
+    }
+    eventually("the last answer is in the ledger", || {
+        session.json(&["search", "\"Wrote d.txt.\""])["total"] == 1
+    });
+    // Back to before the second turn of the first session.
+    let view = session.json(&["rollback", "3", "--yes"]);
+    let moved = view["sessions"].as_array().unwrap();
+    assert_eq!(moved.len(), 2, "{view:#}");
+    let resume = |name: &str| {
+        let found = moved.iter().find(|moved| moved["session"] == name).unwrap();
+        found["resume"].clone()
+    };
+    assert_ne!(resume("claude:live")["session"], "live");
+    assert_eq!(resume("claude:second")["session"], Value::Null, "nothing is left of it");
+    assert_eq!(resume("claude:second")["argv"], json!(["claude"]));
+}
+
+#[test]
+fn a_copy_that_was_continued_is_taken_back_to_where_it_began() {
+    let session = Session::new();
+    let claude = with_two_turns(&session);
+    let moved = moved_by(&session, &["rollback", "1", "--yes"]);
+    let new = moved["resume"]["session"].as_str().unwrap().to_owned();
+    // The agent continues the copy with a turn that writes a file.
+    let log = claude.log.with_file_name(format!("{new}.jsonl"));
+    let path = session.project().join("e.txt");
+    let input = json!({ "file_path": path, "content": "e" });
+    let call = json!({ "hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": input,
+        "tool_use_id": "te", "prompt_id": "p8" });
+    claude.tell_as(
+        &new,
+        json!({ "hook_event_name": "UserPromptSubmit", "prompt": "make e",
+        "prompt_id": "p8" }),
+    );
+    claude.tell_as(&new, call);
+    fs::write(&path, "e").unwrap();
+    let mut lines = fs::read_to_string(&log).unwrap();
+    for (uuid, parent, role, content) in [
+        ("f1", "e4", "user", json!("make e")),
+        (
+            "f2",
+            "f1",
+            "assistant",
+            json!([{ "type": "tool_use", "id": "te", "name": "Write", "input": input }]),
+        ),
+        (
+            "f3",
+            "f2",
+            "user",
+            json!([{ "type": "tool_result", "tool_use_id": "te", "content": "ok" }]),
+        ),
+        ("f4", "f3", "assistant", json!([{ "type": "text", "text": "Wrote e.txt." }])),
+    ] {
+        let now = takeback_ledger::Time::from(std::time::SystemTime::now()).rfc3339();
+        let line = json!({ "type": role, "uuid": uuid, "parentUuid": parent, "sessionId": new,
+            "version": "2.1.325", "isSidechain": false, "timestamp": now,
+            "cwd": session.project(), "message": { "role": role, "content": content } });
+        lines.push_str(&format!("{line}\n"));
+    }
+    fs::write(&log, lines).unwrap();
+    claude.tell_as(&new, json!({ "hook_event_name": "Stop" }));
+    eventually("the answer is in the ledger", || {
+        session.json(&["search", "\"Wrote e.txt.\""])["total"] == 1
+    });
+    let view = session.json(&["rollback", "1", "--yes"]);
+    let moved = view["sessions"].as_array().unwrap();
+    let own = moved.iter().find(|moved| moved["session"] == json!(format!("claude:{new}")));
+    let resume = &own.unwrap()["resume"];
+    let third = resume["session"].as_str().unwrap_or_else(|| panic!("{view:#}"));
+    let copy = fs::read_to_string(claude.log.with_file_name(format!("{third}.jsonl"))).unwrap();
+    assert!(copy.contains("Wrote a.txt.") && !copy.contains("make e"), "{copy}");
 }

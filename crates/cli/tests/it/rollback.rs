@@ -303,7 +303,7 @@ fn the_demo_restores_its_project() {
 }
 
 #[test]
-fn a_journal_of_another_version_or_directory_is_left_alone() {
+fn a_journal_of_another_version_or_directory_is_not_used() {
     let session = Session::new();
     session.write("a", "1");
     session.output(&["checkpoint"]);

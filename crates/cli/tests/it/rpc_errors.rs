@@ -112,7 +112,7 @@ fn wrong_params_are_named() {
         (
             "messages.append",
             json!({ "messages": [{ "role": "tool" }, { "role": "user" }] }),
-            "messages[1]: report messages of the user as the prompt",
+            "messages[1]: pass a message from the user as the prompt",
         ),
     ] {
         let error = client.fail(method, params);

@@ -1,4 +1,4 @@
-//! A project whose agent is takeback's own, with a scripted model.
+//! A project in which takeback's own agent works with a scripted model.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,7 @@ pub(crate) fn with_model(server: &Server) -> Session {
     session
 }
 
-/// Makes a session ask the model of this server. `settings` are further lines of `[chat]`.
+/// Configures a session to use the model of this server. `settings` are further lines of `[chat]`.
 pub(crate) fn use_model(session: &Session, server: &Server, settings: &str) {
     let home = session.base().join(".takeback");
     fs::create_dir_all(&home).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn use_model(session: &Session, server: &Server, settings: &str) {
     fs::write(home.join("config.toml"), config).unwrap();
 }
 
-/// Runs takeback with a usual PATH, because the model's commands need one.
+/// Prepares to run takeback with an ordinary PATH, because the model's commands need one.
 pub(crate) fn chat(session: &Session, arguments: &[&str]) -> Command {
     let mut command = session.command(arguments);
     command.env("PATH", "/bin:/usr/bin");
@@ -83,10 +83,10 @@ pub(crate) fn last_session(session: &Session) -> String {
     list_tasks(session)[0]["session"].as_str().unwrap().to_owned()
 }
 
-/// A model whose answers to some requests never come, until the server is dropped.
+/// A model that leaves some requests unanswered.
 pub(crate) struct StuckModel {
     pub(crate) server: Server,
-    /// Tells when the model is stuck.
+    /// Receives a message whenever the model is stuck in a request.
     pub(crate) reached: Receiver<()>,
     is_stuck: Arc<Mutex<bool>>,
 }
@@ -130,7 +130,7 @@ impl StuckModel {
         child.wait().unwrap();
     }
 
-    /// Lets the model answer from now on.
+    /// Makes the model answer all later requests.
     pub(crate) fn release(&self) {
         *self.is_stuck.lock().unwrap() = false;
     }

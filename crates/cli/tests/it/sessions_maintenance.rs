@@ -88,7 +88,7 @@ $ takeback sessions delete codex:4f2b
 }
 
 #[test]
-fn a_whole_ledger_passes_verification() {
+fn an_intact_ledger_passes_verification() {
     let mut session = with_examples();
     session.takeback(&["sessions", "verify"]);
     session.takeback(&["sessions", "repair"]);
@@ -222,7 +222,7 @@ fn rows_outside_a_damaged_page_are_recovered() {
 }
 
 #[test]
-fn foreign_databases_are_left_alone() {
+fn foreign_databases_are_not_changed() {
     let mut session = with_examples();
     let path = ledger_path(&session);
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
@@ -306,7 +306,7 @@ Deleted 1 message of mine:s1.
 }
 
 #[test]
-fn a_taken_title_gets_the_next_number_if_asked() {
+fn a_title_that_is_taken_gets_the_next_number_on_request() {
     let session = Session::new();
     for name in ["s1", "s2"] {
         crate::agent::Agent::new(&session, name).turn("hello", "a", name);

@@ -184,7 +184,7 @@ fn a_rollback_says_where_files_and_conversation_are_now() {
 }
 
 #[test]
-fn a_line_may_not_lead_elsewhere() {
+fn a_line_with_forbidden_options_or_outside_paths_is_refused() {
     let server = Server::start(writer).unwrap();
     let (session, id) = after_two_turns(&server);
     let mut client = Client::new(&session);
@@ -269,7 +269,7 @@ fn a_long_conversation_is_compressed_over_rpc() {
 }
 
 #[test]
-fn a_prompt_is_no_command() {
+fn a_prompt_is_not_a_command() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let mut client = Client::new(&session);
@@ -313,7 +313,7 @@ fn a_goal_that_is_started_over_rpc_is_worked_on_in_the_background() {
 }
 
 #[test]
-fn a_goal_that_is_started_in_chat_is_worked_on_at_once() {
+fn work_on_a_goal_that_is_started_in_chat_begins_immediately() {
     let server = Server::start(worker).unwrap();
     let session = with_model(&server);
     let mut command = chat(&session, &["chat", "--yes"]);

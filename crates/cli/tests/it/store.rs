@@ -15,7 +15,7 @@ fn packs(session: &Session) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_whole_store_passes_verification() {
+fn an_intact_store_passes_verification() {
     let mut session = Session::new();
     session.takeback(&["checkpoints", "verify"]);
     session.write("a", "1");

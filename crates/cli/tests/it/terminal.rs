@@ -330,7 +330,7 @@ fn only_output_longer_than_the_screen_goes_into_a_pager() {
     let seen = terminal.show(&session, "rollback", "").unwrap();
     assert_eq!(seen, "the pager is gone\n");
     let lines = paged(&session).unwrap();
-    // These are the title and all rows, in colour.
+    // These are the title and all rows, in color.
     assert_eq!(lines.lines().count(), 13, "{lines}");
     assert!(lines.contains("\u{1b}[33m"), "{lines}");
 }
@@ -391,25 +391,25 @@ fn a_long_plan_is_read_in_the_pager_before_the_question() {
 }
 
 #[test]
-fn colours_are_used_where_they_are_wanted() {
+fn colors_are_used_where_they_are_wanted() {
     let session = worked();
-    let has_colours = |arguments: &[&str], variables: &[(&str, &str)]| {
+    let has_colors = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
         command.arg("rollback").args(arguments).current_dir(session.project()).env_clear();
         command.env("HOME", session.base()).envs(variables.iter().copied());
         String::from_utf8(command.output().unwrap().stdout).unwrap().contains('\u{1b}')
     };
-    assert!(!has_colours(&[], &[]));
-    assert!(has_colours(&["--color", "always"], &[("NO_COLOR", "1")]));
-    assert!(has_colours(&[], &[("CLICOLOR_FORCE", "1")]));
-    assert!(!has_colours(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
-    assert!(!has_colours(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    assert!(!has_colors(&[], &[]));
+    assert!(has_colors(&["--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(has_colors(&[], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_colors(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!has_colors(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
     let at_terminal = |variables| {
         let terminal = Terminal { columns: 100, rows: 50, variables };
         Some(terminal.show(&session, "rollback", "")?.contains('\u{1b}'))
     };
-    let Some(has_colours) = at_terminal(&[]) else { return };
-    assert!(has_colours);
+    let Some(has_colors) = at_terminal(&[]) else { return };
+    assert!(has_colors);
     assert_eq!(at_terminal(&[("NO_COLOR", "1")]), Some(false));
     assert_eq!(at_terminal(&[("TERM", "dumb")]), Some(false));
 }

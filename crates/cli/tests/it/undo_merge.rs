@@ -75,7 +75,7 @@ Nothing was changed.
 }
 
 #[test]
-fn a_conflict_is_resolved_as_asked() {
+fn a_conflict_is_resolved_as_requested() {
     for (option, expected) in
         [("--theirs", TEN.to_owned()), ("--ours", TEN.replace("2\n", "person\n"))]
     {

@@ -1,5 +1,5 @@
 //! Paths that a command names are protected regardless of the rules. Unprotected paths are reported
-//! at once.
+//! immediately.
 
 use std::fs;
 use std::path::Path;
@@ -548,7 +548,7 @@ fn a_plan_names_directories_that_are_deleted_with_their_repositories() {
 }
 
 #[test]
-fn a_deleted_repository_is_restored_with_its_directory_alone() {
+fn restoring_one_directory_also_restores_its_deleted_repository() {
     let session = Session::new();
     for place in ["lib", "other"] {
         make_repository(&session.project().join(place));

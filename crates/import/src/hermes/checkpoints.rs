@@ -2,14 +2,15 @@
 //!
 //! Hermes has stored checkpoints in two ways, both below `~/.hermes/checkpoints`:
 //!
-//! - **Per project**, the older layout: each working directory has its own repository, named by 16
-//!   hexadecimal digits. Its file `HERMES_WORKDIR` names the directory. `HEAD` leads to the newest
-//!   checkpoint, and each commit to the one before. When Hermes switched to the newer layout, it
-//!   moved these repositories into `legacy-<date>-<time>/`.
+//! - **Per project**, the older layout: each working directory has its own repository, whose name
+//!   is 16 hexadecimal digits. The file `HERMES_WORKDIR` in the repository names the directory.
+//!   `HEAD` is the newest checkpoint, and the parent of each commit is the checkpoint before it.
+//!   When Hermes switched to the newer layout, it moved these repositories into
+//!   `legacy-<date>-<time>/`.
 //! - **Shared**: one repository `store` has a ref `refs/hermes/<project>` for the newest checkpoint
-//!   of each project and a file `projects/<project>.json` that names its directory. At its limit,
-//!   Hermes drops the oldest checkpoints by rewriting all others, with the same trees and
-//!   reasons, but other ids and times.
+//!   of each project and a file `projects/<project>.json` that names its directory. When it reaches
+//!   its limit, Hermes drops the oldest checkpoints by rewriting all others: their trees and
+//!   reasons stay the same, but their ids and times change.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,7 +117,7 @@ pub struct ProjectSurvey {
 pub struct ProjectHistories {
     /// The working directory of the project. The path is canonical if the directory exists.
     pub directory: PathBuf,
-    /// The histories, oldest first. There are several if Hermes changed its layout in between.
+    /// The histories, oldest first. There are several if Hermes has changed its layout.
     pub histories: Vec<RepositoryHistory>,
 }
 
@@ -125,7 +126,7 @@ pub struct ProjectHistories {
 pub struct RepositoryHistory {
     /// The repository that has the checkpoints.
     pub repository: PathBuf,
-    /// The ref that leads to the newest checkpoint in a shared repository; `None` for `HEAD`.
+    /// The ref of the newest checkpoint in a shared repository; `None` if it is `HEAD`.
     pub tip: Option<String>,
 }
 
@@ -306,7 +307,7 @@ pub struct HermesCheckpoint {
     pub time: i64,
     /// The commit message, which may be empty.
     pub reason: String,
-    /// The index of the checkpoint's repository.
+    /// The index of the checkpoint's repository in the project's list of repositories.
     repository: usize,
 }
 

@@ -107,8 +107,8 @@ impl ImportFixture {
         self.commit_tree(&tree, &hash, reason, true)
     }
 
-    /// Creates a commit that becomes the newest checkpoint of a project. Without `follows`, it is
-    /// also the oldest.
+    /// Creates a commit that becomes the newest checkpoint of a project. If `follows` is false, it
+    /// is also the oldest.
     fn commit_tree(&self, tree: &str, hash: &str, reason: &str, follows: bool) -> Oid {
         let store = self.checkpoints().join("store");
         let settings = [("GIT_DIR", &*store)];
@@ -178,8 +178,8 @@ impl ImportFixture {
     }
 }
 
-/// Returns the name that stands for a project. Hermes uses a hash of the project's path, but any
-/// name will do.
+/// Returns the name of a project in the shared store. Hermes uses a hash of the project's path, but
+/// any name will do.
 fn project_hash(project: &Path) -> String {
     let name = project.file_name().unwrap().to_string_lossy();
     let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -271,7 +271,7 @@ fn projects_of_a_shared_store_are_imported_separately() {
     let store = fixture.checkpoints().join("store");
     fixture.run_git(&[("GIT_DIR", &store)], &["gc", "-q"]);
     commits.push(fixture.commit_shared(&projects[0], "loose"));
-    // A git process that was killed leaves its lock file, and a deleted project leaves its history.
+    // A git process that was killed leaves its lock file behind, and a deleted project its history.
     fs::write(store.join("refs/hermes/0123.lock"), "").unwrap();
     fs::remove_dir_all(&projects[2]).unwrap();
 

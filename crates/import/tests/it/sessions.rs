@@ -12,7 +12,7 @@ use takeback_ledger::{
 
 use crate::support::{HermesHome, read_all};
 
-/// Reads all sessions from a database that these statements create.
+/// Creates a database with these statements, and reads all its sessions.
 fn read_database(sql: &str) -> Vec<Transcript> {
     let home = HermesHome::new();
     home.connect().execute_batch(sql).unwrap();

@@ -15,10 +15,10 @@ use crate::support::{HermesHome, read_all};
 /// that closes the file in the same process would release the writer's locks.
 const WRITER: &str = "TAKEBACK_TEST_HERMES_WRITER";
 
-/// The minimum time that is spent on copying one database.
+/// The minimum time for which copies of one database are made, one after another.
 const MINIMUM: Duration = Duration::from_secs(2);
 
-/// The time within which the copies must show a change.
+/// The time within which two copies must differ.
 const MAXIMUM: Duration = Duration::from_secs(120);
 
 /// Every transaction adds two messages and updates a message that counts the transactions. SQLite

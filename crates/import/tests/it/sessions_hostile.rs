@@ -187,7 +187,7 @@ fn a_table_whose_pages_contain_each_other_is_not_read_forever() {
 }
 
 #[test]
-fn a_session_that_takes_too_much_memory_is_refused_alone() {
+fn a_session_that_takes_too_much_memory_is_refused_and_the_others_are_read() {
     let home = home_with(&TABLES);
     let connection = home.connect();
     connection.execute("INSERT INTO sessions (id) VALUES ('small'), ('large')", []).unwrap();

@@ -11,7 +11,7 @@ use takeback_ledger::{MessageRecord, Transcript};
 
 use crate::support::{HermesHome, read_all};
 
-/// The version of the release on PyPI.
+/// The version of Hermes that is installed from PyPI.
 const RELEASE: &str = "0.19.0";
 
 #[test]

@@ -371,8 +371,8 @@ fn check_version(born: i64, version: i64) {
     assert_eq!(flags, [none, none, none, undone, compacted], "version {version}");
 }
 
-/// Version 23 stands for a future version. It has more columns, two of which are named like fields
-/// of a record.
+/// Version 23 represents a future version. It has more columns, two of which have the same names as
+/// fields of a record.
 #[test]
 fn every_version_is_read_completely() {
     for version in 1..=23 {

@@ -43,14 +43,14 @@ pub enum OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalMode {
     /// A write-ahead log. Readers do not wait for a writer, and a writer does not wait for readers.
-    /// It needs memory that processes share.
+    /// It needs memory that is shared between processes.
     Wal,
     /// A rollback journal, for network file systems. Readers and writers wait for each other.
     Rollback,
 }
 
 impl JournalMode {
-    /// Chooses the mode that works on the file system that holds a directory.
+    /// Chooses the mode that works on a directory's file system.
     pub(super) fn suited_to(directory: &Path) -> JournalMode {
         #[allow(clippy::unnecessary_cast, reason = "its type differs between platforms")]
         match rustix::fs::statfs(directory) {

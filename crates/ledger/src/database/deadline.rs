@@ -1,10 +1,10 @@
-//! The deadline until which an operation waits for other processes.
+//! The deadline of an operation that waits for other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The moment at which an operation stops waiting for other processes. Clones share it.
+/// The time at which an operation stops waiting for other processes. Clones share it.
 #[derive(Clone)]
 pub(super) struct Deadline {
     start: Instant,
@@ -39,7 +39,7 @@ impl Deadline {
 }
 
 /// Chooses a random pause that is short at first and never longer than about 10 ms. Because it is
-/// random, waiting processes do not retry in step.
+/// random, waiting processes do not all retry at the same time.
 fn random_pause(tries: i32) -> Duration {
     let ceiling = 200_u64 << tries.clamp(0, 6);
     let mut random = [0; 8];

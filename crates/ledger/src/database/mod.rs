@@ -2,7 +2,7 @@
 //!
 //! In WAL mode, readers never wait for writers. A write begins with `BEGIN IMMEDIATE`. A process
 //! that has to wait for another one sleeps for short random times, so that waiting processes do not
-//! retry in step. It gives up at the caller's deadline.
+//! all retry at the same time. It gives up at the caller's deadline.
 
 mod connect;
 mod deadline;
@@ -47,7 +47,7 @@ pub(crate) struct Database {
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
-    /// The moment at which all waiting ends, even if `wait` is longer.
+    /// The time at which all waiting ends, even if `wait` is longer.
     limit: Option<Instant>,
     deadline: Deadline,
     care: Care,
@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// Limits the total waiting time of all operations from now on to that of a single write.
-    /// `false` lifts the limit.
+    /// Limits the time that all operations from now on may wait in total to the time that a single
+    /// write may wait. `false` lifts the limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
@@ -196,8 +196,8 @@ impl Database {
         Ok(())
     }
 
-    /// Makes every commit durable before it returns. With `false`, commits become durable when the
-    /// log is moved into the database.
+    /// Sets whether every commit is durable before it returns. Otherwise, commits become durable
+    /// when the log is moved into the database.
     pub(crate) fn sync_commits(&mut self, syncs: bool) {
         self.care.syncs = syncs;
     }
@@ -328,7 +328,7 @@ impl Database {
         fs::metadata(&log).map_or(0, |log| log.len())
     }
 
-    /// Copies the database, as it is at one moment, to another file.
+    /// Copies a consistent state of the database to another file.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         const ALL_PAGES: i32 = -1;
         let mut copy = Database::open(path, None, self.wait)?;

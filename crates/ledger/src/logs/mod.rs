@@ -9,6 +9,7 @@
 
 mod growth;
 mod placement;
+mod shared_beginning;
 mod weave;
 
 use std::borrow::Cow;
@@ -18,9 +19,11 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
 
 use self::placement::LogMessage;
+use self::shared_beginning::inherit_beginning;
 use crate::sessions::{head, parse_json, upsert_session};
 use crate::{
-    Ledger, LedgerError, MessageRecord, SessionRecord, Time, UsageRecord, calls, mask, usage,
+    ForkLog, Ledger, LedgerError, MessageRecord, SessionRecord, Time, UsageRecord, calls, mask,
+    usage,
 };
 
 /// The position up to which a log has been read.
@@ -62,16 +65,21 @@ pub struct LogEntry {
     pub fact: LogFact,
 }
 
-/// The fact that an entry in a log states.
+/// A fact that is stated by an entry in a log.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogFact {
-    /// More is known about the session.
+    /// Information about the session.
     Session(Box<SessionRecord>),
     Message(Box<MessageRecord>),
     /// A message that summarizes the conversation so far.
     Summary(Box<MessageRecord>),
     Usage(Box<UsageRecord>),
+    /// The log continues that of another session, which has the lines before this number.
+    ForkedFrom {
+        parent: String,
+        before: u64,
+    },
     /// A tool call ended.
     Outcome {
         call: String,
@@ -138,6 +146,7 @@ fn mask_page(page: &LogPage) -> LogPage {
             LogFact::Message(message) | LogFact::Summary(message) => mask::mask_message(message),
             LogFact::Outcome { outcome, .. } => mask::mask_text(outcome),
             LogFact::Usage(usage) => mask::mask_usage(usage),
+            LogFact::ForkedFrom { .. } => {}
         }
     }
     page
@@ -214,6 +223,7 @@ fn take_in_session(
     transaction
         .prepare_cached("UPDATE sessions SET started_at = ?2 WHERE key = ?1 AND started_at > ?2")?
         .execute(params![key, time])?;
+    inherit_beginning(transaction, key, entries, now)?;
     let mut messages: Vec<LogMessage<'_>> = Vec::new();
     let mut index_of = HashMap::new();
     for entry in entries {
@@ -221,7 +231,7 @@ fn take_in_session(
         time = entry.time.unwrap_or(time);
         let is_new = || remember_origin(transaction, key, &entry.origin);
         match &entry.fact {
-            LogFact::Session(_) => {}
+            LogFact::Session(_) | LogFact::ForkedFrom { .. } => {}
             LogFact::Message(message) | LogFact::Summary(message) if is_new()? => {
                 let is_summary = matches!(entry.fact, LogFact::Summary(_));
                 let message = Cow::Borrowed(&**message);
@@ -257,20 +267,45 @@ pub(crate) fn adopt_pages(
     transaction: &Transaction<'_>,
     parent: i64,
     key: i64,
-    pages: &[LogPage],
+    log: &ForkLog<'_>,
     now: Time,
 ) -> Result<(), LedgerError> {
-    let mut statement = transaction.prepare_cached(
-        "INSERT OR IGNORE INTO origins (session, seq, origin)
-         VALUES (?2, (SELECT o.seq FROM origins o JOIN messages m ON m.session = ?2 AND m.seq = o.seq
-                      WHERE o.session = ?1 AND o.origin = ?3), ?3)",
+    let mut find = transaction.prepare_cached(
+        "SELECT m.seq FROM origins o JOIN messages m ON m.session = ?2 AND m.seq = o.seq
+         WHERE o.session = ?1 AND o.origin = ?3",
     )?;
-    for entry in pages.iter().flat_map(|page| &page.entries) {
-        if matches!(entry.fact, LogFact::Message(_) | LogFact::Summary(_) | LogFact::Usage(_)) {
-            statement.execute(params![parent, key, entry.origin])?;
+    let mut add = transaction.prepare_cached(
+        "INSERT OR IGNORE INTO origins (session, seq, origin) VALUES (?1, ?2, ?3)",
+    )?;
+    for entry in log.pages.iter().flat_map(|page| &page.entries) {
+        let is_message = match &entry.fact {
+            LogFact::Message(_) | LogFact::Summary(_) => true,
+            LogFact::Usage(_) => false,
+            LogFact::Session(_) | LogFact::ForkedFrom { .. } | LogFact::Outcome { .. } => continue,
+        };
+        let old = log.original_origin(&entry.origin);
+        let seq: Option<i64> =
+            find.query_row(params![parent, key, old], |row| row.get(0)).optional()?;
+        if is_message && seq.is_none() {
+            // The fork has been continued, so its log must be read from here on. Without a
+            // bookmark, it is read from the beginning, and what is known is not added again.
+            return Ok(());
+        }
+        add.execute(params![key, seq, entry.origin])?;
+    }
+    log.pages.iter().try_for_each(|page| save_bookmark(transaction, &page.to, now))
+}
+
+impl ForkLog<'_> {
+    /// Translates the id of an entry to that of the parent. An entry may have parts, whose ids begin
+    /// with that of the entry.
+    fn original_origin<'o>(&self, origin: &'o str) -> Cow<'o, str> {
+        let (entry, part) = origin.split_at(origin.find('/').unwrap_or(origin.len()));
+        match self.origins.and_then(|origins| origins.get(entry)) {
+            Some(old) => Cow::Owned(format!("{old}{part}")),
+            None => Cow::Borrowed(origin),
         }
     }
-    pages.iter().try_for_each(|page| save_bookmark(transaction, &page.to, now))
 }
 
 /// A message of a session, with the agent's own id for it.
@@ -284,7 +319,7 @@ pub struct MessageOrigin {
     pub origin: Option<String>,
     /// True if the message was taken back.
     pub undone: bool,
-    /// True if a fork has the message from its parent.
+    /// True if the session is a fork, and the message was copied from its parent.
     pub inherited: bool,
 }
 

@@ -305,7 +305,10 @@ fn comparable_text(message: &MessageRecord) -> String {
 }
 
 /// Finds the last message that a log has confirmed.
-fn find_last_confirmed(transaction: &Transaction<'_>, key: i64) -> Result<i64, LedgerError> {
+pub(super) fn find_last_confirmed(
+    transaction: &Transaction<'_>,
+    key: i64,
+) -> Result<i64, LedgerError> {
     Ok(transaction
         .prepare_cached("SELECT ifnull(max(seq), 0) FROM origins WHERE session = ?1")?
         .query_row([key], |row| row.get(0))?)

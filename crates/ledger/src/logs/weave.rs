@@ -1,7 +1,7 @@
 //! Weaving messages that hooks reported and messages from a log into one conversation.
 //!
-//! Hooks report prompts at once, but answers are known only when the log is read. So the ledger may
-//! have a prompt before it has the answer to the previous one.
+//! Hooks report prompts immediately, but answers become known only when the log is read. So the
+//! ledger may have a prompt before it has the answer to the previous one.
 
 use crate::Time;
 
@@ -36,11 +36,11 @@ pub(super) enum WovenMessage {
 /// the same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The time from a hook's record of a prompt to the log's record, in milliseconds, within which the
-/// two can be the same prompt even if their wording differs, because agents expand prompts. An
-/// agent logs a prompt only after it has started the hook, and the hook notes the time within a
-/// second. So an entry that is more than a second older than the hook's record is a different
-/// prompt.
+/// The range of the time, in milliseconds, from a hook's record of a prompt to the log's record of
+/// a prompt with different wording, within which the two can still be the same prompt. Their
+/// wording can differ because agents expand prompts. An agent logs a prompt only after it has
+/// started the hook, and the hook notes the time within a second. So an entry that is more than a
+/// second older than the hook's record is a different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.
@@ -88,7 +88,7 @@ fn find_pairs(stored: &[UnconfirmedMessage], incoming: &[IncomingMessage]) -> Ve
     let mut pairs = vec![None; incoming.len()];
     let mut next = 0;
     for (number, entry) in incoming.iter().enumerate() {
-        // If the same text occurs several times, the occurrence nearest in time counts.
+        // If the same text occurs several times, the occurrence nearest in time is the match.
         let is_nearest = |here: &UnconfirmedMessage| {
             let later = incoming[number + 1..].iter().filter(|later| later.text == entry.text);
             let nearest = later.map(|later| time_between(here.time, later.time)).min();

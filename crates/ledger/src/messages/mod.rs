@@ -51,9 +51,9 @@ impl Ledger {
         Ok(seqs)
     }
 
-    /// For the model, replaces the current messages up to `upto` with a summary. Nothing is lost:
-    /// the messages are only marked, and become current again if a rewind takes the summary back.
-    /// Returns the number of the summary.
+    /// Replaces the current messages up to `upto` with a summary, as far as the model is concerned.
+    /// Nothing is lost: the messages are only marked, and become current again if a rewind takes
+    /// the summary back. Returns the number of the summary.
     pub fn compact(
         &mut self,
         session: &str,
@@ -149,7 +149,7 @@ pub(crate) fn copy_messages(
     let mut appender = Appender::new(transaction, head);
     let mut compacted = Vec::new();
     for stored in &messages {
-        // If a summary is not copied, the messages that it summarizes are current again.
+        // If a summary is not copied, the messages that it summarizes become current again.
         let is_compacted =
             stored.compacted == -1 || (stored.compacted > 0 && has(stored.compacted));
         let message = MessageRecord { compacted: is_compacted, ..stored.message.clone() };

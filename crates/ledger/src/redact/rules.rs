@@ -7,7 +7,7 @@
 //! and rarely repeat negated sets. They need not check that a secret starts and ends at a word
 //! boundary, because the search does.
 
-/// The expression that matches what stands between a name and its value: `=`, `: `, `:=`, `=>`, `":
+/// The expression that matches the text between a name and its value: `=`, `: `, `:=`, `=>`, `":
 /// "`, `"] = `, `: &str = `, and `value: ` or `value=` as the next field, as in lists of
 /// environment variables.
 macro_rules! gives {
@@ -66,9 +66,10 @@ pub(super) struct Rule {
 pub(super) enum KeywordPosition {
     /// The secret starts with the keyword. The keyword is case-sensitive.
     Start,
-    /// The expression starts with the keyword in any case; the secret comes later.
+    /// The expression starts with the keyword, in upper or lower case; the secret comes later.
     Before,
-    /// The keyword, in any case, is the end of a name; the expression ends where the value starts.
+    /// The keyword, in upper or lower case, is the end of a name; the expression ends where the
+    /// value starts.
     Name,
     /// The keyword is the end of a command-line option, `--name value` or `-name value`; the
     /// expression ends where the value starts.

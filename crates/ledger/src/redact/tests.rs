@@ -1,8 +1,8 @@
 //! The examples are templates, so that secret scanners do not report this file.
 //!
-//! In a template, `{a36}` stands for 36 letters and digits, and `{h64}` for 64 hexadecimal digits;
-//! [`alphabet`] has the other kinds. `«…»` marks the part that gets masked. Without these marks,
-//! everything gets masked.
+//! In a template, `{a36}` is replaced with 36 letters and digits, and `{h64}` with 64 hexadecimal
+//! digits; [`alphabet`] lists the other kinds. `«…»` marks the part that gets masked. Without these
+//! marks, everything gets masked.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

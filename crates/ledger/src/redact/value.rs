@@ -78,8 +78,8 @@ pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
         && looks_secret(rule, value)
 }
 
-/// Returns the minimum length of a secret that this rule finds. A shorter value is more likely a
-/// word.
+/// Returns the minimum length of a secret that this rule finds. A shorter value is more likely to
+/// be a word.
 pub(super) fn shortest_length(rule: &Rule) -> usize {
     if rule.test == SecretTest::Password { 8 } else { 16 }
 }
@@ -209,7 +209,7 @@ fn entropy(text: &str) -> f32 {
     -share.map(|share| share * share.log2()).sum::<f32>()
 }
 
-/// True if the text stands for a secret instead of being one.
+/// True if the text is a placeholder for a secret.
 fn is_placeholder(text: &str) -> bool {
     // A long secret can contain any short word by chance.
     const LONG: usize = 200;
@@ -226,8 +226,8 @@ fn is_placeholder(text: &str) -> bool {
         || has(PLACEHOLDER_WORDS) && !is_random_without_words(&lower, text)
 }
 
-/// True if the text looks random even without its placeholder words. They may then be in it by
-/// chance.
+/// True if the text looks random even without its placeholder words. In that case, the words may be
+/// in it by chance.
 fn is_random_without_words(lower: &str, text: &str) -> bool {
     const ENOUGH: usize = 12;
     let mut rest = text.to_owned();

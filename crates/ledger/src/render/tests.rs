@@ -224,7 +224,7 @@ fn outside_fences(page: &str) -> Vec<String> {
     lines
 }
 
-/// Replaces all characters in the strings that could have a meaning in the markup.
+/// Replaces every character that could have a meaning in the markup.
 fn make_harmless(texts: &[String]) -> Vec<String> {
     let harmless = |c: char| if c == '\n' || c.is_ascii_alphanumeric() { c } else { 'x' };
     texts.iter().map(|text| text.chars().map(harmless).collect()).collect()
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// Counts the occurrences of a character in a line that do not follow a backslash.
+/// Counts how often a character occurs in a line without being escaped by a backslash.
 fn count_bare(line: &str, wanted: char) -> usize {
     let mut is_escaped = false;
     let mut count = 0;

@@ -23,7 +23,7 @@ fn ready_path(path: &Path) -> PathBuf {
 }
 
 /// The time that a repair waits for other processes to close the ledger. Hooks keep it open for
-/// milliseconds, and a server closes it when no request has come for a moment.
+/// milliseconds, and a server closes it when it has been idle for a short time.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The result of trying to lock the database file.
@@ -32,7 +32,7 @@ pub(super) enum DatabaseLock {
     Locked(File),
     /// Other processes had the database open during the whole wait.
     InUse,
-    /// Another repair replaced the database meanwhile.
+    /// Another repair replaced the database in the meantime.
     Replaced,
 }
 

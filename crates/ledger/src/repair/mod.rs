@@ -132,8 +132,8 @@ fn rebuild_database(
     // In WAL mode, every connection holds a lock on the file. So this lock is granted only if there
     // is no connection, and while it is held, no new connection can be opened. With a rollback
     // journal, a connection holds a lock only during an operation, and notices the new file before
-    // the next one. This lock would be lost if this process opened and closed the file once more,
-    // so from here on only the copy is read.
+    // the next one. This process would lose the lock if it opened and closed the file again, so
+    // from here on only the copy is read.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,
         DatabaseLock::Replaced => return Ok(None),

@@ -86,7 +86,7 @@ fn read_tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     Ok(tables)
 }
 
-/// Finds the table that a row without a table belongs to, by the number and types of its values.
+/// Finds the table of a row that was recovered without one, by the number and types of its values.
 /// Returns `None` unless exactly one table fits.
 fn find_fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table> {
     let fits = |table: &&Table| {
@@ -134,8 +134,8 @@ fn sql_value(value: salvage::Value) -> Value {
     }
 }
 
-/// Completes the rows: adds tasks and sessions for rows without one, missing turns, and counts.
-/// Returns notes for the user.
+/// Completes the recovered rows: adds missing tasks, sessions and turns that rows refer to, and
+/// corrects the counts. Returns notes for the user.
 pub(super) fn complete_rows(transaction: &Transaction<'_>) -> Result<Vec<String>, LedgerError> {
     // A recovered task may also need a session.
     let notes = complete_tasks(transaction)?;
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::schema;
 
-    /// True if a value can be in both columns.
+    /// True if there is a value that fits both columns.
     fn overlap(one: &(String, String, bool), other: &(String, String, bool)) -> bool {
         let is_number = |declared: &str| matches!(declared, "INTEGER" | "REAL");
         (one.2 && other.2) || one.1 == other.1 || (is_number(&one.1) && is_number(&other.1))

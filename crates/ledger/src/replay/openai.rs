@@ -66,7 +66,8 @@ impl Writer {
             self.messages.push(Value::Object(message));
             return;
         }
-        // A result refers to the message right before it, so ids can be reused later.
+        // Results refer only to the calls in the message right before them, so later messages can
+        // reuse ids.
         self.ids.forget_all();
         let calls: Vec<(String, Call)> =
             calls.into_iter().map(|call| (self.ids.assign_id(&call.id), call)).collect();

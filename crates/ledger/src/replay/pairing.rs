@@ -23,7 +23,7 @@ pub(super) fn pair_results(items: Vec<ReplayItem>) -> Vec<ReplayMessage> {
 struct Pairing {
     messages: Vec<ReplayMessage>,
     /// For each call id, the index of the last message that has a call with this id. Agents reuse
-    /// ids, and a result then belongs to the nearest call.
+    /// ids, so a result belongs to the latest call with its id.
     by_id: HashMap<String, usize>,
     /// The index of the last message with calls.
     last: Option<usize>,
@@ -74,7 +74,7 @@ impl Pairing {
 /// The call that a result belongs to.
 enum Target<'a> {
     Open(&'a mut Call),
-    /// The call already has exactly this result, so nothing is lost without it.
+    /// The call already has exactly this result, so nothing is lost if it is dropped.
     Repeated,
     None,
 }

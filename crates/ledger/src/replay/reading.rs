@@ -65,7 +65,8 @@ fn is_prompt(message: &MessageRecord, prompt: Option<&Part>) -> bool {
         && message.content.as_ref().and_then(Value::as_str).and_then(Part::text).as_ref() == prompt
 }
 
-/// Returns the speaker that a role stands for, or `None` for messages that are not for the model.
+/// Returns the speaker of messages with this role, or `None` if such messages are not for the
+/// model.
 fn speaker_of(role: &str) -> Option<Speaker> {
     Some(match role {
         "session_meta" => return None,

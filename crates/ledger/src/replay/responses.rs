@@ -77,7 +77,7 @@ impl Writer {
         // This API has no field for Anthropic's reasoning.
         parts.retain(|part| !matches!(part, Part::Thinking(_)));
         let (texts, media) = parts::separate_media(parts);
-        // The API rejects reasoning without the text or the call that it led to.
+        // The API rejects reasoning that no text or call follows.
         if !texts.is_empty() || !calls.is_empty() {
             self.add_reasoning(&carried);
         }

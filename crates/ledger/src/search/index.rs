@@ -59,7 +59,8 @@ impl Ledger {
         }
     }
 
-    /// Indexes at least one slice of the tail after events with messages, if the tail is long.
+    /// Indexes at least one slice of the tail after events have added messages, if the tail is
+    /// long.
     pub(crate) fn index_after_events(&mut self, events: &[Event]) {
         let messages = events.iter().filter_map(|event| match event {
             Event::Messages { messages, .. } => Some(messages.as_slice()),
@@ -192,7 +193,8 @@ fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport
     let mut indexed = 0;
     let mut has_more = false;
     while let Some(row) = rows.next()? {
-        // FTS5 writes its entries at the commit, which doubles the time.
+        // FTS5 writes its entries only at the commit, which takes about as long as everything
+        // before.
         if indexed > 0 && start.elapsed() * 2 > time {
             has_more = true;
             break;

@@ -37,11 +37,11 @@ const NEIGHBOUR_LENGTH: usize = 200;
 /// The messages to search, and the maximum number of results.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// Only sessions from these sources; from all if empty.
+    /// Only sessions from these sources; if empty, from all sources.
     pub sources: Vec<String>,
     /// No sessions from these sources.
     pub exclude_sources: Vec<String>,
-    /// Only messages with these roles; with any role if empty.
+    /// Only messages with these roles; if empty, with any role.
     pub roles: Vec<String>,
     /// Only messages since this time.
     pub since: Option<Time>,
@@ -321,7 +321,7 @@ impl Search<'_> {
 const COLUMNS: &str = "m.id, m.timestamp, m.structured, m.content, m.tool_name, m.tool_calls";
 
 /// The messages that the options select. A message that a fork has in common with its parent is
-/// found only in the parent, unless the parent's has been taken back.
+/// found only in the parent, unless it has been taken back there.
 const FILTER: &str = "
     (:undone OR NOT m.undone) AND m.timestamp >= :since
     AND (m.seq > s.inherited OR NOT EXISTS (

@@ -1,15 +1,15 @@
 //! Splitting folded text into pieces, and pieces into index tokens.
 //!
 //! For each message, the index has each of these tokens once: every word (its first 32 characters),
-//! every pair of adjacent characters in a script without spaces, the last such character by itself,
-//! and every symbol that is not ASCII. A single character in a script without spaces is found as
-//! the beginning of a pair.
+//! every pair of adjacent characters in a script without spaces, the last such character alone, and
+//! every symbol that is not ASCII. A single character in a script without spaces is found as the
+//! beginning of a pair.
 
 use std::collections::HashSet;
 
 use unicode_normalization::char::canonical_combining_class;
 
-/// The maximum number of characters that the index keeps of a word. The rest is compared when the
+/// The maximum number of characters of each word that are indexed. The rest is compared when the
 /// message is checked.
 const WORD_LENGTH: usize = 32;
 

@@ -13,12 +13,12 @@ use crate::{Ledger, LedgerError, Time, tasks};
 pub struct PruneOptions {
     /// Only sessions that have been inactive since this time, whether they have ended or not.
     pub inactive_since: Time,
-    /// Only sessions from these sources; from all if empty.
+    /// Only sessions from these sources; if empty, from all sources.
     pub sources: Vec<String>,
     /// Only sessions in this state.
     pub state: Option<SessionState>,
-    /// Sessions that have not ended and have been active since this time are spared, because they
-    /// may still be running.
+    /// Sessions that have not ended and have been active since this time are kept, because they may
+    /// still be running.
     pub open_since: Option<Time>,
 }
 
@@ -33,8 +33,8 @@ pub enum SessionState {
 
 impl Ledger {
     /// Deletes a session with its messages, and the sessions of its subagents. Keeps its forks and
-    /// continuations, but they no longer have a parent. Returns the ids of the deleted sessions.
-    /// Fails with [`LedgerError::TaskRunning`] if a process is working on a task in one of them.
+    /// continuations, which then have no parent. Returns the ids of the deleted sessions. Fails
+    /// with [`LedgerError::TaskRunning`] if a process is working on a task in one of them.
     pub fn delete_session(&mut self, id: &str) -> Result<Vec<String>, LedgerError> {
         let running = self.running_tasks()?;
         self.database.erase(|transaction| {

@@ -13,7 +13,7 @@ use crate::{Ledger, LedgerError, SessionRecord, Time, mask};
 /// The selection of sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// Only sessions from these sources; from all if empty.
+    /// Only sessions from these sources; if empty, from all sources.
     pub sources: Vec<String>,
     /// Only sessions in this workspace.
     pub workspace: Option<String>,
@@ -204,8 +204,8 @@ impl Ledger {
         })
     }
 
-    /// Returns the ids of all sessions from these sources, or from all if `sources` is empty, in
-    /// the order in which they began.
+    /// Returns the ids of all sessions from these sources, in the order in which they began. If
+    /// `sources` is empty, returns the ids of all sessions.
     pub fn session_ids(&self, sources: &[String]) -> Result<Vec<String>, LedgerError> {
         let connection = self.database.reader()?;
         let mut statement = connection.prepare_cached(

@@ -8,8 +8,8 @@ use crate::LedgerError;
 /// The tables whose rows belong to a task.
 pub(crate) const TASK_TABLES: &[&str] = &["journal", "snapshots", "goals"];
 
-/// The tasks that have lost journal entries which their state depends on, with the number of lost
-/// entries. A task that a repair has marked is not among them.
+/// The query for tasks that have lost journal entries on which their state depends, with the number
+/// of lost entries. It leaves out tasks that a repair has marked as damaged.
 const BROKEN_TASKS: &str = "
     SELECT key, id, lost FROM (
         SELECT t.key, t.id, t.last_seq - ifnull(s.seq, 0) - (
@@ -19,7 +19,7 @@ const BROKEN_TASKS: &str = "
         WHERE t.state <> ?1)
     WHERE lost > 0";
 
-/// The tasks whose journal or snapshot is ahead of their row.
+/// The query for tasks whose journal or snapshot is newer than their row in the table of tasks.
 const LATE_TASKS: &str = "
     SELECT id FROM tasks t WHERE
         last_seq < (SELECT max(seq) FROM journal WHERE task = t.key)

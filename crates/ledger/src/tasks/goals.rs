@@ -38,7 +38,7 @@ impl GoalState {
         GoalState::Cancelled,
     ];
 
-    /// Returns the word that stands for this state in the ledger and in JSON.
+    /// Returns the word for this state in the ledger and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             GoalState::Active => "active",
@@ -111,8 +111,8 @@ pub struct GoalUpdate {
     pub state: Option<(GoalState, Option<String>)>,
     /// The new budget.
     pub budget: Option<Budget>,
-    /// True if the new state counts only if the goal is active, so that a process that works on a
-    /// goal does not overwrite the user's decision to pause or cancel it.
+    /// True if the state is set only if the goal is active. This keeps a process that is working on
+    /// a goal from overwriting the user's decision to pause or cancel it.
     pub only_if_active: bool,
     /// True if a new run begins, whose spending is counted from zero.
     pub begins_run: bool,
@@ -131,8 +131,8 @@ impl Ledger {
         self.database.write(|transaction| insert_goal(transaction, &goal, now))
     }
 
-    /// Changes a goal. This needs no lease: it is how another process pauses or cancels a goal.
-    /// Returns the goal after the change.
+    /// Changes a goal. No lease is needed, so another process can use this to pause or cancel the
+    /// goal. Returns the goal after the change.
     pub fn update_goal(
         &mut self,
         update: &GoalUpdate,
@@ -158,7 +158,7 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Finds the goal that the user means by an id or an unambiguous beginning of one.
+    /// Finds the goal that the user refers to by its id, or by an unambiguous beginning of the id.
     pub fn resolve_goal(&self, typed: &str) -> Result<String, LedgerError> {
         let found = resolve_id(self.database.reader()?, "goals", typed)?;
         found.ok_or_else(|| LedgerError::NoSuchGoal(typed.to_owned()))

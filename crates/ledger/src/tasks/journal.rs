@@ -19,8 +19,8 @@ pub struct JournalEntry {
     /// The epoch of the lease under which the entry was written.
     pub epoch: i64,
     pub time: Time,
-    /// True if secrets were masked. The instructions in the entry must then not be carried out: a
-    /// command with a mask in it is a different command.
+    /// True if secrets were masked. In that case, the instructions in the entry must not be carried
+    /// out: a command with a mask in it is a different command.
     pub masked: bool,
     pub entry: Value,
 }
@@ -36,7 +36,7 @@ pub struct TaskChange<'a> {
     pub state: Option<&'a str>,
     /// The session in which the task continues, such as a compaction that `events` creates.
     pub session: Option<&'a str>,
-    /// A change to a goal, such as the cost of the entries.
+    /// A change to a goal, such as an addition of the entries' cost.
     pub goal: Option<&'a GoalUpdate>,
 }
 
@@ -66,12 +66,12 @@ pub struct AppendOutcome {
 
 impl Ledger {
     /// Appends entries to the journal of a task, together with the writes in `change`: all or none.
-    /// Fails with [`LedgerError::Fenced`] if the lease is no longer the last one. Nothing is
-    /// spooled: an append that fails can be tried again.
+    /// Fails with [`LedgerError::Fenced`] if a later lease has been taken. Nothing is spooled: an
+    /// append that fails can be tried again.
     ///
-    /// `entries` gets the messages that the events add, so that the entries can contain their
-    /// numbers. Masking changes only strings. It keeps keys, numbers and the shape of the entries,
-    /// so they can still be parsed.
+    /// `entries` is called with the messages that the events added, so that the entries can contain
+    /// their numbers. Masking changes only strings. It keeps keys, numbers and the shape of the
+    /// entries, so they can still be parsed.
     pub fn append_journal(
         &mut self,
         lease: &Lease,

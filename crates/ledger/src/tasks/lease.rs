@@ -55,8 +55,8 @@ impl Ledger {
         self.raise_epoch(task, lock, now)
     }
 
-    /// Refuses a task that does not exist. Its id becomes part of a path, so another program must not
-    /// have written it.
+    /// Fails if the task does not exist, or if its id cannot be part of a path, in which case
+    /// another program wrote it.
     fn check_task(&self, task: &str) -> Result<(), LedgerError> {
         find_key(self.database.reader()?, task)?;
         check_id(task)
@@ -74,7 +74,7 @@ impl Ledger {
     }
 }
 
-/// Reads the columns of a task that appending needs. Fails if the lease is no longer the last one.
+/// Reads the columns of a task that appending needs. Fails if a later lease has been taken.
 pub(super) fn check_lease(connection: &Connection, lease: &Lease) -> Result<TaskHead, LedgerError> {
     let Lease { task, epoch, .. } = lease;
     let found = connection

@@ -28,8 +28,8 @@ pub(super) struct TaskLocks {
 }
 
 impl Ledger {
-    /// Returns the ids of the tasks that a process holds the lease of. Does not wait for these
-    /// processes.
+    /// Returns the ids of the tasks whose leases are held by running processes. Does not wait for
+    /// these processes.
     pub fn running_tasks(&self) -> Result<BTreeSet<String>, LedgerError> {
         self.task_locks().list_held()
     }

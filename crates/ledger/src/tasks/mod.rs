@@ -2,7 +2,7 @@
 //!
 //! The state of a task follows from its journal alone. A process works on a task under a lease. The
 //! kernel holds the lease's lock, so a dead process is noticed without a clock. The epoch of the
-//! lease is checked in each write, so a process that lost its lease cannot write any more.
+//! lease is checked in each write, so a process that has lost its lease can no longer write.
 
 mod checks;
 mod goals;
@@ -57,7 +57,7 @@ pub struct TaskFilter {
     pub session: Option<String>,
     /// Only tasks that work for this task.
     pub parent: Option<String>,
-    /// Only tasks in these states; in all if empty.
+    /// Only tasks in these states; if empty, in any state.
     pub states: Vec<String>,
     /// Only tasks in this workspace.
     pub workspace: Option<String>,
@@ -96,14 +96,14 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Finds the task that the user means by an id or an unambiguous beginning of one.
+    /// Finds the task that the user refers to by its id, or by an unambiguous beginning of the id.
     pub fn resolve_task(&self, typed: &str) -> Result<String, LedgerError> {
         let found = resolve_id(self.database.reader()?, "tasks", typed)?;
         found.ok_or_else(|| LedgerError::NoSuchTask(typed.to_owned()))
     }
 
-    /// Sets the state of a task. This needs no lease: it is how another process asks the one that
-    /// works on the task to pause or stop. That process learns of the change from
+    /// Sets the state of a task. No lease is needed, so another process can use this to ask the
+    /// process that is working on the task to pause or stop. That process learns of the change from
     /// [`AppendOutcome::previous_state`].
     pub fn set_task_state(&mut self, id: &str, state: &str, now: Time) -> Result<(), LedgerError> {
         self.database.write(|transaction| {

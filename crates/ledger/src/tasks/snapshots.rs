@@ -31,8 +31,8 @@ pub struct LoadedTask {
 }
 
 impl Ledger {
-    /// Keeps the state of a task after the journal entry `seq`, in place of the last snapshot.
-    /// Fails with [`LedgerError::Fenced`] if the lease is no longer the last one.
+    /// Stores the state of a task after the journal entry `seq`, and replaces the previous
+    /// snapshot. Fails with [`LedgerError::Fenced`] if a later lease has been taken.
     pub fn write_snapshot(
         &mut self,
         lease: &Lease,
@@ -70,8 +70,8 @@ impl Ledger {
     }
 }
 
-/// Reads the snapshot of a task. One that cannot be parsed counts as missing, because the journal
-/// has everything.
+/// Reads the snapshot of a task. A snapshot that cannot be parsed counts as missing, because the
+/// state can be derived from the journal.
 fn read_snapshot(connection: &Connection, id: &str) -> Result<Option<Snapshot>, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT s.seq, s.time, s.masked, s.state FROM snapshots s

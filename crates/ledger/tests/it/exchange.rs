@@ -118,7 +118,7 @@ fn a_longer_version_adds_its_new_messages() {
     assert_eq!(
         import_lines(&mut other.ledger, &long).messages,
         2,
-        "what was cleared can come back"
+        "cleared messages can be imported again"
     );
 }
 
@@ -144,7 +144,7 @@ impl std::io::Read for LinesBeforeALock {
 }
 
 #[test]
-fn an_import_that_the_ledger_interrupts_says_what_was_imported() {
+fn an_import_that_ends_because_the_ledger_is_locked_says_what_was_imported() {
     let mut fixture = Fixture::new();
     fixture.ledger.set_wait(Duration::ZERO);
     let lines = LinesBeforeALock {
@@ -216,7 +216,7 @@ fn tool_calls_in_a_string_become_a_list() {
 }
 
 #[test]
-fn if_a_title_is_taken_the_next_one_gets_a_number() {
+fn an_imported_title_that_is_taken_gets_a_number() {
     let mut fixture = Fixture::new();
     for id in ["a", "b"] {
         import_lines(&mut fixture.ledger, &json!({ "id": id, "title": "Same" }).to_string());

@@ -5,8 +5,9 @@ use std::process::Stdio;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use takeback_ledger::{
-    Bookmark, CallRecord, Event, Ledger, LedgerOptions, LogEntry, LogFact, LogIntake, LogPage,
-    MessageFilter, MessageRecord, NewFork, SearchOptions, SessionRecord, Tokens, UsageRecord,
+    Bookmark, CallRecord, Event, ForkLog, Ledger, LedgerOptions, LogEntry, LogFact, LogIntake,
+    LogPage, MessageFilter, MessageRecord, NewFork, ParentKind, SearchOptions, SessionRecord,
+    Tokens, UsageRecord,
 };
 
 use crate::support::{
@@ -16,8 +17,8 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Builds an entry of session `s` from `text`. If the text starts with `>`, it comes from the user;
-/// with `=`, it is a summary; with `$`, it is a number of tokens. Any other text comes from the
+/// Builds an entry of session `s` from `text`. If the text starts with `>`, it is a prompt; with
+/// `=`, a summary; with `$`, a number of tokens that were used. Any other text is an answer of the
 /// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
@@ -183,7 +184,7 @@ fn an_answer_comes_before_a_later_prompt_that_a_hook_reported_first() {
 }
 
 #[test]
-fn calls_belong_to_the_turns_that_only_a_log_knows() {
+fn calls_are_assigned_to_turns_that_only_a_log_reports() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     for (call, seconds) in [("a", 11), ("b", 21)] {
@@ -543,7 +544,8 @@ fn the_log_of_a_fork_adds_only_what_is_new() {
         page
     };
     let copied = [of_fork(make_page(None, &log, 3))];
-    let new = NewFork { id: "fork", log: &copied, ..NewFork::default() };
+    let log_of_fork = ForkLog { pages: &copied, origins: None };
+    let new = NewFork { id: "fork", log: log_of_fork, ..NewFork::default() };
     fixture.ledger.fork_at("s", &new, at(50)).unwrap();
     let origins = fixture.ledger.message_origins("fork").unwrap();
     assert!(origins.iter().all(|message| message.inherited && message.origin.is_some()));
@@ -554,4 +556,99 @@ fn the_log_of_a_fork_adds_only_what_is_new() {
     assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "ask again", "again"]);
     assert_eq!(fixture.ledger.session("fork").unwrap().tokens.input, 7);
     assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 5);
+}
+
+/// Reads a log that another session also begins with, as the log of a session `fork`.
+fn read_fork(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> LogIntake {
+    let from = ledger.bookmark("/logs/fork.jsonl").unwrap();
+    let mut page = make_page(None, log, upto);
+    page.to.log = "/logs/fork.jsonl".into();
+    page.from = from;
+    page.entries.iter_mut().for_each(|entry| entry.session = "fork".into());
+    ledger.take_in_page(&page, at(60)).unwrap().unwrap()
+}
+
+#[test]
+fn a_log_that_begins_like_another_one_is_a_fork() {
+    let log = [(0, ">ask"), (1, "answer"), (1, "$5"), (2, ">ask again"), (3, "again"), (3, "$7")];
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &log, 6);
+    let other = [(0, ">ask"), (1, "answer"), (1, "$5"), (7, ">other"), (8, "else"), (8, "$9")];
+    let mut page = make_page(None, &other, 6);
+    page.to.log = "/logs/fork.jsonl".into();
+    for (number, entry) in page.entries.iter_mut().enumerate() {
+        entry.session = "fork".into();
+        if number >= 3 {
+            entry.origin = format!("own-{number}");
+        }
+    }
+    let taken = fixture.ledger.take_in_page(&page, at(60)).unwrap().unwrap();
+    assert_eq!(taken.messages, 2, "the shared messages are not new");
+    assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "other", "else"]);
+    let fork = fixture.ledger.session("fork").unwrap();
+    assert_eq!(fork.parent_session_id.as_deref(), Some("s"));
+    assert_eq!(fork.parent_kind, Some(ParentKind::Fork));
+    assert_eq!(fork.tokens.input, 9);
+    let origins = fixture.ledger.message_origins("fork").unwrap();
+    assert_eq!(origins.iter().filter(|message| message.inherited).count(), 2);
+    assert_eq!(fixture.find("answer"), [("s".to_owned(), 2)]);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn a_fork_keeps_the_prompts_that_its_hooks_have_reported() {
+    let log = [(0, ">ask"), (1, "answer")];
+    let mut fixture = Fixture::new();
+    read_on(&mut fixture.ledger, &log, 2);
+    let message = MessageRecord { timestamp: Some(at(20)), ..message("user", "next") };
+    let events = [
+        Event::Session { record: session("fork").into() },
+        Event::Messages { session: "fork".into(), messages: vec![message] },
+    ];
+    fixture.ledger.record(&events, FOREVER, at(20)).unwrap();
+    read_fork(&mut fixture.ledger, &log, 2);
+    assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "next"]);
+    let turns = fixture.ledger.turns("fork").unwrap();
+    let turns: Vec<_> = turns.iter().map(|turn| (turn.turn, turn.first_seq)).collect();
+    assert_eq!(turns, [(1, 1), (2, 3)]);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn a_fork_whose_log_begins_where_it_was_forked_has_the_messages_before() {
+    let log = [(0, ">ask"), (1, "answer"), (2, ">ask again"), (3, "again")];
+    let mut fixture = Fixture::new();
+    let numbered = |mut page: LogPage| {
+        for entry in &mut page.entries {
+            entry.origin = format!("#{}", entry.origin);
+        }
+        page
+    };
+    fixture.ledger.take_in_page(&numbered(make_page(None, &log, 4)), at(5)).unwrap().unwrap();
+    let mut page = numbered(make_page(None, &[(9, ">other"), (10, "else")], 2));
+    page.to.log = "/logs/fork.jsonl".into();
+    for (number, entry) in page.entries.iter_mut().enumerate() {
+        (entry.session, entry.origin) = ("fork".into(), format!("#{}", number + 2));
+    }
+    let fact = LogFact::ForkedFrom { parent: "s".into(), before: 2 };
+    let first = LogEntry { session: "fork".into(), origin: String::new(), time: None, fact };
+    page.entries.insert(0, first);
+    assert_eq!(fixture.ledger.take_in_page(&page, at(60)).unwrap().unwrap().messages, 2);
+    assert_eq!(fixture.current_texts("fork"), ["ask", "answer", "other", "else"]);
+    assert_eq!(fixture.find("answer"), [("s".to_owned(), 2)]);
+    assert_whole(&mut fixture.ledger);
+}
+
+#[test]
+fn logs_with_numbered_lines_are_not_mistaken_for_forks() {
+    let mut fixture = Fixture::new();
+    for session in ["s", "other"] {
+        let mut page = make_page(None, &[(0, ">ask"), (1, "answer")], 2);
+        page.to.log = format!("/logs/{session}.jsonl");
+        for entry in &mut page.entries {
+            (entry.session, entry.origin) = (session.into(), format!("#{}", entry.origin));
+        }
+        assert_eq!(fixture.ledger.take_in_page(&page, at(5)).unwrap().unwrap().messages, 2);
+    }
+    assert_eq!(fixture.ledger.session("other").unwrap().parent_session_id, None);
 }

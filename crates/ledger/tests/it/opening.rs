@@ -103,7 +103,7 @@ fn a_ledger_that_moved_to_a_network_file_system_is_converted() {
 }
 
 #[test]
-fn many_processes_can_create_a_ledger_at_once() {
+fn many_processes_can_create_a_ledger_at_the_same_time() {
     if let Some((directory, rounds)) = child_arguments() {
         for round in 0..rounds.parse().unwrap() {
             let home = directory.join(format!("{round}"));
@@ -117,7 +117,7 @@ fn many_processes_can_create_a_ledger_at_once() {
     let directory = tempfile::TempDir::new().unwrap();
     let rounds = 60;
     let spawn = |_| {
-        let test = "opening::many_processes_can_create_a_ledger_at_once";
+        let test = "opening::many_processes_can_create_a_ledger_at_the_same_time";
         let mut command = run_again(test, directory.path(), &rounds.to_string());
         command.stdout(Stdio::null()).spawn().unwrap()
     };

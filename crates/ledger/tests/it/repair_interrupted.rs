@@ -118,7 +118,7 @@ fn opening_a_ledger_during_a_repair_waits_for_the_new_one() {
 }
 
 #[test]
-fn a_second_repair_leaves_the_repaired_ledger_alone() {
+fn a_second_repair_does_not_change_the_repaired_ledger() {
     if let Some((path, _)) = child_arguments() {
         assert_eq!(repair_ledger(&path, at(98), &|_, _| {}).unwrap().backup, None);
         return;
@@ -135,7 +135,7 @@ fn a_second_repair_leaves_the_repaired_ledger_alone() {
     let child: RefCell<Option<Child>> = RefCell::default();
     repair_ledger(&path, at(99), &|saved, _| {
         if saved == 100 {
-            let test = "repair_interrupted::a_second_repair_leaves_the_repaired_ledger_alone";
+            let test = "repair_interrupted::a_second_repair_does_not_change_the_repaired_ledger";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
             // Gives the child time to wait for the lock. Without this pause, the test is weaker but

@@ -32,7 +32,7 @@ fn a_rewind_marks_messages_and_an_unrewind_brings_them_back() {
 }
 
 #[test]
-fn rewinding_more_turns_than_there_are_rewinds_all_of_them() {
+fn rewinding_too_many_turns_takes_all_of_them_back() {
     let mut fixture = Fixture::with_three_turns();
     assert_eq!(fixture.ledger.rewind_turns("s", 99, at(10)).unwrap().turns, 3);
     assert_eq!(fixture.counts("s"), (0, 0));
@@ -135,7 +135,7 @@ fn a_rewind_is_reversed_even_if_the_conversation_has_continued() {
     assert_eq!(fixture.current_texts("s"), with_fourth);
 }
 
-/// Compares the moves with a model that remembers the whole conversation at each moment.
+/// Compares the conversation after each move with the conversation that was noted at that point.
 #[test]
 fn a_conversation_can_return_to_every_earlier_point() {
     for seed in 1..40_u64 {

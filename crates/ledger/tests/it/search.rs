@@ -129,7 +129,7 @@ fn the_unindexed_tail_stays_short() {
     fixture.ledger.append("s", &many, at(2)).unwrap();
     assert!(tail_length(&fixture.path()) <= 140, "{}", tail_length(&fixture.path()));
     fixture.say("s", "user", &"large ".repeat(10_000));
-    assert_eq!(tail_length(&fixture.path()), 0, "a large message is indexed at once");
+    assert_eq!(tail_length(&fixture.path()), 0, "a large message is indexed immediately");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn the_unindexed_text_stays_short() {
 }
 
 #[test]
-fn large_messages_of_any_form_are_indexed_at_once() {
+fn large_messages_of_any_form_are_indexed_immediately() {
     let mut fixture = Fixture::new();
     fixture.create_session("s");
     let text = "lorem ipsum dolor ".repeat(4_000);

@@ -270,7 +270,7 @@ fn clearing_keeps_the_session_and_its_cost() {
 }
 
 #[test]
-fn pruning_deletes_old_sessions_ended_or_not() {
+fn pruning_deletes_old_sessions_whether_they_have_ended_or_not() {
     let mut fixture = Fixture::new();
     for (id, source, seconds) in [("a", "x", 10), ("b", "y", 20), ("c", "x", 30), ("d", "x", 40)] {
         let session = SessionRecord { source: source.into(), ..session(id) };

@@ -44,7 +44,7 @@ fn spool_numbers(fixture: &Fixture, numbers: std::ops::Range<usize>) {
 }
 
 #[test]
-fn events_are_written_at_once_if_possible() {
+fn events_are_written_immediately_if_possible() {
     let mut fixture = Fixture::new();
     let events = [
         Event::Session { record: session("s").into() },

@@ -168,7 +168,7 @@ pub(crate) fn masking() -> LedgerOptions {
 /// A time longer than any test takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(3_600);
 
-/// Returns the time `seconds` after a fixed moment.
+/// Returns the time `seconds` seconds after a fixed point in time.
 pub(crate) fn at(seconds: i64) -> Time {
     Time((1_700_000_000 + seconds) * 1_000)
 }

@@ -1,4 +1,5 @@
-//! Leases: only one process at a time continues a task, and one that lost its lease cannot write.
+//! Leases: only one process at a time continues a task, and a process that has lost its lease
+//! cannot write.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +55,7 @@ fn a_seized_lease_fences_the_previous_one() {
 
     let events = [prompt_event("s", "too late")];
     let change = TaskChange { events: &events, state: Some("done"), ..TaskChange::default() };
-    let never = |_: &[_]| unreachable!("a fenced process has nothing to add");
+    let never = |_: &[_]| unreachable!("a fenced process adds no entries");
     let fenced = fixture.ledger.append_journal(&stale, &change, never, at(3));
     assert!(matches!(fenced, Err(LedgerError::Fenced { epoch: 1, current: 2, .. })));
     let fenced = fixture.ledger.write_snapshot(&stale, 1, &json!({}), at(3));

@@ -108,7 +108,7 @@ fn read_acknowledged(child: &mut Child, count: u64) -> i64 {
     last
 }
 
-/// Asserts that everything that belongs to a step is there or nothing is. Returns the number of
+/// Asserts that every step is recorded either completely or not at all. Returns the number of
 /// steps.
 fn assert_consistent(ledger: &Ledger, id: &str) -> i64 {
     let entries: Vec<Value> =

@@ -194,7 +194,7 @@ fn tasks_are_listed_and_found_by_the_beginning_of_their_ids() {
 }
 
 #[test]
-fn bad_tasks_are_refused() {
+fn invalid_tasks_are_refused() {
     let mut fixture = Fixture::with_task();
     let mut create = |task: TaskRecord| fixture.ledger.create_task(&task, at(1)).unwrap_err();
     assert!(matches!(create(task("t")), LedgerError::TaskExists(_)));
@@ -226,7 +226,7 @@ fn loading_reads_only_the_entries_after_the_snapshot() {
     }
     fixture.ledger.write_snapshot(&lease, 1, &json!({ "sum": 1 }), at(2)).unwrap();
     fixture.ledger.write_snapshot(&lease, 2, &json!({ "sum": 3 }), at(3)).unwrap();
-    // The snapshot stands for the entries before it.
+    // With the snapshot, the entries before it are not needed.
     open_raw(&fixture.path()).execute_batch("DELETE FROM journal WHERE seq < 3").unwrap();
     let loaded = fixture.ledger.load_task("t").unwrap();
     let snapshot = loaded.snapshot.unwrap();

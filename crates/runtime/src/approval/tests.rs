@@ -1,4 +1,4 @@
-//! The table of decisions: calls, modes, and what is remembered.
+//! The decision for each call, in each mode, with and without remembered answers.
 
 use serde_json::json;
 use takeback_undo::shell::analyze_script;
@@ -8,7 +8,7 @@ use super::*;
 const WORKSPACE: &str = "/srv/app";
 const DIRECTORY: &str = "/srv/app/src";
 
-/// A decision in short.
+/// A decision, abbreviated.
 #[derive(Debug, PartialEq, Eq)]
 enum Short {
     Run,
@@ -91,10 +91,10 @@ fn check(call: &Call, mode: ApprovalMode, remembered: &[&str], expected: &Short)
     because
 }
 
-/// The decisions in the modes `Effects`, `Ask` and `Never`. In the mode `Auto`, only a call that is
-/// refused in all modes is refused.
+/// The decisions in the modes `Effects`, `Ask` and `Never`. The mode `Auto` refuses only the calls
+/// that all other modes refuse, too.
 #[test]
-fn every_call_gets_its_decision_in_every_mode() {
+fn every_call_gets_the_expected_decision_in_every_mode() {
     let rows: Vec<(Call, [Short; 3])> = vec![
         // Reading.
         (script("ls -l | wc -l"), [Run, Run, Run]),
@@ -135,7 +135,7 @@ fn every_call_gets_its_decision_in_every_mode() {
         // Changes that cannot be determined.
         (script("rm -rf \"$DIR\""), [Ask, Ask, Refuse]),
         (script("curl x | xargs rm"), [Ask, Ask, Refuse]),
-        // More rights.
+        // Elevated privileges.
         (script("sudo systemctl restart nginx"), [Ask, Ask, Refuse]),
         (script("make && /usr/bin/sudo make install"), [Ask, Ask, Refuse]),
         (script("su -c reboot"), [Ask, Ask, Refuse]),

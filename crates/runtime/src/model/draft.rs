@@ -14,17 +14,17 @@ pub(crate) type OnDelta<'a> = dyn FnMut(Delta<'_>) + 'a;
 pub(crate) struct ReplyDraft {
     text: String,
     reasoning: String,
-    /// The reasoning in the provider's form.
+    /// The reasoning in the form that the provider uses.
     pub(crate) details: Option<Value>,
     calls: Vec<CallDraft>,
     pub(crate) usage: Option<Tokens>,
     end: Option<ReplyEnd>,
-    /// True if the stream has nothing more to say, not even the usage.
+    /// True if nothing more is expected from the stream, not even the usage.
     pub(crate) is_done: bool,
-    /// True if the next piece of text belongs to another block than the last one.
+    /// True if the next piece of text begins a new block.
     is_new_text: bool,
     is_new_reasoning: bool,
-    /// True if the model wrote a call last.
+    /// True if the last thing that the model wrote is a call.
     ends_in_call: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum ReplyEnd {
     Failed(ErrorReport),
 }
 
-/// A tool call while it arrives.
+/// A tool call that is still arriving.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallDraft {
     pub(crate) id: String,
@@ -95,7 +95,7 @@ impl ReplyDraft {
         self.reasoning.is_empty()
     }
 
-    /// Notes the end of the reply. A later end does not replace a failure.
+    /// Sets the end of the reply. A later end does not replace a failure.
     pub(crate) fn set_end(&mut self, end: ReplyEnd) {
         if !matches!(self.end, Some(ReplyEnd::Failed(_))) {
             self.end = Some(end);
@@ -116,7 +116,7 @@ impl ReplyDraft {
     /// Converts the draft to a reply. Only calls that the model has finished are part of it.
     ///
     /// A call that the output limit cut off can look complete, because some servers close its JSON.
-    /// So the last call of such a reply never counts.
+    /// So if such a reply ends with a call, that call is left out.
     pub(crate) fn into_reply(mut self) -> Reply {
         let is_whole = matches!(self.end, Some(ReplyEnd::Finished(Finish::Stop)));
         let is_limited = matches!(self.end, Some(ReplyEnd::Finished(_)));
@@ -143,7 +143,7 @@ impl ReplyDraft {
     }
 }
 
-/// Appends a piece to a string, after a blank line if the piece begins another block.
+/// Appends a piece to a string, after a blank line if the piece begins a new block.
 fn append_piece(text: &mut String, piece: &str, is_new: bool, mut show: impl FnMut(&str)) {
     if is_new && !text.is_empty() && !text.ends_with("\n\n") {
         let gap = if text.ends_with('\n') { "\n" } else { "\n\n" };

@@ -5,18 +5,20 @@ use takeback_ledger::{MessageRecord, Tokens};
 
 use super::{ModelRequest, Prices, ToolSpec};
 
-/// The tokens that a message or a tool costs besides its text.
+/// The number of tokens that a message or a tool costs in addition to its text.
 const OVERHEAD: u64 = 8;
 
-/// The tokens that an image or another file counts for. Its data says nothing about its cost.
+/// The number of tokens that an image or another file is assumed to cost. The size of its data says
+/// nothing about its cost.
 const MEDIA: u64 = 2_000;
 
-/// The fields of content blocks that hold the data of a file, and the length from which they do.
+/// The fields of content blocks that can hold the data of a file. A value of at least `MIN_DATA`
+/// bytes is assumed to be such data.
 const DATA_FIELDS: &[&str] = &["data", "file_data", "url", "image_url", "encrypted_content"];
 const MIN_DATA: usize = 1_024;
 
-/// Estimates the number of tokens of a request's input. The estimate is cheap, and rather too high
-/// than too low.
+/// Estimates the number of input tokens in a request. The estimate is quick to compute, and more
+/// likely to be too high than too low.
 pub fn estimate_tokens(request: &ModelRequest<'_>) -> u64 {
     let prompt = request.session.system_prompt.as_deref().map_or(0, count_text);
     let messages: u64 = request.messages.iter().map(estimate_message).sum();
@@ -24,7 +26,7 @@ pub fn estimate_tokens(request: &ModelRequest<'_>) -> u64 {
     prompt + messages + tools + OVERHEAD
 }
 
-/// Estimates the number of tokens of a message.
+/// Estimates the number of tokens in a message.
 pub(crate) fn estimate_message(message: &MessageRecord) -> u64 {
     let values = [
         &message.content,
@@ -60,8 +62,8 @@ fn count_field((key, value): (&String, &Value)) -> u64 {
     1 + count_text(key) + if is_media { MEDIA } else { count_value(value) }
 }
 
-/// Counts the tokens of a text: one for three ASCII characters, and one for any other character.
-/// For English and for code, models need about one token for four characters.
+/// Estimates the number of tokens in a text: one for every three ASCII characters, and one for each
+/// other character. In English text and code, a token is about four characters long.
 fn count_text(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     let other = text.chars().count() - ascii;

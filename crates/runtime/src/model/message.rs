@@ -1,4 +1,4 @@
-//! A reply as a message of the ledger.
+//! A reply as a message in the ledger.
 
 use serde_json::{Value, json};
 use takeback_ledger::MessageRecord;
@@ -6,8 +6,8 @@ use takeback_ledger::MessageRecord;
 use super::write::mark_origin;
 use super::{ApiKind, AttemptEnd, Finish, Provider, Reply};
 
-/// Converts a reply to the message that the ledger stores. The reasoning is stored so that a
-/// replay sends it back in the provider's form.
+/// Converts a reply to the message that the ledger stores. The reasoning is stored in such a way
+/// that later requests can contain it in the provider's form.
 pub fn to_message(reply: &Reply, provider: &Provider, end: &AttemptEnd) -> MessageRecord {
     let calls = reply.calls.iter().map(|call| {
         let function = json!({ "name": call.name, "arguments": call.arguments });
@@ -36,7 +36,8 @@ fn store_details(message: &mut MessageRecord, details: &Value, kind: ApiKind) {
         ApiKind::Anthropic => message.reasoning_details = Some(details.clone()),
         ApiKind::Openai => {
             let text = |field: &str| details.get(field).and_then(Value::as_str).map(str::to_owned);
-            // The text has its own field, and goes back under the name that it came with.
+            // The text of the reasoning has a field of its own, and is sent back under its original
+            // name.
             message.reasoning = text("reasoning");
             message.reasoning_content = text("reasoning_content");
             message.reasoning_details = details.get("reasoning_details").cloned();
@@ -44,7 +45,7 @@ fn store_details(message: &mut MessageRecord, details: &Value, kind: ApiKind) {
     }
 }
 
-/// Returns the reason for the end of a reply. A reply that has no end was interrupted.
+/// Returns the finish reason of a reply. A reply that was not finished counts as interrupted.
 fn finish_reason(reply: &Reply, end: &AttemptEnd) -> &'static str {
     match end {
         AttemptEnd::Finished(Finish::Stop) if reply.calls.is_empty() => "stop",

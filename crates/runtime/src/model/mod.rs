@@ -96,7 +96,7 @@ pub struct ToolSpec {
 /// A request to a model.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelRequest<'a> {
-    /// The session, for its system prompt.
+    /// The session, which contains the system prompt.
     pub session: &'a SessionRecord,
     /// The current messages, in order.
     pub messages: &'a [MessageRecord],
@@ -123,7 +123,7 @@ pub enum Delta<'a> {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Reply {
     pub text: String,
-    /// The reasoning as text.
+    /// The reasoning as plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The reasoning in the provider's form, to be sent back with the next request.
@@ -135,7 +135,7 @@ pub struct Reply {
     /// The number of tool calls that were cut off.
     #[serde(default)]
     pub cut_calls: usize,
-    /// The tokens, if the provider reported them.
+    /// The token counts, if the provider reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Tokens>,
 }
@@ -146,11 +146,11 @@ pub struct Reply {
 pub struct RequestedCall {
     pub id: String,
     pub name: String,
-    /// The input as the model wrote it. It may not be valid JSON.
+    /// The input as the model wrote it. It is not necessarily valid JSON.
     pub arguments: String,
 }
 
-/// The end of an attempt to get a reply.
+/// The result of an attempt to get a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// Everything that arrived.
@@ -162,7 +162,7 @@ pub struct Attempt {
 /// The way in which an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttemptEnd {
-    /// The protocol's own terminal event arrived, so the reply is whole.
+    /// The terminal event of the protocol arrived, so the reply is complete.
     Finished(Finish),
     /// The reply is missing or cut off.
     Failed(AttemptFailure),
@@ -174,7 +174,7 @@ pub enum AttemptEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model has said everything, or calls tools.
+    /// The model has finished its answer, or calls tools.
     Stop,
     /// The output limit was reached.
     Length,
@@ -191,18 +191,18 @@ pub struct AttemptFailure {
     pub status: Option<u16>,
     /// The provider's message, or a description of the error.
     pub message: String,
-    /// The time that the provider asks to wait.
+    /// The time that the provider asks the client to wait.
     pub retry_after: Option<Duration>,
 }
 
 impl AttemptFailure {
-    /// Creates the failure of a request that cannot be sent as it is.
+    /// Creates the failure for a request that cannot be sent as it is.
     pub(crate) fn rejected(message: String) -> AttemptFailure {
         AttemptFailure { kind: FailureKind::Rejected, status: None, message, retry_after: None }
     }
 }
 
-/// The kinds of failures that need different treatment.
+/// The kinds of failures, each of which is handled differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {

@@ -10,17 +10,17 @@ use super::failure::{self, ErrorReport};
 use super::sse::SseReader;
 use super::{ApiKind, Attempt, AttemptEnd, AttemptFailure, FailureKind};
 
-/// The number of bytes that the body of a response may have.
+/// The maximum size of a response's body, in bytes.
 const MAX_BODY: usize = 64 << 20;
 
-/// The number of bytes of an error's body that are read.
+/// The maximum number of bytes of an error's body that are kept.
 const MAX_ERROR: usize = 256 << 10;
 
-/// The time to wait for the usage after the finish reason of a reply.
+/// The time to wait for the usage after the finish reason of a reply has arrived.
 const USAGE_WAIT: Duration = Duration::from_secs(10);
 
-/// The time to wait for the end of the body after the last event. If the body ends, the connection
-/// can be used again.
+/// The time to wait for the end of the body after the last event. If the body ends within this
+/// time, the connection can be reused.
 const END_WAIT: Duration = Duration::from_millis(250);
 
 /// The headers of a response.
@@ -34,13 +34,13 @@ impl Headers {
         Headers(pairs.into_iter().map(own).collect())
     }
 
-    /// Returns the value of a header, whose name is in lower case.
+    /// Returns the value of a header. `name` must be in lower case.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// The end of reading a response.
+/// The reason why reading a response ended.
 #[derive(Clone, Debug)]
 pub(crate) enum ReadEnd {
     /// The body has ended, or nothing more is needed from it.
@@ -72,7 +72,7 @@ enum Body {
 }
 
 impl ResponseReader {
-    /// Creates a reader for the response of an API. Messages never contain the key.
+    /// Creates a reader for the response of an API. Error messages never contain the key.
     pub(crate) fn new(kind: ApiKind, key: Option<&str>) -> ResponseReader {
         ResponseReader {
             status: 0,
@@ -137,8 +137,8 @@ impl ResponseReader {
         }
     }
 
-    /// Returns the time to wait for more bytes, or `None` if the reply is not complete without
-    /// them.
+    /// Returns the time to wait for more bytes, or `None` if there is no limit, because the reply
+    /// is not complete without them.
     pub(crate) fn patience(&self) -> Option<Duration> {
         match self.draft.end() {
             Some(_) if self.draft.is_done => Some(END_WAIT),
@@ -213,8 +213,8 @@ impl ResponseReader {
     }
 }
 
-/// Finds the format of a body by its first bytes, because servers name the wrong type. Neither JSON
-/// nor a web page can be the beginning of a stream.
+/// Determines the format of a body from its first bytes, because some servers send a wrong content
+/// type. Neither JSON nor a web page can be the beginning of a stream.
 fn find_format(bytes: &[u8]) -> Option<Body> {
     const MARK: &[u8] = b"\xEF\xBB\xBF";
     if bytes.len() < MARK.len() && MARK.starts_with(bytes) {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-/// The number of bytes that one event may have. Some servers repeat a whole reply in one event.
+/// The maximum size of an event, in bytes. Some servers repeat a whole reply in one event.
 const MAX_EVENT: usize = 32 << 20;
 
 /// One event of a stream.
@@ -18,16 +18,17 @@ pub(crate) struct SseEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventTooLarge;
 
-/// A reader of server-sent events, which gets the bytes of a stream in pieces of any size.
+/// A reader of server-sent events, which receives the bytes of a stream in pieces of any size.
 ///
-/// An event ends with a blank line. The rest of a stream that was cut off inside an event is never
-/// returned. Bytes that are not UTF-8 are replaced.
+/// An event ends with a blank line. An event that was cut off is never returned. Bytes that are not
+/// UTF-8 are replaced.
 pub(crate) struct SseReader {
     max_event: usize,
     line: Vec<u8>,
     event: SseEvent,
     has_data: bool,
-    /// True if a line feed at the next byte belongs to the carriage return before it.
+    /// True if the last byte was a carriage return. A line feed after it belongs to the same line
+    /// end.
     skips_line_feed: bool,
     is_first_line: bool,
 }
@@ -51,7 +52,7 @@ impl SseReader {
         }
     }
 
-    /// Reads the next bytes of the stream and appends the events that they complete to `events`.
+    /// Reads the next bytes of the stream and appends to `events` the events that are now complete.
     pub(crate) fn read_bytes(
         &mut self,
         mut bytes: &[u8],
@@ -88,7 +89,7 @@ impl SseReader {
         } else {
             self.read_field(&String::from_utf8_lossy(&line));
         }
-        // Keeps the memory for the next line.
+        // Reuses the allocation for the next line.
         line.clear();
         self.line = line;
     }
@@ -104,7 +105,7 @@ impl SseReader {
                 self.event.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.event.name),
-            // A comment, or a field that is only needed to connect again.
+            // A comment, or a field that is needed only for reconnecting.
             _ => {}
         }
     }
@@ -191,7 +192,7 @@ mod tests {
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let mut lines: Vec<&str> = text.split('\n').collect();
-        // The last line has no end.
+        // The last line is not terminated.
         lines.pop();
         let (mut events, mut name, mut data) = (Vec::new(), String::new(), String::new());
         for line in lines {

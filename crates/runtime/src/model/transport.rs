@@ -1,8 +1,8 @@
 //! One HTTP request in a thread of its own, so that the calling thread can stop waiting at any
-//! moment.
+//! time.
 //!
-//! A blocked read ends when its connection is shut down. But nothing ends a name lookup or a TCP
-//! connect; the thread that waits for these is left behind, and ends when its time is up.
+//! A blocked read ends when its connection is shut down. But a name lookup or a TCP connect cannot
+//! be interrupted; the thread that is waiting for it is left behind, and ends at its time limit.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,8 @@ use super::response::Headers;
 use super::{AttemptFailure, FailureKind};
 use crate::cancel::{Cancel, CancelGuard};
 
-/// The number of pieces that may wait for the calling thread. More would only use memory.
+/// The number of pieces that can be queued for the calling thread. A longer queue would only use
+/// more memory.
 const MAX_WAITING: usize = 16;
 
 const BUFFER: usize = 32 << 10;
@@ -42,8 +43,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Starts a request. The agent must not have another one, because stopping the exchange shuts
-    /// down all connections of the agent.
+    /// Starts a request. The agent must not be in use for another request, because stopping the
+    /// exchange shuts down all connections of the agent.
     pub(crate) fn start(
         agent: Agent,
         request: http::Request<Vec<u8>>,
@@ -67,7 +68,7 @@ impl Exchange {
                 Ok(()) => Piece::End,
                 Err(error) => Piece::Failed(describe_error(error, &host, stall)),
             };
-            // The calling thread may no longer listen.
+            // The calling thread may no longer be listening.
             let _ = sender.send(last);
         };
         let spawned = thread::Builder::new().name("model".to_owned()).spawn(work);
@@ -95,18 +96,19 @@ impl Exchange {
         }
     }
 
-    /// Returns the agent of an exchange whose response has been read, for another request.
+    /// Returns the agent, so that it can be used for another request. The response must have been
+    /// read to its end.
     pub(crate) fn release_agent(self) -> Agent {
         self.agent
     }
 
-    /// Ends the thread that still reads, and closes its connection.
+    /// Closes the connection, which ends the thread that is still reading from it.
     pub(crate) fn stop(self) {
         self.agent.shutdown();
     }
 }
 
-/// Wakes up the calling thread. If the channel is full, that thread does not wait.
+/// Wakes up the calling thread. If the channel is full, that thread is not waiting anyway.
 fn wake_receiver(sender: &Weak<SyncSender<Piece>>) {
     if let Some(sender) = sender.upgrade() {
         let _ = sender.try_send(Piece::Cancelled);
@@ -159,7 +161,7 @@ fn describe_error(error: ureq::Error, host: &str, stall: Duration) -> AttemptFai
             (FailureKind::Rejected, format!("invalid request: {}", error_chain(&error)))
         }
         error => {
-            // Trying again does not make a certificate valid.
+            // A retry does not make a certificate valid.
             let is_untrusted = is_untrusted(&error);
             let kind = if is_untrusted { FailureKind::Rejected } else { FailureKind::Connection };
             let cause = match &error {

@@ -21,7 +21,7 @@ pub use resolve::{ProviderChoice, ResolveError, resolve_fallback, resolve_provid
 pub struct ChatSettings {
     /// The name of the provider that answers.
     pub provider: Option<String>,
-    /// The model of that provider, in place of the provider's own.
+    /// The model to use, in place of the default model of that provider.
     pub model: Option<String>,
     /// The name of the provider that takes over when the first one keeps failing.
     pub fallback: Option<String>,
@@ -29,7 +29,7 @@ pub struct ChatSettings {
     pub approve: ApprovalMode,
     /// The text that replaces the agent's own system prompt.
     pub system_prompt: Option<String>,
-    /// True if tasks that were interrupted continue without a question.
+    /// True if interrupted tasks are continued without asking the user.
     pub auto_resume: bool,
     /// True if the model may read web pages.
     pub fetch_url: bool,
@@ -73,7 +73,7 @@ fn check_prices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Pri
     }
 }
 
-/// The address of a model server, without a slash at the end.
+/// The address of a model server, without a trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct BaseUrl(String);

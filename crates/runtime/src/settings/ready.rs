@@ -11,7 +11,7 @@ pub struct ReadyProvider {
     pub base_url: &'static str,
     /// The environment variable that holds the key; `None` for a local server.
     pub api_key_env: Option<&'static str>,
-    /// The model that answers unless the user names one.
+    /// The model that is used unless the user names another.
     pub model: Option<ReadyModel>,
     /// The context window of the provider's other models, unless the user sets it.
     pub context_window: u64,
@@ -56,7 +56,7 @@ pub const READY_PROVIDERS: [ReadyProvider; 7] = [
         api_key_env: Some("OPENAI_API_KEY"),
         model: Some(ReadyModel {
             name: "gpt-6.1-sol",
-            // The model accepts 1,050,000 tokens, but a longer request than this costs twice as
+            // The model accepts 1,050,000 tokens, but a request above this limit costs twice as
             // much.
             context_window: 272_000,
             max_output: 128_000,

@@ -1,4 +1,4 @@
-//! From settings to a [`Provider`] that can be asked.
+//! Turning settings into a [`Provider`] to which requests can be sent.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::model::{ApiKind, Provider};
 
-/// The limits of a model that nothing is known about.
+/// The assumed limits of a model about which nothing is known.
 const UNKNOWN_WINDOW: u64 = 32_768;
 const UNKNOWN_OUTPUT: u64 = 8_192;
 
@@ -20,11 +20,11 @@ pub struct ProviderChoice<'a> {
     pub model: Option<&'a str>,
 }
 
-/// A reason why no model can be asked. No message contains a key.
+/// The reason why no provider can be used. The messages never contain a key.
 #[derive(Debug, Error, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ResolveError {
-    /// `found` are the well-known providers whose keys are in the environment.
+    /// `found` lists the well-known providers whose keys are in the environment.
     #[error("no model provider is set")]
     NoProvider { found: Vec<&'static str> },
     #[error("unknown provider `{name}`")]
@@ -70,7 +70,7 @@ pub fn resolve_fallback(
     fallback.map(|name| resolve_named(providers, name, None, environment)).transpose()
 }
 
-/// Names the well-known providers whose keys are in the environment.
+/// Lists the names of the well-known providers whose keys are in the environment.
 fn find_keys(environment: &dyn Fn(&str) -> Option<String>) -> Vec<&'static str> {
     let has_key = |ready: &&ReadyProvider| {
         let key = ready.api_key_env.and_then(environment);
@@ -101,7 +101,7 @@ fn resolve_named(
     let Some(model) = model.filter(|model| !model.is_empty()) else {
         return Err(ResolveError::NoModel { name: name.to_owned(), base_url });
     };
-    // Limits and prices are those of one model, not of all models of the provider.
+    // The known limits and prices apply to one model only, not to all models of the provider.
     let known = ready_model.filter(|known| known.name == model);
     let (context_window, max_output) = find_limits(name, set, ready, known)?;
     Ok(Provider {

@@ -61,7 +61,7 @@ fn every_well_known_provider_is_complete() {
 }
 
 #[test]
-fn a_provider_of_the_users_own_sends_no_key_unless_one_is_named() {
+fn the_users_own_provider_gets_no_key_unless_one_is_named() {
     let text = "
         [chat]
         provider = 'local'
@@ -120,7 +120,7 @@ fn the_model_in_the_settings_belongs_to_the_provider_in_the_settings() {
 }
 
 #[test]
-fn without_a_provider_the_keys_in_the_environment_are_named() {
+fn without_a_provider_the_error_names_those_with_a_key_in_the_environment() {
     let found = |variables: &[(&str, &str)]| match resolve("", variables) {
         Err(ResolveError::NoProvider { found }) => found,
         other => panic!("{other:?}"),
@@ -189,7 +189,7 @@ fn a_key_appears_in_no_error_and_no_debug_output() {
     let broken = format!("{KEY}\r\nX-Other: 1");
     let error = resolve(text, &[("ANTHROPIC_API_KEY", &broken)]).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("sk-ant"), "{error}");
-    // People write the key where the name of the variable belongs.
+    // Some users write the key itself where the name of the variable belongs.
     let error = parse_error(&format!("providers.mine.api_key_env = '{KEY}'"));
     assert!(error.contains("not the key itself") && !error.contains("sk-ant"), "{error}");
     let error = parse_error(&format!("providers.mine.base_url = 'https://me:{KEY}@host/v1'"));

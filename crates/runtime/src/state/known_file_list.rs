@@ -1,4 +1,5 @@
-//! Stores the known files as a list, because a path that is not UTF-8 cannot be a key in JSON.
+//! Stores the known files as a list, because a path that is not UTF-8 cannot be a key in a JSON
+//! object.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

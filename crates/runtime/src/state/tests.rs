@@ -54,7 +54,8 @@ fn ended(call: &str, is_error: bool) -> Entry {
     }
 }
 
-/// Applies requests that all end in the same way, until the next step is no request.
+/// Applies requests that all end in the same way, until the next step is something other than a
+/// request. Returns their number and that step.
 fn repeat(entry: &Entry, circumstances: Circumstances) -> (u32, Step) {
     let mut state = fold(&[prompted()]);
     for count in 0.. {
@@ -115,7 +116,7 @@ fn subagents_work_in_parallel_and_other_calls_wait_for_them() {
 }
 
 #[test]
-fn requests_that_deliver_nothing_are_repeated_five_times() {
+fn requests_that_deliver_nothing_are_made_five_times() {
     let alone = Circumstances { has_fallback: false, ..USUAL };
     for kind in [FailureKind::Connection, FailureKind::Stalled, FailureKind::Server] {
         let (count, step) = repeat(&failed(kind, false), alone);
@@ -148,7 +149,7 @@ fn a_cut_answer_is_continued_four_times_and_never_counts_as_complete() {
 }
 
 #[test]
-fn a_reply_that_reaches_the_output_limit_gets_a_larger_one() {
+fn a_reply_that_reaches_the_output_limit_gets_a_larger_limit() {
     let mut state = fold(&[prompted(), requested(), replied(Finish::Length, Vec::new(), 0)]);
     assert_eq!(state.next(USUAL), Step::LimitOutput(2000));
     state.apply(&Entry::LimitedOutput { max_output: 2000 });
@@ -193,7 +194,7 @@ fn results_of_old_calls_are_left_out_before_anything_is_summarized() {
 }
 
 #[test]
-fn a_summary_that_does_not_fit_either_is_not_asked_for_without_end() {
+fn a_summary_that_does_not_fit_either_is_not_asked_for_endlessly() {
     let overflow = failed(FailureKind::Overflow, false);
     let mut state = fold(&[prompted()]);
     let alone = Circumstances { has_fallback: false, ..USUAL };
@@ -206,7 +207,7 @@ fn a_summary_that_does_not_fit_either_is_not_asked_for_without_end() {
 }
 
 #[test]
-fn the_same_failing_call_is_made_only_three_times() {
+fn the_same_call_may_fail_only_three_times() {
     let round =
         [requested(), replied(Finish::Stop, vec![call("a", "terminal")], 0), ended("a", true)];
     let mut state = fold(&[prompted()]);
@@ -218,7 +219,7 @@ fn the_same_failing_call_is_made_only_three_times() {
 }
 
 #[test]
-fn a_prefix_that_was_allowed_for_good_is_remembered() {
+fn a_command_that_is_always_allowed_is_remembered_by_its_beginning() {
     let mut state = fold(&[
         prompted(),
         requested(),

@@ -13,7 +13,7 @@ use crate::recovery::{self, Attempts, Recovery};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TurnState {
-    /// The number of the prompt's message.
+    /// The number of the message that contains the prompt.
     pub prompt: i64,
     /// The number of the turn in its session.
     pub number: i64,
@@ -23,7 +23,7 @@ pub struct TurnState {
     /// The calls of the last reply, in order.
     #[serde(default)]
     pub calls: Vec<CallState>,
-    /// True if a request was sent and its end is not known.
+    /// True if a request was sent and its outcome is not recorded yet.
     #[serde(default)]
     pub is_asking: bool,
     #[serde(default)]
@@ -64,11 +64,11 @@ pub enum CallProgress {
     Asked { because: String, remember: Option<String> },
     /// The user allowed the call.
     Allowed,
-    /// The call is not made, for a reason that the model reads.
+    /// The call is not made. The model reads the reason.
     Refused(String),
     /// The tool was started.
     Started(CallStart),
-    /// A subagent works on the call.
+    /// A subagent is working on the call.
     Spawned { task: String },
     /// The result is in the session.
     Ended,
@@ -104,12 +104,12 @@ impl TurnState {
         self.calls.iter_mut().find(|state| state.call.id == id)
     }
 
-    /// Returns true if a subagent is to work on a call.
+    /// Returns true if a call is for a subagent.
     pub(super) fn is_delegated(&self, index: usize) -> bool {
         self.calls[index].call.name == SUBAGENT
     }
 
-    /// Lists the calls that subagents work on now. The others wait until these have ended.
+    /// Lists the calls for subagents that have not ended. All other calls wait for these to end.
     pub(super) fn list_delegated(&self) -> Vec<usize> {
         let open = |index: &usize| {
             let progress = &self.calls[*index].progress;
@@ -146,7 +146,7 @@ impl TurnState {
             Entry::Spawned { call, task } => {
                 self.set_progress(call, CallProgress::Spawned { task: task.clone() });
             }
-            // The state of the whole task handles the others.
+            // The state of the whole task handles the other entries.
             _ => {}
         }
     }
@@ -165,7 +165,7 @@ impl TurnState {
         self.calls = calls.iter().map(requested).collect();
     }
 
-    /// Takes a whole reply. One that reached the output limit is not the end of the answer.
+    /// Applies a whole reply. If the reply reached the output limit, the answer is not complete.
     fn take_reply(&mut self, is_kept: bool, finish: &Finish, calls: &[RequestedCall], cut: usize) {
         self.is_asking = false;
         match finish {
@@ -177,7 +177,8 @@ impl TurnState {
             }
         }
         self.set_calls(calls);
-        // The results of complete calls lead the model on, so there is nothing left to recover.
+        // The model continues with the results of the complete calls, so there is nothing to
+        // recover from.
         if !calls.is_empty() {
             self.attempts.setback = None;
         } else if *finish == Finish::Stop {
@@ -185,7 +186,7 @@ impl TurnState {
         }
     }
 
-    /// Takes the part of a reply that arrived before it was cut off.
+    /// Applies the part of a reply that arrived before the reply was cut off.
     fn take_part(&mut self, is_kept: bool, calls: &[RequestedCall], failure: &AttemptFailure) {
         self.is_asking = false;
         match is_kept {

@@ -1,4 +1,4 @@
-//! The tool `list_files`: the files of a directory, as far as git would show them.
+//! The tool `list_files`: the files of a directory, except those that git ignores.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use super::paths::{describe_missing, resolve_path, show_path};
 use super::walk::{FileGlob, walk_files};
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// The number of levels that are listed if the model names neither a depth nor a pattern.
+/// The number of levels that are listed if the model specifies neither a depth nor a pattern.
 const DEFAULT_DEPTH: usize = 2;
 
-/// The size of a list, in bytes.
+/// The maximum size of a list, in bytes.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// The number of entries that are visited. The rest is not even counted.
+/// The maximum number of entries that are visited. The others are not even counted.
 const MAX_VISITED: usize = 500_000;
 
-/// Lists files.
+/// The tool that lists the files of a directory.
 pub(super) struct ListFiles {
     pub(super) home: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ impl Tool for ListFiles {
     }
 }
 
-/// A list that stops growing at its maximum size, and counts the rest.
+/// A list that stops growing at its maximum size, and counts the entries that are left out.
 #[derive(Default)]
 struct BoundedList {
     text: String,
@@ -130,17 +130,15 @@ impl ListFiles {
     }
 }
 
-/// Checks that a path is a directory that can be listed. The walk would only skip it.
+/// Checks that a path is a directory that can be listed. The walk itself would merely skip any
+/// other path.
 pub(super) fn check_directory(path: &Path, directory: &Path) -> Result<(), String> {
     let name = show_path(path, directory);
     match fs::read_dir(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == directory => {
-            Err(format!(
-                "the working directory {} does not exist any more",
-                disarm(&path.to_string_lossy())
-            ))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == directory => Err(
+            format!("the working directory {} no longer exists", disarm(&path.to_string_lossy())),
+        ),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(describe_missing(path, directory))
         }
@@ -148,7 +146,7 @@ pub(super) fn check_directory(path: &Path, directory: &Path) -> Result<(), Strin
     }
 }
 
-/// Shows an entry with its kind.
+/// Describes an entry: its name, and whether it is a directory or a link.
 fn describe_entry(path: &Path, root: &Path, is_directory: bool) -> String {
     let name = show_path(path, root);
     match fs::read_link(path) {

@@ -41,16 +41,16 @@ pub trait Tool: Send + Sync {
     /// may change files.
     fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork;
 
-    /// Returns the paths that a call names and reads or changes: absolute, with links resolved. A
-    /// call with a path outside the workspace needs approval.
+    /// Returns the paths that a call names in order to read or change them. They are absolute, with
+    /// links resolved. A call with a path outside the workspace needs approval.
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
         let _ = (input, context);
         Vec::new()
     }
 
     /// Returns the files that a call is about to write, and the result that it will have. After a
-    /// crash, the files show whether the call was made. Without them, only the whole workspace can
-    /// show it.
+    /// crash, the files show whether the call was made. Without such files, only a comparison of
+    /// the whole workspace can show it.
     fn intent(&self, input: &Value, context: &ToolContext<'_>) -> Option<Intent> {
         let _ = (input, context);
         None
@@ -60,11 +60,11 @@ pub trait Tool: Send + Sync {
     fn run(&self, input: &Value, context: &ToolContext<'_>) -> ToolOutput;
 }
 
-/// The surroundings of a tool call.
+/// The context of a tool call.
 pub struct ToolContext<'a> {
-    /// The directory that the agent works in, canonical.
+    /// The canonical path of the directory that the agent works in.
     pub directory: &'a Path,
-    /// The files that the model has read or written, with the content that it knows.
+    /// The files that the model has read or written, with the digests of the content that it knows.
     pub known_files: &'a KnownFiles,
     /// Stops the call.
     pub cancel: &'a Cancel,
@@ -80,7 +80,7 @@ pub struct ToolOutput {
     /// The text that the model reads.
     pub text: String,
     pub is_error: bool,
-    /// The files whose content the model knows now.
+    /// The files whose content the model knows after this call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_files: Vec<KnownFile>,
 }
@@ -122,7 +122,7 @@ pub type KnownFiles = std::collections::BTreeMap<PathBuf, Option<String>>;
 pub struct Intent {
     /// The files that the call is about to write.
     pub writes: Vec<IntendedWrite>,
-    /// The result if all of them are written.
+    /// The result of the call if it writes all of them.
     pub output: ToolOutput,
 }
 

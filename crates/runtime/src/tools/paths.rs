@@ -6,11 +6,11 @@ use std::path::{Component, Path, PathBuf};
 use takeback_base::paths::{canonicalize_existing, normalize};
 use takeback_base::text::disarm;
 
-/// The number of names in a directory that are compared with a missing one.
+/// The maximum number of names in a directory that are compared with a missing name.
 const MAX_COMPARED: usize = 2000;
 
 /// Resolves a path: relative to `directory`, with `~` for the home directory, and with all links
-/// followed as far as the path exists. Two names of one file give the same result.
+/// followed as far as the path exists. Two names of the same file have the same result.
 ///
 /// Any path can be named. A path outside the workspace needs approval.
 pub(super) fn resolve_path(
@@ -39,12 +39,12 @@ pub(super) fn resolve_path(
         true => find_shown_path(&path),
         false => path,
     };
-    // What is left of `..` after a part that does not exist can only be resolved by name.
+    // After a part that does not exist, `..` can be resolved only by removing the name before it.
     Ok(normalize(&canonicalize_existing(&path)))
 }
 
-/// Finds the file whose path is shown as this one. A name that is not UTF-8 is shown with
-/// replacement characters.
+/// Finds the actual path that was shown to the model as this one. A name that is not UTF-8 is shown
+/// with replacement characters.
 fn find_shown_path(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
@@ -103,7 +103,8 @@ pub(super) fn describe_missing(path: &Path, directory: &Path) -> String {
     }
 }
 
-/// Returns the number of characters to insert, delete or replace to turn one name into the other.
+/// Returns the number of characters that must be inserted, deleted or replaced to turn one name
+/// into the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

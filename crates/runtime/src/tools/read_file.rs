@@ -18,13 +18,14 @@ use super::paths::{resolve_path, show_path};
 use super::text::{count_noun, cut_text, find_binary_kind, has_crlf, without_mark};
 use super::{KnownFile, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// The number of bytes that one call returns.
+/// The maximum number of bytes that one call returns.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// The number of bytes that are read from a file of the system whose size is not known.
+/// The maximum number of bytes that are read from a file whose size the system does not report,
+/// such as a file in `/proc`.
 const MAX_UNSIZED: u64 = 1 << 20;
 
-/// Reads a text file.
+/// The tool that reads a text file.
 pub(super) struct ReadFile {
     pub(super) home: Option<PathBuf>,
 }
@@ -70,7 +71,7 @@ impl ReadFile {
         let file = match open_file(&path, context.directory) {
             Ok(file) => file,
             Err(message) if is_missing(&path) => {
-                // The model knows now that there is no file, so it may create one.
+                // Now the model knows that the file does not exist, so it may create the file.
                 let known_files = vec![KnownFile { path, digest: None }];
                 return Ok(ToolOutput { known_files, ..ToolOutput::error(message) });
             }
@@ -90,7 +91,7 @@ impl ReadFile {
     }
 }
 
-/// The requested lines of a file, while it is read.
+/// The requested lines of a file that is being read.
 struct Selection {
     first: usize,
     limit: usize,
@@ -101,18 +102,18 @@ struct Selection {
     line: usize,
     /// True if the current line has at least one byte.
     has_begun: bool,
-    /// The number of the first line after `first` that did not fit.
+    /// The number of the first line that is not in `text`, if not all requested lines fit.
     rest: Option<usize>,
     /// True if the first requested line did not fit, so that only its beginning is in `text`.
     is_cut: bool,
 }
 
-/// The rest of what is known about a file that was read.
+/// The properties of a file that was read, apart from its lines.
 struct FileFacts {
     size: u64,
     /// The kind of file, if it is not text.
     kind: Option<&'static str>,
-    /// The digest of the whole content. A large file is not read to its end.
+    /// The digest of the whole content; `None` for a large file, which is not read to its end.
     digest: Option<String>,
 }
 
@@ -130,7 +131,7 @@ impl Selection {
         }
     }
 
-    /// Returns true if no further line will be selected.
+    /// Returns true if no more lines will be selected.
     fn is_complete(&self) -> bool {
         self.rest.is_some() || self.line >= self.first.saturating_add(self.limit)
     }
@@ -169,7 +170,7 @@ impl Selection {
         self.line - usize::from(!self.has_begun)
     }
 
-    /// Returns the text as the model reads it, with a note about everything that it does not show.
+    /// Returns the text as the model reads it, with notes about everything that it does not show.
     fn describe(&self, facts: &FileFacts) -> String {
         let text = without_mark(&self.text);
         let (is_crlf, is_utf8) = (has_crlf(text), std::str::from_utf8(text).is_ok() || self.is_cut);
@@ -228,7 +229,7 @@ fn append_notes(mut text: String, notes: &[String]) -> String {
 }
 
 /// Reads the requested lines. A file that is small enough to be edited is read to its end, because
-/// the model must then know its digest. Returns `None` if the call was cancelled.
+/// its digest is needed before an edit. Returns `None` if the call was cancelled.
 fn read_lines(
     file: File,
     input: &Input,
@@ -236,7 +237,7 @@ fn read_lines(
 ) -> io::Result<Option<(Selection, FileFacts)>> {
     let size = file.metadata()?.len();
     let is_whole = size <= MAX_EDITED;
-    // A log may grow while it is read.
+    // A file such as a log may grow while it is being read.
     let bounded = file.take(if size == 0 { MAX_UNSIZED } else { size });
     let mut reader = BufReader::with_capacity(MAX_TEXT, bounded);
     let mut selection = Selection::new(input);

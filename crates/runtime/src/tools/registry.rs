@@ -18,16 +18,16 @@ use super::{Tool, ToolSpec};
 /// The settings of the standard tools.
 #[derive(Clone, Debug)]
 pub struct ToolSettings {
-    /// The environment of commands. Nothing else is passed on.
+    /// The environment variables of commands. No others are passed on.
     pub environment: Vec<(OsString, OsString)>,
-    /// The directory that `~` stands for.
+    /// The directory that `~` refers to.
     pub home: Option<PathBuf>,
-    /// The time that a command may take if the model names no limit.
+    /// The time limit for a command if the model does not set one.
     pub command_timeout: Duration,
-    /// The longest limit that the model can name.
+    /// The longest time limit that the model can set.
     pub max_command_timeout: Duration,
-    /// The size of a command's output that the model reads, in bytes. The middle of a longer output
-    /// is left out.
+    /// The maximum size of the output that the model reads from a command, in bytes. The middle of
+    /// a longer output is left out.
     pub max_output: usize,
     /// The settings of `fetch_url`. Without them, the model is not offered the tool.
     pub fetch: Option<FetchSettings>,

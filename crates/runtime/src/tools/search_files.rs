@@ -21,25 +21,25 @@ use super::text::{count_noun, cut_text};
 use super::walk::{FileGlob, walk_files};
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// The size of a result, in bytes.
+/// The maximum size of a result, in bytes.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// The number of bytes of a line that are shown.
+/// The maximum number of bytes of a line that are shown.
 const MAX_LINE: usize = 400;
 
-/// The number of lines around a match that can be shown.
+/// The maximum number of context lines that are shown before and after a match.
 const MAX_CONTEXT: usize = 20;
 
-/// The number of files that are named because they could not be searched.
+/// The maximum number of files that are reported because they could not be searched.
 const MAX_UNREAD: usize = 5;
 
-/// The memory for a line. A file with a longer line is not searched.
+/// The memory limit for a line. A file with a longer line is not searched.
 const MAX_LINE_MEMORY: usize = 32 << 20;
 
-/// The memory for a compiled expression.
+/// The memory limit for a compiled expression.
 const MAX_REGEX_MEMORY: usize = 10 << 20;
 
-/// Searches in files.
+/// The tool that searches files.
 pub(super) struct SearchFiles {
     pub(super) home: Option<PathBuf>,
 }
@@ -140,7 +140,7 @@ fn build_searcher(context: usize) -> Searcher {
 struct Results {
     text: String,
     matches: usize,
-    /// The number of matches that are not shown, and of files that have such matches.
+    /// The number of matches that are not shown, and the number of files that contain them.
     left_out: (usize, usize),
     unread: Vec<String>,
 }
@@ -175,7 +175,7 @@ impl Results {
         }
     }
 
-    /// Returns the text with a note about everything that it does not show.
+    /// Returns the text with notes about everything that it does not show.
     fn finish(mut self) -> String {
         let (matches, files) = self.left_out;
         if self.matches == 0 {
@@ -207,13 +207,13 @@ impl<'a> FileMatches<'a> {
         FileMatches { text: String::new(), matches: 0, shown: 0, is_binary: false, room, context }
     }
 
-    /// Adds a line, unless there is no room for it. Returns true if it was added.
+    /// Adds a line, if there is room for it. Returns true if it was added.
     fn push(&mut self, number: Option<u64>, mark: char, line: &[u8]) -> bool {
         let line = String::from_utf8_lossy(line.trim_end_with(|c| c == '\n' || c == '\r'));
         let shown = cut_text(&line, MAX_LINE);
         let more = if shown.len() < line.len() { "…" } else { "" };
         let line = format!("{}{mark} {shown}{more}\n", number.unwrap_or_default());
-        // After the first line without room, no shorter one is shown.
+        // After the first line that does not fit, no other line is shown, even if it is shorter.
         let has_room = line.len() <= self.room;
         self.room = if has_room { self.room - line.len() } else { 0 };
         if has_room {

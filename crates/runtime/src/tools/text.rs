@@ -1,6 +1,6 @@
 //! Text in files and results: line ends, binary content, cutting to size.
 
-/// The number of bytes at the start of a file that decide whether it is text.
+/// The number of bytes at the start of a file that are checked to decide whether it is text.
 pub(super) const SNIFFED: usize = 8192;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -21,7 +21,7 @@ const KINDS: &[(&[u8], &str)] = &[
     (b"\xfe\xff", "UTF-16 text"),
 ];
 
-/// Names the kind of a file that is not text, from its first bytes. Returns `None` for text.
+/// Determines the kind of a binary file from its first bytes. Returns `None` for text.
 pub(super) fn find_binary_kind(start: &[u8]) -> Option<&'static str> {
     let start = &start[..start.len().min(SNIFFED)];
     let kind = KINDS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, kind)| *kind);
@@ -40,7 +40,7 @@ pub(super) fn to_crlf(text: &str) -> String {
 }
 
 /// Gives new content the line ends and the byte order mark of the content that it replaces. Models
-/// write neither of them.
+/// normally write neither CRLF nor a byte order mark.
 pub(super) fn keep_conventions(content: &str, replaced: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
     if replaced.starts_with(BYTE_ORDER_MARK) && !content.as_bytes().starts_with(BYTE_ORDER_MARK) {

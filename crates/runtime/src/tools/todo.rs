@@ -6,7 +6,7 @@ use takeback_undo::ToolWork;
 
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// Shows the model its own list of steps.
+/// The tool that shows the model its own list of steps.
 pub(super) struct Todo;
 
 #[derive(Deserialize)]

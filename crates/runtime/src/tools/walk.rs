@@ -5,13 +5,14 @@ use std::path::Path;
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{Walk, WalkBuilder};
 
-/// Walks through a directory, sorted by name, without the files that `.gitignore` and similar files
-/// name. Hidden files are included, but not git's own. Links are not followed.
+/// Walks through a directory in the order of the names. Skips the files that `.gitignore` and
+/// similar files exclude. Includes hidden files, except for those of git itself. Does not follow
+/// links.
 pub(super) fn walk_files(root: &Path, depth: Option<usize>) -> Walk {
     WalkBuilder::new(root)
         .hidden(false)
         .require_git(false)
-        // The user's own list is found through environment variables.
+        // The user's global ignore file would be found through environment variables.
         .git_global(false)
         .max_depth(depth)
         .sort_by_file_name(std::ffi::OsStr::cmp)
@@ -19,7 +20,8 @@ pub(super) fn walk_files(root: &Path, depth: Option<usize>) -> Walk {
         .build()
 }
 
-/// A glob such as `*.rs` or `src/**/*.rs`. A glob without a slash matches names in every directory.
+/// A glob such as `*.rs` or `src/**/*.rs`. A glob without a slash matches file names in every
+/// directory.
 pub(super) struct FileGlob(Override);
 
 impl FileGlob {

@@ -1,8 +1,8 @@
 //! The tool `write_file`: creates a file, or replaces its whole content.
 //!
-//! A link is followed: the file that it leads to gets the content, and the link stays. That is also
-//! what an editor or a shell does. A link to a missing file is refused, because the user most
-//! likely does not expect a file there.
+//! A link is followed: the content is written to the file that it points to, and the link stays. An
+//! editor or a shell does the same. A link to a missing file is refused, because the user most
+//! likely does not expect a file to be created there.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::paths::{resolve_path, show_path};
 use super::text::{count_noun, keep_conventions};
 use super::{Intent, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// Writes a whole file.
+/// The tool that writes a whole file.
 pub(super) struct WriteFile {
     pub(super) home: Option<PathBuf>,
 }

@@ -66,12 +66,12 @@ fn a_goal_ends_when_the_model_says_so() {
 }
 
 #[test]
-fn a_spent_budget_gives_one_last_turn_and_a_new_run_begins_at_zero() {
+fn one_more_turn_follows_a_spent_budget_and_a_new_run_begins_at_zero() {
     let scratch = Scratch::new();
     let server = Server::start(|_: &Request| Reply::text("Not yet.")).unwrap();
     let mut task = begin(&scratch, &server, turns(2));
     let goal = task.run_goal("g", None, &Recorder::default()).unwrap();
-    assert_eq!((goal.state, reason(&goal)), (GoalState::BudgetLimited, "3 of 2 turns are over"));
+    assert_eq!((goal.state, reason(&goal)), (GoalState::BudgetLimited, "3 of 2 turns are spent"));
     assert_eq!(prompts(&scratch), ["do it", "Continue working on ", "The budget for this "]);
     let goal = task.run_goal("g", Some(turns(1)), &Recorder::default()).unwrap();
     assert_eq!(goal.state, GoalState::BudgetLimited);
@@ -98,7 +98,7 @@ fn a_turn_that_spends_the_budget_is_stopped_before_its_next_request() {
 }
 
 #[test]
-fn a_provider_that_refuses_for_now_limits_the_goal_and_it_can_be_resumed() {
+fn a_goal_that_a_rate_limit_stops_can_be_resumed() {
     let scratch = Scratch::new();
     let is_limited = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let limited = is_limited.clone();
@@ -138,7 +138,7 @@ fn a_call_that_waits_for_approval_blocks_the_goal_until_it_is_answered() {
     assert_eq!(prompts(&scratch), ["do it"], "the turn went on");
 }
 
-/// Does something as soon as the model has said something.
+/// A front end that runs a function as soon as text from the model arrives.
 struct OnText<F: Fn() + Sync>(F);
 
 impl<F: Fn() + Sync> FrontEnd for OnText<F> {
@@ -154,7 +154,7 @@ impl<F: Fn() + Sync> FrontEnd for OnText<F> {
 }
 
 #[test]
-fn a_goal_that_the_user_stops_is_paused_and_goes_on_when_it_is_resumed() {
+fn a_goal_that_the_user_stops_is_paused_and_can_be_resumed() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| match request.last_result() {
         None if request.last_text() == "do it" => {
@@ -174,7 +174,7 @@ fn a_goal_that_the_user_stops_is_paused_and_goes_on_when_it_is_resumed() {
 }
 
 #[test]
-fn another_process_pauses_or_cancels_a_goal_and_its_word_counts() {
+fn a_goal_keeps_the_state_that_another_process_gave_it() {
     for (state, word) in [(GoalState::Paused, "a break"), (GoalState::Cancelled, "given up")] {
         let scratch = Scratch::new();
         let server = Server::start(|request: &Request| match request.last_result() {
@@ -200,7 +200,7 @@ fn a_goal_whose_process_died_is_stored_as_paused_and_continues_its_run() {
     let scratch = Scratch::new();
     let server = Server::start(|_: &Request| Reply::text("Not yet.")).unwrap();
     let task = begin(&scratch, &server, turns(2));
-    // As long as the process lives, the goal is active.
+    // As long as the process is alive, the goal is active.
     assert_eq!(list_goals(&open(scratch.base())).unwrap()[0].state, GoalState::Active);
     drop(task);
     assert_eq!(scratch.ledger().goal("g").unwrap().state, GoalState::Active);
@@ -210,7 +210,7 @@ fn a_goal_whose_process_died_is_stored_as_paused_and_continues_its_run() {
     let mut task = Task::resume_task(agent(&scratch, &server), "g").unwrap();
     let goal = task.continue_goal("g", &Recorder::default()).unwrap();
     assert_eq!((goal.state, goal.spent_in_run.turns), (GoalState::BudgetLimited, 3));
-    // A goal that has ended is left alone.
+    // A goal that has ended stays unchanged.
     drop(task);
     assert_eq!(list_interrupted_goals(&open(scratch.base())).unwrap(), []);
     let mut task = Task::resume_task(agent(&scratch, &server), "g").unwrap();

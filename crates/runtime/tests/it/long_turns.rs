@@ -13,7 +13,7 @@ use crate::support::{Recorder, Scratch, build_agent};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// The note in place of a result that is left out.
+/// A part of the note that replaces a result.
 const NOTE: &str = "left out to save space";
 
 fn begin(scratch: &Scratch, server: &Server, kind: ApiKind, window: u64) -> Task {
@@ -35,7 +35,7 @@ fn write_files(scratch: &Scratch, count: usize) {
     }
 }
 
-/// Reads the files one after the other. `remark` is said before each call.
+/// Reads the next of `count` files. The model says `remark` before each call.
 fn read_next(request: &Request, count: usize, remark: &str) -> Reply {
     let number = |message: &Message| {
         let path = message.calls.last()?.input["path"].as_str()?.to_owned();
@@ -66,7 +66,7 @@ fn old_results_are_left_out_of_the_requests_and_stay_in_the_session() {
         assert!(!journal(&scratch, "cleared").is_empty(), "{kind:?}");
         for request in server.requests() {
             assert!(size_of(&request) / 3 < 8_000, "{kind:?}: {}", size_of(&request));
-            // The newest result is always there.
+            // The newest result is never left out.
             if let Some(result) = request.last_result() {
                 assert!(!result.text.contains(NOTE), "{kind:?}: {}", result.text);
             }
@@ -100,7 +100,7 @@ fn results_are_left_out_when_the_provider_says_that_the_request_is_too_long() {
 }
 
 #[test]
-fn a_turn_that_is_still_too_long_is_summarized_in_the_middle() {
+fn a_turn_that_is_still_too_long_is_summarized_before_it_ends() {
     for kind in APIS {
         let scratch = Scratch::new();
         write_files(&scratch, 14);
@@ -120,19 +120,19 @@ fn a_turn_that_is_still_too_long_is_summarized_in_the_middle() {
         assert!(conversation[0].ends_with("Some files are read."), "{conversation:?}");
         assert_eq!(conversation[1], "user: read all");
         assert_eq!(conversation.last().unwrap(), "assistant: All files are read.");
-        // The oldest session has what was summarized, and a search finds it.
+        // The oldest session still contains the messages that were summarized.
         assert!(scratch.conversation("takeback:t1").join("\n").contains("word0 "));
         let summaries = server.requests().into_iter();
         let mut summaries = summaries.filter(|request| request.last_text().starts_with("Summ"));
         assert!(summaries.all(|request| request.tools.is_empty() && request.messages.len() == 1));
-        // The turn that follows works in the same session.
+        // The next turn works in the same session.
         let pause = task.prompt("thank you", &Recorder::default()).unwrap();
         assert_eq!(pause, COMPLETE, "{kind:?}");
     }
 }
 
 #[test]
-fn a_turn_that_cannot_be_made_smaller_is_blocked_and_says_why() {
+fn a_turn_that_cannot_be_shortened_is_blocked_with_a_reason() {
     let scratch = Scratch::new();
     let server = Server::start(|_: &Request| {
         Reply::fault(Fault::response(400, r#"{"error":{"message":"prompt is too long"}}"#))
@@ -146,7 +146,7 @@ fn a_turn_that_cannot_be_made_smaller_is_blocked_and_says_why() {
 }
 
 #[test]
-fn a_summary_that_never_fits_does_not_keep_the_turn_alive() {
+fn a_summary_that_never_fits_does_not_prolong_the_turn_forever() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| match request.messages.len() {
         1 if !request.last_text().starts_with("Summarize") => Reply::text("Hello."),
@@ -161,7 +161,7 @@ fn a_summary_that_never_fits_does_not_keep_the_turn_alive() {
 }
 
 #[test]
-fn a_summary_that_the_user_asked_for_in_vain_is_an_error() {
+fn a_failed_summary_that_the_user_asked_for_is_an_error() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| match request.last_text() {
         text if text.starts_with("Summarize") => Reply::fault(Fault::response(401, "{}")),

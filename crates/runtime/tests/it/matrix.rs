@@ -1,4 +1,4 @@
-//! Each strategy against broken replies, with each kind of provider, through a whole turn.
+//! Each strategy for broken replies, with each kind of API, through a whole turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +15,17 @@ use crate::support::{Recorder, Scratch, build_agent};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// A turn that is over, and everything that was recorded of it.
+/// A turn that is over, and everything that was recorded about it.
 struct Turn {
     scratch: Scratch,
     pause: Pause,
     journal: Vec<Value>,
-    /// The requests to the provider, and to the fallback.
+    /// The requests to the provider, and those to the fallback.
     requests: [Vec<Request>; 2],
 }
 
-/// Takes a turn whose replies come one after the other; the last one is repeated.
+/// Runs a turn in which the model sends these replies one after another, and then repeats the last
+/// one.
 fn take_turn(kind: ApiKind, replies: Vec<Reply>, fallback: Option<Vec<Reply>>) -> Turn {
     let scratch = Scratch::new();
     let has_fallback = fallback.is_some();
@@ -81,7 +82,7 @@ impl Turn {
         assert_eq!((calls, input), (billed.len() as i64, journalled), "{:#?}", self.journal);
     }
 
-    /// Returns the texts of the model, and the reasons for their ends.
+    /// Returns the texts that the model wrote, with their finish reasons.
     fn answers(&self) -> Vec<(String, String)> {
         let messages = self.scratch.ledger().messages("takeback:t1", MessageFilter::Current);
         let messages = messages.unwrap().into_iter();
@@ -162,7 +163,7 @@ fn a_request_that_delivers_nothing_is_made_again() {
 }
 
 #[test]
-fn requests_that_deliver_nothing_are_made_five_times_and_then_by_the_fallback() {
+fn requests_that_deliver_nothing_are_made_five_times_and_then_sent_to_the_fallback() {
     for kind in APIS {
         for (status, tries, fails_over) in [(500, 5, true), (529, 3, true), (429, 5, false)] {
             let failure = refusal(status, "x", "no");
@@ -184,7 +185,7 @@ fn requests_that_deliver_nothing_are_made_five_times_and_then_by_the_fallback() 
 }
 
 #[test]
-fn an_answer_that_is_cut_at_any_event_is_continued_and_never_taken_for_a_whole_one() {
+fn an_answer_that_is_cut_at_any_event_is_continued_and_never_taken_to_be_whole() {
     let answer = Reply::text("The first half, and the second.");
     for kind in APIS {
         let events = count_events(kind, &answer);
@@ -200,7 +201,7 @@ fn an_answer_that_is_cut_at_any_event_is_continued_and_never_taken_for_a_whole_o
                 continued += 1;
                 assert_eq!(answers[0].1, "interrupted", "{kind:?} {event}");
             }
-            // What the model repeats is left out, unless it is too short to be recognized.
+            // Text that the model repeats is left out, unless it is too short to be recognized.
             let text = turn.whole_text();
             assert!(text.ends_with(" and the second.") && text.len() < 50, "{text:?}");
         }
@@ -219,7 +220,7 @@ fn an_answer_that_is_cut_again_and_again_stays_partial() {
             let cut = |text: &&str| cut_at(Reply::text(*text), event);
             let turn = take_turn(kind, answers.iter().map(cut).collect(), None);
             if turn.pause == COMPLETE {
-                // The event before it says that the reply is finished.
+                // The event before the cut already says that the reply is finished.
                 assert_eq!(turn.answers(), [("one of many, ".into(), "stop".into())], "{kind:?}");
                 continue;
             }
@@ -243,7 +244,7 @@ fn a_call_that_is_cut_at_any_event_is_never_made_in_part() {
             let turn = take_turn(kind, replies, None);
             let content = turn.scratch.read("a.txt");
             assert!(content.is_empty() || content == "whole", "{kind:?} {event}: {content}");
-            // What was made is in the conversation, and the other way round.
+            // A call has a result exactly if it was made.
             let made = turn.entries("ended").len();
             assert_eq!(made, usize::from(!content.is_empty()), "{kind:?} {event}");
         }
@@ -271,7 +272,7 @@ fn read_limit(request: &Request) -> u64 {
 }
 
 #[test]
-fn a_call_that_reaches_the_output_limit_is_asked_for_once_more_and_not_made() {
+fn a_call_that_reaches_the_output_limit_is_not_made_but_asked_for_once_more() {
     let long = || Reply { finish: Finish::Length, ..write_file() };
     for kind in APIS {
         let turn = take_turn(kind, vec![long(), write_file(), Reply::text("Done.")], None);

@@ -58,7 +58,7 @@ fn a_request_can_be_cancelled_in_the_middle_of_the_reply() {
         let server = Server::start(move |_| reply.clone()).unwrap();
         let outcome = ask_with(&client(), &provider(kind, &server), &Conversation::new(), &cancel);
         assert_eq!(outcome.attempt.end, AttemptEnd::Cancelled);
-        // Text that was on its way may be lost, but what was shown is kept.
+        // Text that has not arrived yet may be lost, but text that was shown is kept.
         assert!(expected_reply().text.starts_with(&outcome.attempt.reply.text));
         assert_eq!(outcome.shown, outcome.attempt.reply.text);
         assert!(outcome.attempt.reply.calls.is_empty());
@@ -66,7 +66,7 @@ fn a_request_can_be_cancelled_in_the_middle_of_the_reply() {
     }
 }
 
-/// Returns the number of events until the text is complete.
+/// Returns the number of events after which the text is complete.
 fn count_events_with_text(kind: ApiKind) -> usize {
     match kind {
         ApiKind::Openai => 3,
@@ -111,7 +111,7 @@ fn text_that_was_shown_before_a_request_is_cancelled_is_kept() {
 }
 
 #[test]
-fn a_cancelled_request_leaves_the_others_alone() {
+fn a_cancelled_request_does_not_affect_the_others() {
     let (reach, reached) = mpsc::channel();
     let gates: Vec<_> = (0..2).map(|_| mpsc::channel::<()>()).collect();
     let (releases, waits): (Vec<_>, Vec<_>) = gates.into_iter().unzip();
@@ -182,7 +182,7 @@ fn a_cancelled_client_can_be_used_again() {
     assert_eq!(ask(&client, &provider).attempt.reply.text, "hello");
 }
 
-/// A server whose queue is full, so that the system does not even accept a connection.
+/// A server whose queue is full, so that the system does not accept any more connections.
 struct FullServer {
     address: SocketAddr,
     _listener: std::os::fd::OwnedFd,
@@ -246,7 +246,7 @@ fn a_request_can_be_cancelled_while_it_connects() {
         }
         cancel.cancel();
         assert_eq!(request.join().unwrap().attempt.end, AttemptEnd::Cancelled);
-        // The system still tries, so the request did not wait for it.
+        // The system is still trying to connect, so the request did not wait for that.
         assert!(server.count_connecting() > others);
     });
 }

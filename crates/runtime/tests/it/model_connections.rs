@@ -30,26 +30,26 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> bool {
     }
 }
 
-/// Returns a provider at another address.
+/// Returns a provider whose address is that of the listener.
 fn provider_at(kind: ApiKind, listener: &TcpListener) -> Provider {
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     Provider { base_url, ..provider(kind, &Server::start(|_| Reply::default()).unwrap()) }
 }
 
-/// Returns the response to the usual request, from a server that keeps the connection.
+/// Returns the response to the usual request, from a server that keeps the connection open.
 fn kept_response(kind: ApiKind) -> String {
     let response = String::from_utf8(response_bytes(kind, text_and_call())).unwrap();
     response.replacen("connection: close\r\n", "", 1)
 }
 
 #[test]
-fn a_connection_is_used_again() {
+fn a_connection_is_reused() {
     for kind in APIS {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let provider = provider_at(kind, &listener);
         let response = kept_response(kind);
         let server = thread::spawn(move || {
-            // There is only one connection for all requests.
+            // All requests use the same connection.
             let (mut stream, _) = listener.accept().unwrap();
             let mut reader = BufReader::new(stream.try_clone().unwrap());
             let mut count = 0;
@@ -68,7 +68,7 @@ fn a_connection_is_used_again() {
 }
 
 #[test]
-fn a_reply_is_finished_although_the_server_does_not_end_the_response() {
+fn a_reply_is_complete_even_if_the_server_does_not_end_the_response() {
     for kind in APIS {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let provider = provider_at(kind, &listener);
@@ -79,7 +79,7 @@ fn a_reply_is_finished_although_the_server_does_not_end_the_response() {
             assert!(read_request(&mut reader));
             let open = response.strip_suffix("0\r\n\r\n").unwrap();
             stream.write_all(open.as_bytes()).unwrap();
-            // The client closes the connection, because it cannot be used again.
+            // The client closes the connection, because it cannot be reused.
             !read_request(&mut reader)
         });
         let outcome = ask(&client(), &provider);

@@ -10,8 +10,8 @@ use crate::model_support::{
     APIS, Outcome, ask, client, expected_reply, provider, response_bytes, text_and_call, with_fault,
 };
 
-/// Checks an attempt whose response ended too early: it is not finished, its text is the beginning
-/// of the whole text, and every call in it is complete.
+/// Checks an attempt whose response ended too early: the attempt has failed, its text is the
+/// beginning of the whole text, and all its calls are complete.
 fn check_cut(outcome: &Outcome, place: usize) {
     let AttemptEnd::Failed(failure) = &outcome.attempt.end else {
         panic!("finished at {place}: {outcome:?}");
@@ -24,7 +24,7 @@ fn check_cut(outcome: &Outcome, place: usize) {
     assert_eq!(outcome.shown_calls.len(), calls.len() + cut_calls);
 }
 
-/// Returns the number of bytes until the end of the event that ends the reply.
+/// Returns the number of bytes up to the end of the event that ends the reply.
 fn find_terminal(kind: ApiKind, bytes: &[u8]) -> usize {
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     let mark = match kind {
@@ -36,7 +36,7 @@ fn find_terminal(kind: ApiKind, bytes: &[u8]) -> usize {
     start + text[start..].find("\n\n").unwrap() + 2
 }
 
-/// Cuts the response at every byte, and checks what comes of it.
+/// Cuts the response at every byte, and checks the outcome.
 fn cut_at_every_byte(kind: ApiKind) {
     let whole = response_bytes(kind, text_and_call());
     let terminal = find_terminal(kind, &whole);

@@ -78,7 +78,7 @@ fn an_error_inside_a_stream_keeps_the_text_before_it() {
 }
 
 #[test]
-fn a_stall_is_an_error_after_its_limit() {
+fn a_request_that_stalls_for_too_long_fails() {
     for kind in APIS {
         for place in [0, 3] {
             let (release, released) = mpsc::channel::<()>();
@@ -105,11 +105,11 @@ fn a_stall_is_an_error_after_its_limit() {
 }
 
 #[test]
-fn a_server_that_does_not_listen_is_reported() {
+fn an_address_without_a_server_is_reported() {
     let server = Server::start(|_| Reply::text("hi")).unwrap();
     for kind in APIS {
         let mut provider = provider(kind, &server);
-        // Port 1 is reserved, and no server listens there.
+        // Port 1 is reserved, so no server is listening there.
         provider.base_url = "http://127.0.0.1:1/v1".to_owned();
         let outcome = ask(&client(), &provider);
         let failure = failure_of(&outcome.attempt.end);
@@ -120,7 +120,7 @@ fn a_server_that_does_not_listen_is_reported() {
 }
 
 #[test]
-fn an_address_that_is_not_a_model_is_reported() {
+fn a_server_that_is_not_a_model_server_is_reported() {
     let page = |body: &str| {
         let headers = vec![("content-type".to_owned(), "text/html".to_owned())];
         Reply::fault(Fault::Response { status: 200, headers, body: body.to_owned() })

@@ -109,7 +109,7 @@ fn start_thinker() -> Server {
 }
 
 #[test]
-fn a_stored_reply_goes_back_as_it_came() {
+fn a_stored_reply_is_sent_back_unchanged() {
     for kind in APIS {
         let server = start_thinker();
         let (client, provider) = (client(), provider(kind, &server));
@@ -150,7 +150,7 @@ fn a_stored_reply_goes_back_as_it_came() {
 }
 
 #[test]
-fn reasoning_does_not_go_to_another_model() {
+fn reasoning_is_not_sent_to_another_model() {
     for (kind, other) in
         [(APIS[0], APIS[1]), (APIS[1], APIS[1]), (APIS[2], APIS[2]), (APIS[0], APIS[0])]
     {
@@ -172,7 +172,7 @@ fn reasoning_does_not_go_to_another_model() {
 }
 
 #[test]
-fn an_interrupted_reply_goes_back_as_text() {
+fn an_interrupted_reply_is_sent_back_as_text() {
     for kind in APIS {
         let fault =
             Fault::ErrorEvent { after: 4, kind: "server_error".into(), message: "x".into() };

@@ -17,7 +17,7 @@ pub(crate) const APIS: [ApiKind; 3] = [ApiKind::Openai, ApiKind::Responses, ApiK
 
 pub(crate) const KEY: &str = "sk-secret-0123456789";
 
-/// A limit that no test reaches.
+/// A time limit that no test reaches.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
 pub(crate) fn provider(kind: ApiKind, server: &Server) -> Provider {
@@ -49,7 +49,7 @@ pub(crate) fn user_message(text: &str) -> MessageRecord {
     }
 }
 
-/// A conversation and the tools for it.
+/// A conversation, and the tools that the model may call in it.
 pub(crate) struct Conversation {
     pub(crate) session: SessionRecord,
     pub(crate) messages: Vec<MessageRecord>,
@@ -81,7 +81,7 @@ impl Conversation {
     }
 }
 
-/// An attempt, and the text that was passed on while it ran.
+/// An attempt, and the text that was shown while it was in progress.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) attempt: Attempt,
@@ -110,7 +110,7 @@ pub(crate) fn ask_with(
     Outcome { attempt, shown, shown_calls }
 }
 
-/// Starts a server that always sends the same reply, and asks it.
+/// Starts a server that always sends this reply, and sends a request to it.
 pub(crate) fn ask_scripted(kind: ApiKind, reply: Reply) -> Outcome {
     let server = Server::start(move |_| reply.clone()).unwrap();
     ask(&client(), &provider(kind, &server))
@@ -122,7 +122,7 @@ pub(crate) fn text_and_call() -> Reply {
     Reply { text: "Häve a look.".to_owned(), ..reply }
 }
 
-/// Returns the reply that `text_and_call` becomes.
+/// Returns the reply that the client should make of `text_and_call`.
 pub(crate) fn expected_reply() -> ModelReply {
     ModelReply {
         text: "Häve a look.".to_owned(),

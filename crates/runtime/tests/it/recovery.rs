@@ -1,4 +1,4 @@
-//! Broken streams and refused requests: each ends in a complete answer, or says why it does not.
+//! Broken streams and refused requests: each turn ends with a complete answer or with a reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::support::{Recorder, Scratch, build_agent, provider};
 
 const COMPLETE: Pause = Pause::TurnEnded(TurnOutcome::Complete);
 
-/// Replies in turn, and then repeats the last reply.
+/// Sends these replies one after another, and then repeats the last one.
 fn in_turn(replies: Vec<Reply>) -> Server {
     let next = AtomicUsize::new(0);
     Server::start(move |_: &Request| {
@@ -21,14 +21,14 @@ fn in_turn(replies: Vec<Reply>) -> Server {
     .unwrap()
 }
 
-/// A reply whose stream is cut before the event with this number.
+/// Returns a reply whose stream is cut off before the event with this number.
 fn cut_at(reply: Reply, event: usize) -> Reply {
     let decide = move |number| if number >= event { StreamStep::Cut } else { StreamStep::Send };
     Reply { gate: Some(StreamGate::new(decide)), ..reply }
 }
 
 #[test]
-fn a_cut_answer_is_continued_without_repeating_it() {
+fn a_cut_answer_is_continued_without_repetition() {
     let scratch = Scratch::new();
     let server = in_turn(vec![
         cut_at(Reply::text("The first half and the second half"), 2),

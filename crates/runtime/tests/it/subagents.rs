@@ -59,7 +59,7 @@ fn subagents_work_in_parallel_and_report_to_their_parent() {
 }
 
 #[test]
-fn a_subagent_that_fails_does_not_take_the_others_along() {
+fn a_subagent_that_fails_does_not_stop_the_others() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| match request.last_text() {
         "write b.txt" => Reply::fault(Fault::response(401, "{}")),

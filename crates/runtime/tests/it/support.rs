@@ -18,8 +18,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates the directories, in memory if possible: the tests sync often, and none of them cuts
-    /// the power.
+    /// Creates the directories, in memory if possible: the tests sync often, and none of them
+    /// simulates a power failure.
     pub(crate) fn new() -> Scratch {
         let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs::create_dir(base.path().join("project")).unwrap();
@@ -38,7 +38,7 @@ impl Scratch {
         fs::write(self.project().join(name), content).unwrap();
     }
 
-    /// Reads a file of the project; empty if it does not exist.
+    /// Reads a file of the project. Returns an empty text if the file does not exist.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.project().join(name)).unwrap_or_default()
     }
@@ -60,7 +60,7 @@ impl Scratch {
         messages.iter().map(show_message).collect()
     }
 
-    /// Rolls the project back to a checkpoint of the list.
+    /// Rolls the project back to a checkpoint in the list.
     pub(crate) fn roll_back(&self, checkpoint: &str) {
         let opened = open(self.base());
         let to = Destination::Checkpoint(checkpoint.to_owned());
@@ -93,6 +93,7 @@ pub(crate) fn open(base: &Path) -> Opened {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
     })
 }
 
@@ -129,7 +130,7 @@ pub(crate) fn build_agent(base: &Path, url: &str) -> Agent {
     }
 }
 
-/// A front end that keeps everything it is shown, and gives prepared answers.
+/// A front end that records everything that it is shown, and gives prepared answers.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) shown: Mutex<Vec<String>>,

@@ -1,5 +1,5 @@
-//! Files that the user may not read or write. Permissions do not bind root, so root reruns these
-//! tests as another user.
+//! Files that the user may not read or write. Permissions do not apply to root, so under root,
+//! these tests run themselves again as another user.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::tools_support::Workbench;
 
-/// Runs the body as a user who is bound by permissions.
+/// Runs the body as a user to whom file permissions apply.
 fn as_bound_user(test: &str, body: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         return body();

@@ -32,7 +32,7 @@ fn files_are_listed_in_order_without_ignored_ones() {
     assert!(bench.fail("list_files", &json!({ "pattern": "a[" })).contains("not a valid glob"));
     assert!(bench.fail("list_files", &json!({ "path": "nowhere" })).contains("does not exist"));
     assert!(bench.fail("list_files", &json!({ "path": "a.rs" })).contains("Not a directory"));
-    // A directory that is named is listed even if it is ignored.
+    // A directory that the model names is listed even if git ignores it.
     assert_eq!(bench.ok("list_files", &json!({ "path": "target" })), "x.rs\n");
 }
 
@@ -84,7 +84,7 @@ fn binary_files_are_skipped() {
 }
 
 #[test]
-fn a_wrong_expression_is_explained() {
+fn an_invalid_expression_is_explained() {
     let mut bench = Workbench::new();
     let said = bench.fail("search_files", &json!({ "pattern": "a(b" }));
     assert!(said.contains("unclosed group"), "{said}");

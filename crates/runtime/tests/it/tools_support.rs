@@ -12,14 +12,14 @@ use takeback_runtime::tools::{
 };
 use takeback_undo::ToolWork;
 
-/// A workspace, and a model that remembers the files that it knows.
+/// A workspace, and the files whose content the model knows.
 pub(crate) struct Workbench {
     _scratch: tempfile::TempDir,
     pub(crate) root: PathBuf,
     pub(crate) tools: Tools,
     pub(crate) known: KnownFiles,
     pub(crate) cancel: Cancel,
-    /// Everything that the tools showed while they ran.
+    /// Everything that the tools showed while they were running.
     pub(crate) shown: Mutex<String>,
 }
 

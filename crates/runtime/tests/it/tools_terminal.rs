@@ -13,7 +13,7 @@ use takeback_undo::ToolWork;
 
 use crate::tools_support::{Workbench, settings};
 
-/// Waits until a condition holds. Fails after a long time.
+/// Waits until a condition holds. Fails if that takes too long.
 #[track_caller]
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -29,7 +29,7 @@ fn is_running(id: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Waits until a script has written its process id into a file, and returns it.
+/// Waits until a script has written its process id into a file, and returns the id.
 fn read_id(path: &Path) -> String {
     let read = || fs::read_to_string(path).unwrap_or_default();
     wait_for("the process has started", || read().ends_with('\n'));
@@ -119,7 +119,7 @@ fn a_command_is_ended_when_its_time_is_up() {
     let output = bench.call("terminal", &json!({ "command": command, "timeout_seconds": 1 }));
     assert!(output.is_error);
     let (started, end) = output.text.rsplit_once('[').unwrap();
-    // A busy machine may not even have started it.
+    // On a busy machine, the command may not even have started.
     assert!(matches!(started, "" | "started\n"), "{started}");
     assert_eq!(end, "timed out after 1 s; its processes were ended]");
     assert_eq!(bench.ok("process", &json!({})), "no background commands");
@@ -159,7 +159,7 @@ fn a_process_that_outlives_the_shell_becomes_a_background_command() {
     let id = bench.get("id");
     assert!(is_running(&id));
     let text = bench.ok("process", &json!({ "id": 1 }));
-    assert_eq!(text, "[the shell has ended (exit status 0), its processes run]");
+    assert_eq!(text, "[the shell has ended (exit status 0); its processes are still running]");
     bench.ok("process", &json!({ "id": 1, "stop": true }));
     assert!(!is_running(&id));
     assert_eq!(bench.ok("process", &json!({})), "no background commands");
@@ -184,7 +184,7 @@ fn a_daemon_that_keeps_the_pipe_open_does_not_hold_up_the_call() {
     assert_eq!(text, "done\n[exit status 0]");
     let id = bench.get("id");
     drop(bench);
-    // It left its session on purpose, so it outlives the agent.
+    // The daemon left its session on purpose, so it outlives the agent.
     assert!(is_running(&id));
     assert!(Command::new("kill").arg(id.trim()).status().unwrap().success());
 }
@@ -243,7 +243,7 @@ fn background_commands_end_with_the_agent() {
     assert!(!ids.iter().any(|id| is_running(id)));
 }
 
-/// Runs the body in a process of its own, so that no other test's threads are counted.
+/// Runs the body in a process of its own, so that the threads of other tests are not counted.
 fn in_own_process(test: &str, body: impl FnOnce()) {
     if std::env::var_os("TAKEBACK_TEST_ALONE").is_some() {
         return body();
@@ -278,7 +278,7 @@ fn no_process_and_no_file_is_left_behind() {
         let mut bench = Workbench::new();
         let threads = count_threads();
         bench.ok("terminal", &json!({ "command": "true" }));
-        // The watchdog is the only child.
+        // The watchdog is the only child that is left.
         assert_eq!(count_children(), 1);
         let count_files = || fs::read_dir("/proc/self/fd").unwrap().count();
         wait_for("all threads end", || count_threads() == threads);
@@ -323,7 +323,7 @@ fn the_pipe_of_a_daemon_is_closed_at_the_end_of_its_command() {
 
 #[test]
 fn commands_of_a_killed_agent_end_with_it() {
-    // The agent is this test in another process.
+    // The agent is another process that runs this test.
     if let Some(directory) = std::env::var_os("TAKEBACK_TEST_AGENT") {
         let mut bench = Workbench::new();
         let directory = Path::new(&directory).display();
@@ -351,7 +351,7 @@ fn commands_of_a_killed_agent_end_with_it() {
 #[test]
 fn several_commands_run_at_the_same_time() {
     let bench = Arc::new(Workbench::new());
-    // Each of them waits for the other one.
+    // Each command waits for the other one.
     let run = |own: &'static str, other: &'static str| {
         let bench = Arc::clone(&bench);
         thread::spawn(move || {

@@ -1,7 +1,9 @@
 //! Turns from the prompt to the answer.
 
 use serde_json::json;
-use takeback_runtime::{Answer, NewSession, Pause, Task, TaskError, TurnOutcome};
+use takeback_runtime::{
+    Answer, Cancel, FrontEnd, NewSession, Pause, Question, Task, TaskError, TurnEvent, TurnOutcome,
+};
 use takeback_script::{Reply, Request, Server};
 use takeback_undo::history::list_checkpoints;
 
@@ -179,4 +181,35 @@ fn a_task_belongs_to_one_process_at_a_time() {
     assert!(matches!(again, Err(TaskError::Live(_))));
     drop(task);
     assert!(Task::resume(agent(scratch.base(), &server.url()), "takeback:t1", "x").is_ok());
+}
+
+/// A front end that suspends the turn after its first call.
+struct SuspendAfterCall(Cancel);
+
+impl FrontEnd for SuspendAfterCall {
+    fn show(&self, event: &TurnEvent<'_>) {
+        if matches!(event, TurnEvent::CallEnded { .. }) {
+            self.0.suspend();
+        }
+    }
+
+    fn approve(&self, _: &Question<'_>) -> Answer {
+        Answer::Later
+    }
+}
+
+#[test]
+fn a_suspended_turn_stays_open_and_no_step_is_repeated() {
+    let scratch = Scratch::new();
+    let server = Server::start(note_taker).unwrap();
+    let mut task = scratch.begin(&server.url(), "t1");
+    let front = SuspendAfterCall(task.cancel().clone());
+    assert_eq!(task.prompt("write one", &front).unwrap(), Pause::Suspended);
+    assert!(task.is_interrupted());
+    drop(task);
+    assert_eq!(server.requests().len(), 1);
+    let mut task = Task::resume(agent(scratch.base(), &server.url()), "takeback:t1", "x").unwrap();
+    assert_eq!(task.proceed(&Recorder::default()).unwrap(), COMPLETE);
+    assert_eq!(server.requests().len(), 2);
+    assert_eq!(scratch.conversation("takeback:t1").len(), 4);
 }

@@ -135,7 +135,7 @@ fn a_chain_must_be_as_long_as_its_payload() {
         assert_eq!(salvage_rowids(&bytes), [2, 3, 4], "to {wrong}");
         let mut bytes = whole.clone();
         write_be(&mut bytes, links[0], 4, if wrong == first { second } else { wrong });
-        assert_eq!(salvage_rowids(&bytes), [2, 3, 4], "at once to {wrong}");
+        assert_eq!(salvage_rowids(&bytes), [2, 3, 4], "first link to {wrong}");
     }
 }
 

@@ -82,7 +82,7 @@ fn without_the_first_page_rows_lose_their_table_and_deleted_rows_stay_deleted() 
     assert_all_but(&salvaged, &sample, &BTreeSet::new(), "no first page");
     let report = salvaged.report;
     assert!(!report.header_readable && !report.schema_whole && !report.freelist_whole);
-    // Each tree is still one group.
+    // The rows of each tree still form one group.
     let groups: BTreeSet<u32> = salvaged.rows.iter().map(|row| row.group).collect();
     let roots = ["small", "large", "mixed"].map(|table| sample.root_page(table) as u32);
     assert_eq!(groups, BTreeSet::from(roots));
@@ -109,7 +109,8 @@ fn a_lost_root_orphans_its_own_rows() {
     let tables = salvaged.by_table();
     assert!(tables.keys().eq(["large", "mixed"]));
     assert_eq!(salvaged.orphans().len(), sample.rows()["small"].len());
-    // The children of the root are interior pages. The leaves below each of them stay one group.
+    // The children of the root are interior pages. The leaves below each of them still form one
+    // group.
     let groups: BTreeSet<u32> = salvaged.orphans().iter().map(|row| row.group).collect();
     assert!(groups.len() > 1 && groups.len() < 20, "{groups:?}");
     assert_eq!(salvaged.report.unreadable_pages, 1);

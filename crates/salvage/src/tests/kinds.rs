@@ -45,7 +45,7 @@ fn pointer_maps_are_not_mistaken_for_tree_pages() {
         let pragmas = format!("PRAGMA page_size = 512; PRAGMA auto_vacuum = {mode}");
         let sample = Sample::with_usual_tables(&pragmas, 3000);
         assert_same(&sample, mode);
-        // Only the pointer maps themselves are special.
+        // Only the pointer maps are special, not the pages after them.
         let salvage = DamagedDatabase::open(&sample.path()).unwrap();
         let second = 2 + 512 / 5 + 1;
         assert!(salvage.pages.is_special(2) && salvage.pages.is_special(second));
@@ -136,7 +136,7 @@ fn a_wrong_encoding_in_the_header_is_not_trusted() {
 }
 
 #[test]
-fn invalid_utf8_comes_back_with_replacement_characters() {
+fn invalid_utf8_is_returned_with_replacement_characters() {
     let sample = Sample::new("");
     sample.run_sql("CREATE TABLE a (b); INSERT INTO a VALUES (CAST(x'61ff62' AS TEXT))");
     let salvaged = Salvaged::from_file(&sample.path());

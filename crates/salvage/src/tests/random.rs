@@ -33,7 +33,7 @@ fn known_database() -> &'static KnownDatabase {
     })
 }
 
-/// Asserts everything that must hold for any bytes.
+/// Asserts everything that must hold no matter what bytes the file contains.
 fn assert_sane(bytes: &[u8]) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("damaged.db");
@@ -47,7 +47,7 @@ fn assert_sane(bytes: &[u8]) {
         }
         size += row.values.iter().map(value_size).sum::<usize>();
     }
-    // Text that is not UTF-8 can become three times as long.
+    // Replacement characters can make invalid UTF-8 three times as long.
     assert!(size <= 3 * bytes.len(), "{size} bytes out of {}", bytes.len());
 }
 

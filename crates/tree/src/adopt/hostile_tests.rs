@@ -25,7 +25,7 @@ struct Hostile {
     directory: PathBuf,
 }
 
-/// One entry of a pack, after the id under which the pack's index lists it.
+/// The id under which the index of a pack lists an object, and the object's entry in the pack.
 type Entry = (Oid, Vec<u8>);
 
 impl Hostile {
@@ -39,7 +39,7 @@ impl Hostile {
         Hostile { bench, directory }
     }
 
-    /// Writes a loose object. `object` holds its head and content, which need not be valid.
+    /// Writes a loose object. `object` holds its header and content, which need not be valid.
     fn write_loose(&self, oid: Oid, object: &[u8]) {
         let name = oid.to_string();
         let path = self.directory.join("objects").join(&name[..2]);
@@ -118,7 +118,7 @@ impl Hostile {
     }
 }
 
-/// Builds the pack entry of a delta: its head, its base, the sizes that it declares, and its
+/// Builds the pack entry of a delta: its header, its base, the sizes that it declares, and its
 /// instructions.
 fn delta_entry(base: &[u8], code: u8, sizes: [u64; 2], instructions: &[u8]) -> Vec<u8> {
     let mut delta = Vec::new();
@@ -176,7 +176,7 @@ fn a_chain_of_deltas_that_expands_too_much_is_refused() {
     let mut distance = base.1.len() as u64;
     let mut entries = vec![base];
     for number in 1..=100 {
-        // Each object in the chain is as large as an object may be.
+        // Each object in the chain has the maximum size.
         let mut back = Vec::new();
         push_distance(&mut back, distance);
         let entry = delta_entry(&back, OFS_DELTA, [MAX_OBJECT, MAX_OBJECT], &[0x80; 64]);
@@ -264,7 +264,7 @@ fn directories_that_are_too_deep_or_too_large_are_refused() {
         .fold(bottom, |inside, _| hostile.write_tree(&[("40000", "d".to_owned(), inside)]));
     let error = hostile.take(deep).unwrap_err();
     assert!(error.ends_with("has more than 10000 levels of directories"), "{error}");
-    // The head alone shows that the tree is too large.
+    // The header alone shows that the tree is too large.
     let large = Oid([3; 20]);
     hostile.write_loose(large, b"tree 140000000\0");
     let error = hostile.take(large).unwrap_err();

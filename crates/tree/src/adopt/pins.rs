@@ -79,8 +79,8 @@ impl<'s> AdoptLock<'s> {
         self.write_commits(&pins).map_err(&failed)?;
         // The path of the workspace must be recorded before it has pins.
         self.write_info(to_milliseconds(now)).map_err(&failed)?;
-        // This must happen before any existing number changes: later pins must get numbers above
-        // all of these, even if this process is killed in between.
+        // This must happen before any existing number changes, so that later pins get higher
+        // numbers than all of these, even if this process is killed in between.
         self.reserve_numbers(numbers.last() + 1).map_err(&failed)?;
         self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;
         self.create_refs(&pins).map_err(&failed)?;

@@ -399,7 +399,7 @@ fn existing_numbers_change_only_where_they_must() {
     check(&[5], &[0, 0], &[1, 2], &[5]);
 }
 
-/// Adopts the missing states, as an import does. States are recognized by their messages.
+/// Adopts the missing states, as an import does. Recognizes states by their messages.
 fn adopt_missing_states(store: &Store) {
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();
     let mut trees = Vec::new();

@@ -1,8 +1,8 @@
-//! The stat cache: the state that the last capture saw. Thanks to it, an unchanged file costs only
-//! one `lstat`.
+//! The stat cache: the state that the last capture saw. With the cache, an unchanged file costs
+//! only one `lstat`.
 //!
-//! It is a file of fixed-size records with a checksum. Small changes are appended to a log beside
-//! it. The cache is disposable: without it, the next capture reads everything.
+//! The cache is a file of fixed-size records with a checksum. Small changes are appended to a log
+//! beside it. The cache is disposable: without it, the next capture reads everything.
 
 mod format;
 
@@ -22,8 +22,8 @@ use format::{
 
 /// The maximum number of bytes that are read at a time.
 const PIECE: usize = 4096 * RECORD;
-/// The maximum size of the log in bytes. For a large cache, the limit is an eighth of the cache.
-/// Beyond the limit, writing a new cache is cheaper.
+/// The maximum size of the log in bytes. For a large cache, the limit is an eighth of the cache's
+/// size. Beyond the limit, writing a new cache is cheaper.
 const MAX_LOG: usize = 64 << 10;
 
 /// The kind of an entry.
@@ -116,7 +116,8 @@ impl CachedEntry {
         (self.kind != EntryKind::Uncovered).then(|| self.stat.entry_mode()).flatten()
     }
 
-    /// True if a change to the entry shows in its own `lstat`, not in that of its directory.
+    /// True if a change to the entry shows in the entry's own `lstat`, not in that of its
+    /// directory.
     pub(crate) fn needs_stat(&self) -> bool {
         match self.kind {
             EntryKind::File | EntryKind::Symlink => true,
@@ -138,8 +139,8 @@ impl CachedEntry {
     }
 }
 
-/// The time after which file times are too recent to be trusted: another write could leave them
-/// unchanged.
+/// The time after which file times are too recent to be trusted, because another write could leave
+/// them unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cutoff {
     /// The time at which the scan began, in nanoseconds since 1970.
@@ -158,7 +159,8 @@ impl Cutoff {
             let is_coarse = time % 1_000_000_000 == 0;
             time >= self.scan - if is_coarse { Self::COARSE_TICK } else { Self::TICK }
         };
-        // Programs can set any modification time, so a time in the future means nothing.
+        // Programs can set any modification time, so a time in the future says nothing about the
+        // last write.
         let is_mtime_credible = stat.mtime <= self.scan + Self::COARSE_TICK;
         is_recent(stat.ctime) || (is_recent(stat.mtime) && is_mtime_credible)
     }
@@ -260,8 +262,8 @@ impl StatCache {
         if length != (HEAD + count as usize * RECORD + names as usize + 4) as u64 {
             return None;
         }
-        // All pieces are read into one small buffer. Touching new memory would cost more than the
-        // reading itself.
+        // All pieces are read into one small buffer, because touching new memory would cost more
+        // than the read itself.
         let mut entries = Vec::with_capacity(count as usize);
         let mut piece = vec![0; PIECE.min(count as usize * RECORD)];
         while entries.len() < count as usize {

@@ -15,7 +15,7 @@ use crate::path::RelPath;
 /// With fewer known entries than this, checking them in several threads does not pay off.
 const MIN_ENTRIES_FOR_THREADS: usize = 2_000;
 
-/// The work that a scan has to do in a known directory.
+/// The work that a scan must do in a known directory.
 pub(crate) struct DirectoryTask {
     /// The number of the directory.
     pub(crate) number: u32,
@@ -90,7 +90,7 @@ fn check_directory(
             break;
         }
         let name = known.cache.name(child);
-        // A `.gitignore` counts even if it is not captured itself.
+        // A `.gitignore` applies even if it is not captured itself.
         let is_gitignore = name == b".gitignore" && child.kind != EntryKind::Directory;
         if !child.needs_stat() && !is_gitignore {
             continue;

@@ -87,7 +87,8 @@ impl PathSet {
 pub(crate) enum Decision {
     /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If the rules exclude it, the cause says why.
+    /// A directory is entered. If this happens although the rules exclude it, the cause says why
+    /// they do.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
@@ -104,8 +105,8 @@ impl Coverage {
         context: &CaptureContext<'_>,
         index: Option<PathBuf>,
     ) -> Coverage {
-        // A call that names the whole workspace does not say which files it changes, so the root
-        // does not count.
+        // A call that names the whole workspace does not say which files it changes, so the root is
+        // not treated as named.
         let named: Vec<RelPath> =
             options.named.iter().filter(|path| !path.is_root()).cloned().collect();
         Coverage {
@@ -229,7 +230,7 @@ impl Coverage {
         let is_left_out = matches!(verdict, Verdict::Ignore | Verdict::Exclude);
         let is_tracked = || self.tracked().contains(path);
         // A requested directory has partial reach only if it can be regenerated. In such a
-        // directory, only files that are requested by their own paths count.
+        // directory, a file is requested only if the request gives the path of the file itself.
         let is_requested = match reach {
             Reach::Partial => self.is_asked_for_itself(path),
             _ => self.has_requests() && self.request(path).is_some(),
@@ -252,7 +253,7 @@ impl Coverage {
             Some(class) if stat.is_symlink() || stat.size <= self.size_limit(class, path) => {
                 Decision::Capture(class)
             }
-            // The file is too large for its class, but git tracks it. The scan raises the limit of
+            // The file is too large for its class, but git tracks it. The scan raises the limit for
             // such a plain file.
             Some(class) if is_tracked() => Decision::Capture(class),
             _ if is_requested => Decision::Capture(FileClass::Named),
@@ -261,7 +262,7 @@ impl Coverage {
         }
     }
 
-    /// True if the workspace is a single file. No other file is then captured.
+    /// True if the workspace is a single file. In that case, no other file is captured.
     pub(crate) fn is_single_file(&self) -> bool {
         self.only.is_some()
     }

@@ -1,8 +1,8 @@
-//! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of one
-//! moment, because otherwise they would be useless.
+//! SQLite databases. A database and the files beside it (`-wal`, `-journal`) are captured as of the
+//! same moment, because otherwise they would be useless.
 //!
-//! All of these files are read, the write-ahead log last. They are consistent if neither the
-//! database nor its journal changed meanwhile and the log only grew: SQLite ignores an incomplete
+//! All of these files are read, the write-ahead log last. They are consistent if, during the reads,
+//! neither the database nor its journal changed and the log only grew: SQLite ignores an incomplete
 //! end of the log. The shared memory (`-shm`) is recreated by the first process that opens the
 //! database.
 
@@ -27,8 +27,8 @@ const HEADER: &[u8] = b"SQLite format 3\0";
 const WAL_HEADER: usize = 32;
 /// The maximum number of times that the files of a database are read to get a consistent state.
 const MAX_ATTEMPTS: usize = 20;
-/// The number of bytes after which the files of a database are not read again, provided that they
-/// were read at least twice.
+/// The number of bytes after which no further attempt is made, provided that the files of the
+/// database were read at least twice.
 const ENOUGH_BYTES: usize = 256 << 20;
 
 /// A change time that makes the next capture reread the file.
@@ -75,7 +75,8 @@ fn header_of(wal: &[u8]) -> &[u8] {
 }
 
 impl Scanner<'_> {
-    /// Notes a database for [`Scanner::settle_databases`] if this file is one or belongs to one.
+    /// Notes the database that this file is or belongs to, if any, for
+    /// [`Scanner::settle_databases`].
     pub(super) fn note_database(&self, path: &[u8], content: &[u8]) {
         let base = if content.starts_with(HEADER) { Some(path) } else { database_of(path) };
         if let Some(base) = base {
@@ -84,16 +85,16 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a database for [`Scanner::settle_databases`] if this file is one or belongs to one.
-    /// This is for a file that changed each time it was read, and whose content is therefore
-    /// unknown.
+    /// Notes the database that this file is or belongs to, if any, for
+    /// [`Scanner::settle_databases`]. This is for a file that changed each time it was read, and
+    /// whose content is therefore unknown.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);
     }
 
-    /// Makes sure that the files of each database are consistent. Returns the databases for which
-    /// that was impossible.
+    /// Makes sure that the captured files of each database are consistent. Returns the databases
+    /// for which that was impossible.
     pub(crate) fn settle_databases(&self) -> Vec<RelPath> {
         let bases =
             std::mem::take(&mut *self.databases.lock().unwrap_or_else(PoisonError::into_inner));
@@ -141,7 +142,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// True if no file of a database has changed since it was read. The files are then consistent.
+    /// True if no file of a database has changed since it was read. This means that the files are
+    /// consistent.
     fn is_quiet(&self, fd: BorrowedFd<'_>, listing: &DirectoryListing, name: &[u8]) -> bool {
         let is_same = |suffix: &[u8]| {
             let name = [name, suffix].concat();
@@ -282,8 +284,8 @@ fn find_child(listing: &DirectoryListing, name: &[u8]) -> Option<usize> {
     listing.children.binary_search_by(|child| child.name[..].cmp(name)).ok()
 }
 
-/// Leaves out the files beside a database that is left out itself. Restoring a log beside another
-/// state of its database would destroy the database.
+/// Leaves out the files beside each database that is itself left out. Restoring a log beside
+/// another state of its database would destroy the database.
 fn leave_beside(listing: &mut DirectoryListing, name: &[u8], database: &CachedEntry) {
     for suffix in SUFFIXES {
         let Some(at) = find_child(listing, &[name, suffix].concat()) else { continue };

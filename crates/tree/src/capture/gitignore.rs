@@ -33,7 +33,7 @@ impl AppliedGitignores {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a `.gitignore` changed between being applied and being captured.
+    /// True if a `.gitignore` changed after it was applied and before it was captured.
     pub(super) fn has_unsettled(&self) -> bool {
         self.has_unsettled.load(Ordering::Relaxed)
     }
@@ -99,8 +99,8 @@ impl AppliedGitignores {
             let fd = root.open_directory(path(number)).ok();
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
-            // In any other directory, the decisions of an earlier capture still count. They follow
-            // from the known `.gitignore`, so the one that was just read must be equal to it.
+            // In any other directory, the decisions of an earlier capture still apply. They follow
+            // from the known `.gitignore`, so the one that was just read must be the same.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
@@ -118,8 +118,8 @@ impl AppliedGitignores {
     }
 }
 
-/// Returns the id of the `.gitignore` that was captured in a directory: `Some(None)` if no
-/// `.gitignore` applied, `None` if that is unknown.
+/// Returns the id of the `.gitignore` that was captured in a directory. Returns `Some(None)` if
+/// there was none to apply, and `None` if its content is unknown.
 fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     match gitignore {
         Some(entry) if entry.kind == EntryKind::Uncovered => None,

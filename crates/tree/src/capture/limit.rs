@@ -1,5 +1,5 @@
-//! The note that a workspace has too many files, or is larger than the store may be. Because of it,
-//! the next captures fail at once instead of trying again.
+//! The note that a workspace has too many files, or is larger than the size limit of the store.
+//! Because of this note, the next captures fail immediately instead of trying again.
 
 use std::fs;
 use std::path::Path;
@@ -12,23 +12,23 @@ use crate::beneath;
 use crate::rules::CaptureRules;
 
 const NAME: &str = "limit";
-/// The time after which a workspace is tried again, in nanoseconds.
+/// The time after which a capture of the workspace is tried again, in nanoseconds.
 const RETRY_AFTER: i64 = 3_600_000_000_000;
 
 /// A note that a workspace has too many files or bytes.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct LimitNote {
-    /// The time of the capture that was given up, in nanoseconds since 1970.
+    /// The time of the abandoned capture, in nanoseconds since 1970.
     time: i64,
-    /// The limit on the size, in bytes, that was too low; `None` if there were too many files.
+    /// The size limit that the capture exceeded, in bytes; `None` if there were too many files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_size: Option<u64>,
     #[serde(flatten)]
     glance: Glance,
 }
 
-/// The facts about a workspace that are cheap to check. If they change, a capture is worth another
-/// try.
+/// The facts about a workspace that are cheap to check. If they change, another attempt at a
+/// capture is worthwhile.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Glance {
     /// The fingerprint of the rules.
@@ -53,8 +53,8 @@ impl Glance {
     }
 }
 
-/// Returns the error with which a recent capture failed, if nothing suggests that another one would
-/// succeed.
+/// Returns the error with which a recent capture failed, if nothing suggests that another capture
+/// would succeed.
 pub(crate) fn find_known(
     directory: &Path,
     context: &CaptureContext<'_>,

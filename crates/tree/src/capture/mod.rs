@@ -79,8 +79,8 @@ pub struct Capture {
     /// The `.gitignore` files that this capture read but did not apply, because together with those
     /// above them they have more than [`crate::MAX_PATTERNS`] patterns. Sorted.
     pub unapplied: Vec<RelPath>,
-    /// True if the git index is split and its shared part cannot be read. Ignored files that git
-    /// tracks may then be missing from the tree.
+    /// True if the git index is split and its shared part cannot be read. In that case, ignored
+    /// files that git tracks may be missing from the tree.
     pub incomplete_index: bool,
     /// The packs that were found to be lost or damaged. All objects in them that this state needs
     /// were stored again.
@@ -178,7 +178,7 @@ pub(crate) struct CaptureContext<'a> {
     /// The paths that may have changed; `None` if any path may.
     pub(crate) expected: Option<ExpectedChanges>,
     /// The packs that have been deleted or changed since the known state was saved; `None` if there
-    /// are none. An empty list means that this is unknown.
+    /// are none. An empty list means that it is unknown which packs these are.
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,
@@ -229,7 +229,7 @@ impl WorkspaceState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Unsaved {
     Nothing,
-    /// The head and the entries at these indexes.
+    /// The header and the entries at these indexes.
     Entries(Vec<u32>),
     All,
 }
@@ -288,12 +288,13 @@ pub(crate) fn capture_workspace(
     capture.incomplete_index = coverage.lacks_tracked_paths();
     capture.unapplied = context.unapplied.take();
     capture.unapplied.sort();
-    // Two threads may read the same file, which is then listed twice.
+    // If two threads read the same file, it is listed twice.
     capture.unapplied.dedup();
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
-    // If there are no entries to save, the head is saved only if more than its cutoff has changed.
+    // If there are no entries to save, the header is saved only if more than its cutoff has
+    // changed.
     let saved = state.known.cache.head;
     if state.unsaved == Unsaved::Nothing && (CacheHead { cutoff: saved.cutoff, ..head }) != saved {
         state.unsaved = Unsaved::Entries(Vec::new());
@@ -395,8 +396,8 @@ fn scan_changes(
         return Err(CaptureError::TooManyFiles { limit: coverage.max_files });
     }
     // If a `.gitignore` changed while it was being applied, or if a part of the index could not be
-    // read, the next capture must make a new decision about every path. A wrong fingerprint of the
-    // rules forces it to.
+    // read, the next capture must make a new decision about every path. An invalid fingerprint of
+    // the rules forces it to do so.
     if scanner.has_unsettled_rules() || coverage.lacks_tracked_paths() {
         head.rules = !head.rules;
     }
@@ -462,10 +463,10 @@ fn to_nanoseconds(time: SystemTime) -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Stats the git index, so that later captures can tell if it changed.
+/// Stats the git index, so that later captures can tell whether it changed.
 fn stat_index(path: &Path) -> Stat {
     let stat = crate::beneath::stat_at(rustix::fs::CWD, paths::as_bytes(path));
     let stat = stat.unwrap_or_default();
-    // The head keeps 63 bits of the inode number and no mode.
+    // The header keeps 63 bits of the inode number and no mode.
     Stat { mode: 0, inode: stat.inode & (u64::MAX >> 1), ..stat }
 }

@@ -37,7 +37,7 @@ impl From<io::Error> for ReadFailure {
 }
 
 /// Passes the content that a file had at one moment to `use_content`, and returns the stat and the
-/// id that belong to it.
+/// id that belong to this content.
 ///
 /// A file that was just written may be in the middle of another write that the stat does not show,
 /// because file times are set when a write begins. Such a file is accepted once two reads in a row
@@ -94,7 +94,7 @@ pub(super) struct ReadOnce {
     pub(super) is_same: bool,
 }
 
-/// Reads a file once, even if it changes meanwhile. Returns `None` if it does not exist.
+/// Reads a file once, even if it changes during the read. Returns `None` if it does not exist.
 pub(super) fn read_once(
     fd: BorrowedFd<'_>,
     name: &[u8],
@@ -127,7 +127,7 @@ fn fill_buffer(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
             Ok(read) => {
                 filled += read;
                 // The buffer has one byte more than the expected size. A short read of a regular
-                // file means that it ended, so no further call is needed.
+                // file means that the end was reached, so no further call is needed.
                 if filled == buffer.len() || filled + 1 == buffer.len() {
                     return Ok(filled);
                 }

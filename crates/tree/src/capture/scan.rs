@@ -53,7 +53,7 @@ pub(crate) enum ContentSource {
     /// Not a directory.
     Nothing,
     /// The known directory with this number. If it was scanned, its scan in [`ScanResults::known`]
-    /// counts.
+    /// takes precedence.
     Known(u32),
     /// The scan of a new directory, at this index in [`ScanResults::new`].
     New(usize),
@@ -98,8 +98,8 @@ pub(crate) struct Scanner<'a> {
     pub(super) present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
     gitignores: AppliedGitignores,
-    /// The number of files in all listings so far, without those that are captured only because the
-    /// caller asks for them.
+    /// The number of files in all listings so far, excluding those that are captured only because
+    /// the caller asks for them.
     new_files: AtomicU64,
     /// The files that are captured only because the caller asks for them.
     pub(super) budgeted: Mutex<Vec<BudgetedFile>>,
@@ -185,7 +185,7 @@ impl<'a> Scanner<'a> {
         self.new_files.load(Ordering::Relaxed) > self.coverage.max_files
     }
 
-    /// True if there is no point in continuing.
+    /// True if there is no point in continuing the scan.
     pub(super) fn is_hopeless(&self) -> bool {
         self.has_too_many_files() || self.sink.has_failed()
     }
@@ -355,8 +355,8 @@ impl<'a> Scanner<'a> {
         self.read_children(fd, path, &mut children, &to_read);
         let gitignore = children.binary_search_by(|child| child.name[..].cmp(b".gitignore"));
         self.gitignores.check_captured(gitignore.ok().map(|at| &children[at].entry), applied);
-        // If names appeared or disappeared meanwhile, the listing does not show the state at one
-        // moment, so the next capture must list the directory again.
+        // If names appeared or disappeared during the listing, it does not show the state at any
+        // one moment, so the next capture must list the directory again.
         let stat = match stat_directory(fd) {
             Ok(after) if after == stat => stat,
             _ => Stat { ctime: i64::MIN, ..stat },
@@ -414,7 +414,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns the entry for a name whose `lstat` fails, or `None` if the name no longer exists or
-    /// would be left out without a report anyway.
+    /// would in any case be left out without a report.
     fn unseen_child(
         &self,
         reach: Reach,
@@ -594,7 +594,7 @@ pub(super) fn unknown_entry(error: &io::Error) -> CachedEntry {
     mark_unreadable(CachedEntry { cause: Cause::Unreadable, ..entry }, error)
 }
 
-/// Stores the error number in place of the oid, because an unreadable entry has none.
+/// Stores the error number in place of the oid, because an unreadable entry has no oid.
 pub(crate) fn mark_unreadable(mut entry: CachedEntry, error: &io::Error) -> CachedEntry {
     let number = error.raw_os_error().unwrap_or(0);
     if number == Errno::NOENT.raw_os_error() || number == Errno::LOOP.raw_os_error() {

@@ -10,7 +10,7 @@ use crate::oid::Oid;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
 
-/// The collector of the objects of a capture, shared by many threads.
+/// The collector of a capture's objects, shared by many threads.
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
     writer: &'a PackWriter,

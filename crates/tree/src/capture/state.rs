@@ -73,7 +73,8 @@ pub(crate) fn distrust_missing_objects(
     is_any_missing
 }
 
-/// True if no name appeared or disappeared. The results can then replace known entries in place.
+/// True if no name appeared or disappeared. In that case, the results can replace known entries in
+/// place.
 pub(crate) fn has_same_names(known: &KnownState, results: &ScanResults) -> bool {
     let is_same = |(number, scanned): (&u32, &ScannedDirectory)| match scanned {
         ScannedDirectory::Listed(listing) => {
@@ -162,7 +163,7 @@ pub(crate) fn assemble(
                 let known = known.expect("only a known state has known directories");
                 list_known_children(known, known.directory_entry(number))
             }
-            _ => unreachable!("settle_child sorts out directories that are gone or unreadable"),
+            _ => unreachable!("settle_child handles missing and unreadable directories"),
         };
         let number = directories.len() as u32;
         let path = match directories.get(parent as usize) {

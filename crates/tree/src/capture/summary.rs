@@ -66,7 +66,8 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
 const MAX_REPORTED: usize = 1000;
 
 /// Replaces the paths over the budget in a directory with the directory itself if nothing in it is
-/// captured. If too many paths remain, does so even where some files are captured.
+/// captured. If too many paths remain, does so even for directories in which some files are
+/// captured.
 fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });
     if !uncovered.iter().any(is_over) {
@@ -93,8 +94,8 @@ struct Content {
     over_budget: u64,
 }
 
-/// Finds the topmost directories that have files over the budget and satisfy `is_collapsed`. Only
-/// directories that were entered because the caller asked for them count.
+/// Finds the topmost directories that have files over the budget and satisfy `is_collapsed`.
+/// Considers only directories that were entered because the caller asked for them.
 fn find_over_budget(known: &KnownState, is_collapsed: &dyn Fn(&Content) -> bool) -> Vec<Uncovered> {
     let cache = &known.cache;
     let mut contents = vec![Content::default(); known.directories.len()];

@@ -1,9 +1,9 @@
 //! Checking out a tree: writes its files into a new directory, which is not a workspace yet.
 //!
-//! A restore changes a workspace that is in use, so it needs a journal. No program is using the new
-//! directory yet, so it is simply filled under a temporary name (`new_directory`). If a workspace
-//! still has a file with the same content, the new file shares its blocks where the file system
-//! supports that (`twin`).
+//! A restore changes a workspace that is in use, so it needs a journal. A checkout fills a new
+//! directory that no program is using yet, so a temporary name is enough (`new_directory`). If a
+//! workspace still has a file with the same content, the new file shares its blocks where the file
+//! system supports that (`twin`).
 
 mod new_directory;
 mod twin;
@@ -69,7 +69,7 @@ struct PlannedDirectory {
 impl Store {
     /// Writes the files of a tree into a new, empty directory: contents, modes, symlinks and empty
     /// directories. `twin` is the canonical path of a workspace that may still have some of the
-    /// files. They are cloned where the file system supports that.
+    /// files. These files are cloned where the file system supports that.
     pub fn check_out(
         &self,
         tree: &Oid,
@@ -92,7 +92,7 @@ impl Store {
             })
             .collect();
         batches.par_iter().try_for_each(|(path, entries)| writer.write_entries(path, entries))?;
-        // A directory that its owner is not allowed to write to gets its mode once its content is
+        // A directory that is read-only even for its owner gets its mode once its content is
         // complete.
         for directory in directories.iter().rev().filter(|directory| !directory.path.is_root()) {
             writer.set_directory_mode(directory)?;
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-/// Reads all directories of a tree, each before those in it.
+/// Reads all directories of a tree, each before its subdirectories.
 fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, ObjectError> {
     let mut directories = Vec::new();
     let mut pending = vec![(RelPath::root(), Mode::directory(0o700), *tree)];
@@ -126,8 +126,8 @@ fn plan_directories(store: &Store, tree: &Oid) -> Result<Vec<PlannedDirectory>, 
     Ok(directories)
 }
 
-/// Returns the mode that a file gets. If root gave a file its setuid bit, every user could run the
-/// file as root, although the tree may come from a user without privileges.
+/// Returns the mode that a file gets. Root drops the setuid and setgid bits. Otherwise, every user
+/// could run the file as root, although the tree may come from a user without privileges.
 fn granted_mode(mode: Mode) -> Mode {
     match owner::is_root() && mode.is_file() && owner::is_privileged(mode.permissions()) {
         true => Mode::file(mode.permissions() & 0o1777),
@@ -213,7 +213,7 @@ impl Writer<'_> {
             self.cloned.fetch_add(1, Ordering::Relaxed);
         } else {
             let content = self.store.blob(&entry.oid)?;
-            // A clone that was given up may have left some content.
+            // A clone that failed may have left some content.
             file.set_len(0).and_then(|()| file.write_all(&content)).map_err(failed_at(path))?;
         }
         let finished = set_mode(&file, granted_mode(entry.mode)).and_then(|()| sync_alone(&file));
@@ -221,8 +221,8 @@ impl Writer<'_> {
     }
 }
 
-/// Syncs a file where the whole file system cannot be synced at once, as
-/// [`NewDirectory::place`] does on Linux.
+/// Syncs a file. This is needed only on systems where one call cannot sync the whole file system.
+/// On Linux, [`NewDirectory::place`] makes such a call.
 #[cfg(not(target_os = "linux"))]
 fn sync_alone(file: &File) -> io::Result<()> {
     file.sync_all()

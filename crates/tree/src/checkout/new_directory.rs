@@ -20,14 +20,15 @@ pub struct NewDirectory {
     temporary: PathBuf,
     destination: PathBuf,
     root: Root,
-    /// The directories above that were created, outermost first.
+    /// The parent directories that were created, outermost first.
     parents: Vec<PathBuf>,
     is_placed: bool,
 }
 
 impl NewDirectory {
     /// Creates the directory `name` beside `destination`, an absolute path without links. Creates
-    /// the missing directories above it. Only this user can access the directory for now.
+    /// the missing directories above it. Until the directory is placed, only this user can access
+    /// it.
     pub fn create(destination: &Path, name: &str) -> io::Result<NewDirectory> {
         let parent = destination.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let mut parents: Vec<PathBuf> = parent
@@ -62,9 +63,9 @@ impl NewDirectory {
         &self.root
     }
 
-    /// Sets the directory's permissions, syncs everything in it, and gives it its final name. If
-    /// there is an empty directory with that name, it is replaced, and its permissions are kept.
-    /// Anything else with that name is left alone, and is an error.
+    /// Sets the directory's permissions, syncs everything in it, and gives it its final name. If an
+    /// empty directory has that name, the new directory replaces it and gets its permissions. Fails
+    /// if anything else has that name, and leaves it unchanged.
     pub fn place(mut self, permissions: u32) -> io::Result<()> {
         let existing = fs::symlink_metadata(&self.destination).ok();
         let existing = existing.map(|found| found.permissions().mode());
@@ -78,9 +79,9 @@ impl NewDirectory {
             None => durable::rename_new(&self.temporary, &self.destination)?,
         }
         self.is_placed = true;
-        // If this fails, a power cut may still bring the temporary name back.
+        // If this fails, a power cut may still bring back the temporary name.
         let _ = self.destination.parent().map(durable::sync_directory);
-        // The directory has its final name, so a failure no longer matters here.
+        // The directory already has its final name, so a failure no longer matters here.
         let _ = fault::point("a new directory is in its place");
         fault::moment("a new directory is in its place");
         Ok(())
@@ -106,7 +107,7 @@ fn remove_empty(directories: &[PathBuf]) {
 }
 
 /// Removes a directory that was never placed, even if it contains directories that their owner is
-/// not allowed to write to. Does nothing if there is none.
+/// not allowed to write to. Does nothing if the directory does not exist.
 pub fn remove_temporary(path: &Path) -> io::Result<()> {
     let found = durable::if_exists(fs::symlink_metadata(path))?;
     match found {

@@ -15,7 +15,7 @@ use crate::oid::Oid;
 use crate::path::{RelPath, split};
 use crate::store::Store;
 
-/// A workspace, and what its last capture saw.
+/// A workspace, and the state that its last capture saw.
 pub(super) struct Twin {
     root: Root,
     cache: StatCache,
@@ -32,7 +32,8 @@ impl Twin {
     }
 
     /// Clones the content with this id into a new file, if the workspace's file at this path still
-    /// has it. Returns false if it was not cloned; the new file may then have any content.
+    /// has that content. Returns false if the content was not cloned. In that case, the new file
+    /// may have any content.
     pub(super) fn clone_into(&self, path: &RelPath, oid: &Oid, file: &File) -> bool {
         if !self.can_clone.load(Ordering::Relaxed) {
             return false;
@@ -58,7 +59,7 @@ impl Twin {
             return Ok(false);
         }
         clone_content(&source, file)?;
-        // As with a capture, a read counts only if the metadata is the same before and after.
+        // As in a capture, a read is valid only if the metadata is the same before and after it.
         Ok(beneath::stat_fd(&source)? == known.stat)
     }
 }

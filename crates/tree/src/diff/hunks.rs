@@ -20,8 +20,8 @@ pub struct Hunk {
 /// milliseconds.
 const SMALL: usize = 10_000;
 
-/// The number of occurrences that makes a line frequent. This matters only in contents that are not
-/// small.
+/// The number of occurrences at which a line counts as frequent. This matters only in contents that
+/// are not small.
 const FREQUENT: usize = 64;
 
 /// Splits content into lines, each with its newline. The last line may have no newline.
@@ -39,7 +39,8 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
 }
 
 /// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
-/// line that both sides share. The pieces are usually lines, but may be any parts of a text.
+/// line that both sides share. Instead of lines, the contents can also consist of other parts of a
+/// text.
 pub fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
     find_hunks_within(before, after, SMALL)
 }
@@ -105,8 +106,8 @@ fn count_occurrences<'a>(lines: &[&'a [u8]]) -> HashMap<&'a [u8], usize> {
     occurrences
 }
 
-/// Finds the hunks of two pieces. Pieces that are not small share no line that is unique on both
-/// sides.
+/// Finds the hunks in which two pieces differ. Pieces that are not small share no line that is
+/// unique on both sides.
 fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hunk> {
     if before == after {
         return Vec::new();
@@ -119,8 +120,8 @@ fn find_hunks_in_piece(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<H
     let algorithm = if old.len() + new.len() <= small {
         Algorithm::Histogram
     } else if has_frequent_lines(&before[old.clone()]) || has_frequent_lines(&after[new.clone()]) {
-        // The comparison would take time quadratic in the number of frequent lines, and its result
-        // would mean little.
+        // The time for the comparison would be quadratic in the number of frequent lines, and the
+        // result would mean little.
         return vec![Hunk { before: old, after: new }];
     } else {
         Algorithm::Myers

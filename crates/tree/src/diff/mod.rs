@@ -38,7 +38,7 @@ pub struct DiffOptions<'a> {
 }
 
 impl<'a> DiffOptions<'a> {
-    /// Returns the options that compare everything, with renames and counts.
+    /// Returns the options for comparing everything, detecting renames and counting lines.
     pub fn new(rules: &'a CaptureRules) -> DiffOptions<'a> {
         DiffOptions { rules, paths: &[], renames: true, counts: true }
     }
@@ -95,11 +95,11 @@ pub struct TreeChange {
     /// The file, symlink or directory in the new tree.
     pub to: Option<ChangeSide>,
     /// The number of lines that differ. `None` if there are no lines to count (a directory, a
-    /// binary or private file) or if the options do not ask for counts.
+    /// binary or private file) or if [`DiffOptions::counts`] is false.
     pub lines: Option<LineCounts>,
-    /// True if a side is not text, or too large to be compared by lines.
+    /// True if either side is not text, or is too large to be compared line by line.
     pub binary: bool,
-    /// True if the file is private. Its content is then never shown.
+    /// True if the file is private, which means that its content is never shown.
     pub private: bool,
 }
 
@@ -114,7 +114,7 @@ pub enum ChangeKind {
     Modified,
     /// Only the permission bits differ.
     ModeChanged,
-    /// A file, directory or symlink was replaced by another kind.
+    /// A file, directory or symlink was replaced by something of another kind.
     KindChanged,
     /// The file moved to another path with the same or similar content.
     Renamed {
@@ -191,7 +191,7 @@ struct PendingDirectory {
     path: RelPath,
     from: Oid,
     to: Oid,
-    /// True if the caller asked for everything in it.
+    /// True if the caller asked for everything in the directory.
     selected: bool,
 }
 
@@ -287,7 +287,7 @@ impl TreeChange {
         }
     }
 
-    /// True if a side is a file or a symlink.
+    /// True if at least one side is a file or a symlink.
     fn has_content(&self) -> bool {
         self.from.iter().chain(&self.to).any(|side| !side.mode.is_directory())
     }

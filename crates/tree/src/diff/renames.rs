@@ -9,7 +9,7 @@ use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::store::{ObjectError, Store};
 
-/// The maximum number of possible pairs. If there are more, contents are not compared.
+/// The maximum number of possible pairs of files. If there are more, contents are not compared.
 const MAX_PAIRS: usize = 10_000;
 
 /// The maximum size in bytes of a file whose content is compared.

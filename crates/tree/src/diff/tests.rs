@@ -1,4 +1,4 @@
-//! Tests of diffs, by subject. Git checks the text.
+//! Tests of diffs, by subject. Git checks the generated text.
 
 mod changes;
 mod random;

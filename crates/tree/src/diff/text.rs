@@ -13,10 +13,10 @@ const CONTEXT: usize = 3;
 /// content binary.
 const SNIFFED: usize = 8000;
 
-/// The maximum size in bytes of content that is compared by lines.
+/// The maximum size in bytes of content that is compared line by line.
 const MAX_TEXT: usize = 4 << 20;
 
-/// True if content is binary or too large. Only its size is then shown.
+/// True if content is binary or too large. In that case, only its size is shown.
 pub(super) fn is_binary(content: &[u8]) -> bool {
     content.len() > MAX_TEXT || content[..content.len().min(SNIFFED)].contains(&0)
 }
@@ -115,7 +115,8 @@ impl Page {
         let old_name = if from.is_some() { old_name } else { b"/dev/null".to_vec() };
         let new_name = if to.is_some() { new_name } else { b"/dev/null".to_vec() };
         if change.private {
-            // The ids are also left out: they would confirm a guess at the content.
+            // The ids are also left out, because a reader could use them to confirm a guess at the
+            // content.
             self.write_names(&old_name, &new_name);
             self.write_line(&[b"(private: content not shown)"]);
             return Ok(());
@@ -208,7 +209,7 @@ fn tab_after(name: &[u8]) -> &'static [u8] {
     if name.contains(&b' ') { b"\t" } else { b"" }
 }
 
-/// Quotes a name as git does with `core.quotePath`: only if it has unusual characters.
+/// Quotes a name if it has unusual characters, as git does with `core.quotePath`.
 fn quote_path(prefix: &[u8], path: &RelPath) -> Vec<u8> {
     let mut name = prefix.to_vec();
     for byte in path.as_bytes() {

@@ -121,7 +121,7 @@ fn histories_become_deltas_of_limited_depth() {
         assert_eq!(depth(line), None, "{line}");
         bench.fsck();
         if round == 0 {
-            // The chains shift when newer states are added.
+            // The chains of deltas shift when newer states are added.
             for round in 0..40 {
                 files.insert(b"edited".to_vec(), file(text(round, 6000)));
                 pins.insert(bench.capture(1, &files), files.clone());
@@ -150,7 +150,7 @@ fn refs_that_git_created_keep_their_objects_alive() {
 }
 
 #[test]
-fn a_pack_that_git_created_is_taken_over() {
+fn a_pack_that_git_created_is_rewritten() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 20);
     bench.git(&["repack", "-a", "-d", "-f", "--depth=4000", "--window=50"]);
@@ -348,7 +348,7 @@ fn kill_everywhere(test: &str, work: fn(&Store)) {
         bench.fsck();
         bench.assert_whole(&pins);
         // If objects were deleted, the generation must have changed, because captures must not rely
-        // on them.
+        // on the deleted objects.
         let all = |bench: &Bench| bench.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
         if all(&bench) != all(&whole) {
             assert_ne!(bench.store.generation(), whole.store.generation(), "{nth}");

@@ -32,9 +32,9 @@ impl GitDirectory {
         Some([stat.size() as i64, times[0], times[1], times[2], stat.ino() as i64])
     }
 
-    /// Copies the staged state from the index, without the parts that only make git faster. Equal
-    /// staged states give equal bytes. Returns `None` if there is no index, or if it has a form
-    /// that cannot be copied: a split index, or one with SHA-256.
+    /// Copies the staged state from the index, without the parts that only make git faster. The
+    /// copies of equal staged states have the same bytes. Returns `None` if there is no index, or
+    /// if it has a form that cannot be copied: a split index, or one with SHA-256.
     ///
     /// A copy followed by the SHA-1 of its bytes is an index that git accepts.
     pub fn copy_index(&self) -> Option<Vec<u8>> {
@@ -46,13 +46,14 @@ impl GitDirectory {
 #[derive(Default, Debug)]
 pub(crate) struct TrackedPaths {
     paths: Vec<Vec<u8>>,
-    /// True if the index is split and its shared part cannot be read. Some paths are then missing.
+    /// True if the index is split and its shared part cannot be read. In that case, some paths are
+    /// missing.
     pub(crate) is_incomplete: bool,
 }
 
 impl TrackedPaths {
-    /// Reads an index. An index that cannot be read tracks nothing: coverage then follows the other
-    /// rules.
+    /// Reads an index. An index that cannot be read tracks nothing, and only the other rules
+    /// determine the coverage.
     pub(crate) fn read(index: &Path) -> TrackedPaths {
         let mut tracked = read_paths(index).unwrap_or_default();
         tracked.paths.sort_unstable();
@@ -78,7 +79,7 @@ fn read_paths(index: &Path) -> Option<TrackedPaths> {
     let mut tracked = TrackedPaths { paths: entries.paths(&bytes)?, is_incomplete: false };
     // A split index keeps most of its entries in another file. Entries that have been removed since
     // the split still count as tracked, so a capture may cover more than necessary. It covers less
-    // only if that file cannot be read, and then it says so.
+    // only if that file cannot be read, and this is reported.
     let extensions = Extensions::new(&bytes, entries.end).flatten();
     for extension in extensions.filter(|extension| extension.signature == b"link") {
         let shared = Oid::from_slice(extension.content)?;
@@ -94,8 +95,8 @@ fn read_paths(index: &Path) -> Option<TrackedPaths> {
 }
 
 /// Reads the paths of the shared part of a split index. Git never splits such a part again. If a
-/// shared part refers to another one, the reference is not followed, because it could lead in
-/// circles.
+/// shared part nevertheless refers to another one, the reference is not followed, because
+/// references could form a cycle.
 fn read_shared_paths(path: &Path) -> Option<Vec<Vec<u8>>> {
     let bytes = read_regular_file(path, MAX_LARGE_FILE)?;
     parse_entries(&bytes)?.paths(&bytes)
@@ -110,12 +111,13 @@ struct IndexEntries {
 
 /// The position of an entry in an index.
 struct IndexEntry {
-    /// The offset at which the entry begins. It begins with the times of the file.
+    /// The offset at which the entry begins. Its first fields are the times of the file.
     start: usize,
     /// The number of bytes to remove from the end of the previous path before `name` is appended.
     /// `None` in versions that write paths in full.
     strip: Option<u64>,
-    /// The range of its path, or of the part that differs from the previous path.
+    /// The range of bytes that holds its path, or the part of its path that differs from the
+    /// previous one.
     name: Range<usize>,
 }
 
@@ -178,7 +180,7 @@ impl IndexEntries {
     }
 }
 
-/// A part of an index after its entries.
+/// An extension: one of the parts of an index that follow its entries.
 struct Extension<'a> {
     signature: &'a [u8],
     content: &'a [u8],

@@ -1,10 +1,10 @@
 //! Git repositories that belong to other programs, read without git: HEAD, refs, the index and
 //! objects.
 //!
-//! This module never writes to them, and copies them only into new directories. A [`GitDirectory`] is the `.git` of a workspace. It may be
-//! damaged, hostile or in use, so anything in it that cannot be read counts as absent. A
-//! [`ForeignRepository`] is a repository whose history is imported, so anything in it that cannot
-//! be read is an error.
+//! This module never writes to these repositories, and copies them only into new directories. A
+//! [`GitDirectory`] is the `.git` of a workspace. It may be damaged, hostile or in use, so anything
+//! in it that cannot be read counts as absent. A [`ForeignRepository`] is a repository whose
+//! history is imported, so anything in it that cannot be read is an error.
 
 mod config;
 mod copy;
@@ -57,8 +57,8 @@ impl GitDirectory {
         &self.path
     }
 
-    /// Returns the directory that holds the refs. Only for a linked work tree does it differ from
-    /// the git directory.
+    /// Returns the directory that holds the refs. It differs from the git directory only for a
+    /// linked work tree.
     fn common_path(&self) -> PathBuf {
         match read_text(&self.path.join("commondir")) {
             Some(text) => self.path.join(text.trim()),
@@ -84,7 +84,7 @@ impl Workspace<'_> {
     }
 }
 
-/// Opens the git directory of the work tree with this root, which is at `path`.
+/// Opens the git directory of the work tree with this root. `path` is the path of the root.
 fn open_git_directory_at(root: &Root, path: &Path) -> io::Result<Option<OpenGitDirectory>> {
     match root.open_directory(b".git") {
         Ok(fd) => Ok(Some(OpenGitDirectory { fd, path: path.join(".git") })),

@@ -96,7 +96,7 @@ pub enum ForeignObjectError {
     /// The object, or one that its delta is based on, is too large to be read.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
-    /// The directory with this tree has too much of something, such as files or levels of
+    /// The directory with this tree has too many of something, such as files or levels of
     /// directories.
     #[error("directory {tree} has more than {limit} {things}")]
     TooMany { tree: Oid, things: &'static str, limit: u64 },
@@ -209,7 +209,7 @@ impl ForeignRepository {
 
     /// Reads a tree of at most `max_size` bytes.
     pub(crate) fn tree(&self, oid: &Oid, max_size: u64) -> Result<Vec<u8>, ForeignObjectError> {
-        // Git knows the empty tree even if it is not stored.
+        // Git can read the empty tree even if it is not stored.
         if *oid == Oid::EMPTY_TREE {
             return Ok(Vec::new());
         }

@@ -67,7 +67,7 @@ pub(super) fn read_refs(repository: &Path, max_count: usize) -> Result<Vec<Ref>,
             if entry.file_type().map_err(failed())?.is_dir() {
                 directories.push(name);
             } else if let Some(text) = read_if_exists(&entry.path(), MAX_SMALL_FILE)? {
-                // A symbolic ref keeps alive only what its target keeps alive anyway.
+                // A symbolic ref keeps alive only objects that its target also keeps alive.
                 if !text.starts_with(b"ref: ") {
                     refs.push(Ref::new(name, &text));
                 }
@@ -85,7 +85,7 @@ pub(super) fn read_refs(repository: &Path, max_count: usize) -> Result<Vec<Ref>,
 }
 
 /// Adds the packed refs that do not also exist as files. Takeback never packs refs, but the user
-/// may run git on the store. Returns false if there are then more than `max_count` refs.
+/// may run git on the store. Returns false if this results in more than `max_count` refs.
 fn add_packed_refs(
     repository: &Path,
     max_count: usize,

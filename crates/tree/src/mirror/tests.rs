@@ -91,7 +91,7 @@ fn a_renumbered_pin_has_only_its_new_name_in_the_mirror() {
 }
 
 #[test]
-fn the_mirror_of_another_store_is_left_alone() {
+fn the_mirror_of_another_store_is_not_changed() {
     let (bench, other) = (Bench::new(), Bench::new());
     bench.edited(1, 2);
     other.edited(1, 1);
@@ -104,7 +104,7 @@ fn the_mirror_of_another_store_is_left_alone() {
 }
 
 #[test]
-fn a_damaged_pin_does_not_keep_the_others_out() {
+fn a_damaged_pin_does_not_prevent_copies_of_the_others() {
     let bench = Bench::new();
     let whole = bench.edited(1, 2);
     let before = bench.listing();
@@ -134,7 +134,7 @@ fn a_copy_that_is_killed_is_completed_by_the_next_one() {
         let test = "mirror::tests::a_copy_that_is_killed_is_completed_by_the_next_one";
         let ending = kill_at(test, nth, &bench.store);
         let mirror = mirror_in(&bench.store);
-        // Every pin that the killed copy named is whole.
+        // Every pin that the killed copy named is intact.
         let report = mirror.verify(&|_, _| {}).unwrap();
         assert!(report.pins.iter().all(|pin| pin.state == PinState::Whole), "{nth}");
         bench.store.copy_to_mirror(&mirror).unwrap();

@@ -4,7 +4,7 @@ use crate::pack::MAX_OBJECT;
 
 /// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
-/// The maximum length of a copy that all versions of the format allow in one instruction.
+/// The maximum number of bytes that one instruction can copy in all versions of the format.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -20,8 +20,8 @@ pub(crate) fn result_size(delta: &[u8]) -> Option<u64> {
 pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (base_size, rest) = take_size(delta)?;
     let (size, mut rest) = take_size(rest)?;
-    // An instruction copies at most 16 MB, so a larger size is impossible, and no memory is
-    // reserved for it.
+    // An instruction copies at most 16 MB. If the delta declares a size that its instructions
+    // cannot reach, it fails here, before memory is reserved.
     let possible = (rest.len() as u64).saturating_mul(1 << 24).min(MAX_OBJECT);
     if base_size != base.len() as u64 || size > possible {
         return None;
@@ -48,7 +48,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
                 length => length,
             };
             let copied = base.get(offset..offset.checked_add(length)?)?;
-            // A few instructions can copy terabytes, so the size is checked before each.
+            // A few instructions can copy terabytes, so the size is checked before each copy.
             if copied.len() > size - out.len() {
                 return None;
             }
@@ -195,8 +195,8 @@ fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
         .wrapping_add(u64::from(entering) + 1)
 }
 
-/// A table of the blocks in a base. It takes only about eight bytes per block, because bases may be
-/// large.
+/// A table of the blocks in a base. Bases may be large, so the table takes only about eight bytes
+/// per block.
 struct BlockTable {
     start: usize,
     /// The number of the first block in each slot. The hash of a block determines its slot.

@@ -16,11 +16,11 @@ const MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const OIDS_AT: u64 = FANOUT_AT + 1024;
 
-/// The maximum size of an index that is read as a whole. Of a larger index, only the needed parts
+/// The maximum size of an index that is read as a whole. For a larger index, only the needed parts
 /// are read: a capture usually looks up few objects, and touching new memory is expensive.
 const MAX_READ_AT_ONCE: u64 = 64 << 10;
 
-/// The maximum number of ids that a lookup reads together.
+/// The maximum number of ids that a lookup reads at a time.
 const MAX_SEARCHED_AT_ONCE: u32 = (MAX_READ_AT_ONCE / 20) as u32;
 
 /// An index file, in memory or read in parts.
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn objects_whose_ids_begin_with_the_same_byte_are_all_found() {
-        // These are more objects than a lookup reads together.
+        // These are more objects than a lookup reads at a time.
         let object = |number: u32| {
             let mut oid = Oid([7; 20]);
             oid.0[4..8].copy_from_slice(&number.to_be_bytes());

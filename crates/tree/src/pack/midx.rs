@@ -87,7 +87,7 @@ impl Midx {
     }
 }
 
-/// Encodes an index of several packs. Each pack is given by its name and objects, in any order.
+/// Encodes an index of several packs. Each pack is given by its name and its objects, in any order.
 pub(crate) fn encode_midx(mut packs: Vec<(String, Vec<(Oid, u64)>)>) -> Vec<u8> {
     packs.sort();
     let mut objects: Vec<(Oid, u32, u64)> = (0..)

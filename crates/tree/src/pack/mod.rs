@@ -16,7 +16,7 @@ use std::io;
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-/// The maximum size of an object in bytes. Larger files are uncovered, because objects are handled
+/// The maximum size of an object in bytes. Larger files are uncovered, because each object is held
 /// in memory as a whole.
 pub const MAX_OBJECT: u64 = 512 << 20;
 
@@ -93,7 +93,7 @@ pub(crate) fn inflate(compressed: &[u8], size: usize) -> Option<Vec<u8>> {
     (read == size).then_some(content)
 }
 
-/// Appends the head of a pack entry: its code and the size of its content.
+/// Appends the header of a pack entry: its code and the size of its content.
 pub(crate) fn push_entry_head(out: &mut Vec<u8>, code: u8, size: u64) {
     let mut byte = code << 4 | (size & 15) as u8;
     let mut rest = size >> 4;
@@ -105,8 +105,8 @@ pub(crate) fn push_entry_head(out: &mut Vec<u8>, code: u8, size: u64) {
     out.push(byte);
 }
 
-/// Parses the head of a pack entry. Returns its code, the size of its content, and the length of
-/// the head.
+/// Parses the header of a pack entry. Returns its code, the size of its content, and the length of
+/// the header.
 pub(crate) fn parse_entry_head(bytes: &[u8]) -> Option<(u8, u64, usize)> {
     let first = *bytes.first()?;
     let (mut size, mut shift, mut length) = (u64::from(first & 15), 4, 1);

@@ -45,13 +45,14 @@ impl Pack {
         Ok(Pack { name, index, file })
     }
 
-    /// Reads the object at `offset`. The caller must check its id where that matters.
+    /// Reads the object at `offset`. The caller must check that the object matches its id, where
+    /// that matters.
     pub(crate) fn read_object(&self, offset: u64) -> io::Result<(ObjectKind, Vec<u8>)> {
         Ok(self.read_object_within(offset, MAX_OBJECT)?)
     }
 
     /// Reads the object at `offset` if no object or delta in its chain is larger than `max_size`.
-    /// The caller must check its id where that matters.
+    /// The caller must check that the object matches its id, where that matters.
     pub(crate) fn read_object_within(
         &self,
         offset: u64,
@@ -93,12 +94,12 @@ pub(crate) trait DeltaBases {
     /// Finds the offset of an object in the same pack.
     fn find_offset(&self, oid: &Oid) -> io::Result<Option<u64>>;
 
-    /// Returns the object at this offset if it was read before.
+    /// Returns the object at this offset if it has already been read.
     fn find_known(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
 
-    /// Reads the object at this offset from another pack, because its entry here is damaged.
+    /// Reads from another pack the object whose entry at this offset is damaged.
     fn read_elsewhere(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
@@ -127,20 +128,20 @@ pub(crate) enum Stored {
     DeltaFrom(Oid),
 }
 
-/// The head of an entry, before its compressed bytes.
+/// The header of an entry, before its compressed bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryHead {
     pub(crate) stored: Stored,
     /// The size of the entry's content.
     pub(crate) size: u64,
-    /// The length of the head itself.
+    /// The length of the header itself.
     pub(crate) length: usize,
 }
 
-/// The maximum length of a head.
+/// The maximum length of a header.
 pub(crate) const MAX_HEAD: usize = 40;
 
-/// Parses the head of the entry at `offset`.
+/// Parses the header of the entry at `offset`.
 pub(crate) fn parse_head(bytes: &[u8], offset: u64) -> io::Result<EntryHead> {
     let truncated = || corrupt("a truncated entry");
     let (code, size, mut length) = parse_entry_head(bytes).ok_or_else(truncated)?;
@@ -164,7 +165,7 @@ pub(crate) fn parse_head(bytes: &[u8], offset: u64) -> io::Result<EntryHead> {
     Ok(EntryHead { stored, size, length })
 }
 
-/// The file of a pack.
+/// The file of a pack, from which entries can be read.
 pub(crate) struct PackFile {
     path: PathBuf,
     /// The open file; `None` if the file is opened for each read.
@@ -265,7 +266,7 @@ impl PackFile {
         Ok((kind, content))
     }
 
-    /// Reads the head of the entry at `offset`.
+    /// Reads the header of the entry at `offset`.
     pub(crate) fn read_head(&self, offset: u64) -> io::Result<EntryHead> {
         parse_head(&self.read_start(offset, MAX_HEAD)?, offset)
     }
@@ -308,8 +309,8 @@ impl PackFile {
     }
 }
 
-/// An open file. Only some packs keep their files open, because there can be more packs than a
-/// process can open files.
+/// An open file. Only some packs keep their files open, because there can be more packs than the
+/// number of files that a process may have open.
 struct OpenFile(File);
 
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
@@ -328,7 +329,7 @@ impl Drop for OpenFile {
     }
 }
 
-/// Objects that were read recently, by the number of their pack and their offset. With them, a
+/// Objects that were read recently, by the number of their pack and their offset. Thanks to them, a
 /// chain of deltas need not be resolved from its start each time.
 pub(crate) struct RecentObjects {
     objects: HashMap<(u32, u64), ObjectContent>,

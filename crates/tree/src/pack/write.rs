@@ -36,8 +36,8 @@ struct UnsealedPack {
     /// The number of bytes that are in the file.
     spilled: u64,
     file: Option<Temporary>,
-    /// A thread that syncs the file while objects are added, so that less remains to be done at the
-    /// end.
+    /// A thread that syncs the file while objects are being added, so that less remains to be done
+    /// at the end.
     early_sync: Option<JoinHandle<io::Result<()>>>,
     objects: Vec<IndexedObject>,
     known: HashSet<Oid>,
@@ -58,7 +58,8 @@ impl PackWriter {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, UnsealedPack> {
-        // At worst, a thread that panicked while appending leaves bytes that are not in the index.
+        // At worst, a thread that panicked while appending has left bytes that are not in the
+        // index.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -262,7 +263,7 @@ impl UnsealedPack {
         durable::sync_files(&files)?;
 
         // The index comes last: a pack without an index is invisible, but an index without a pack
-        // is not.
+        // is visible.
         let name = format!("pack-{}", Oid(checksum));
         fault::point("pack rename")?;
         pack.persist_with_mode(&directory.join(format!("{name}.pack")), 0o444)?;

@@ -16,7 +16,7 @@ use crate::verify::PinState;
 fn ignore_progress(_: u64, _: u64) {}
 
 #[test]
-fn a_whole_store_needs_no_repair() {
+fn an_intact_store_needs_no_repair() {
     let bench = Bench::new();
     let pins = bench.edited(1, 4);
     bench.store.gc().unwrap();
@@ -27,8 +27,8 @@ fn a_whole_store_needs_no_repair() {
     assert_eq!(bench.listing(), listing);
 }
 
-/// Creates a store in which the first half of the history is one pack with deltas, and the second
-/// half is many packs.
+/// Creates a store in which the first half of the history is in one pack with deltas, and the
+/// second half is in many packs.
 fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 12);
@@ -65,7 +65,7 @@ fn lost_indexes_cost_no_object() {
 }
 
 #[test]
-fn a_pack_that_a_capture_set_aside_comes_back() {
+fn objects_in_packs_that_a_capture_set_aside_are_recovered() {
     let (mut bench, pins) = half_packed_store();
     let packs = list_pack_names(&bench.packs());
     for pack in &packs {
@@ -93,7 +93,7 @@ fn a_pack_that_a_capture_set_aside_comes_back() {
 }
 
 #[test]
-fn objects_that_only_a_lost_object_refers_to_come_back_too() {
+fn objects_that_only_a_lost_object_refers_to_are_also_recovered() {
     let mut bench = Bench::new();
     let mut files = Files::from([(b"d/old".to_vec(), file(text(1, 800)))]);
     let first = bench.capture(1, &files);
@@ -119,7 +119,7 @@ fn captures_restore_lost_objects_that_are_still_in_the_workspace() {
     let report = bench.store.repair(&ignore_progress).unwrap();
     assert!(matches!(report.now.pins[0].state, PinState::Lost { .. }));
     assert!(bench.store.gc().is_err());
-    // The same state is captured again, and pinned by the same commit.
+    // The same state is captured again, and the pin has the same commit.
     let ref_path = bench.store.directory().join(pin.to_string());
     let id = fs::read(&ref_path).unwrap();
     fs::remove_file(&ref_path).unwrap();
@@ -183,7 +183,7 @@ fn a_delta_is_resolved_from_a_base_in_another_pack() {
 }
 
 #[test]
-fn a_damaged_ref_stays_and_is_reported() {
+fn a_damaged_ref_is_kept_and_reported() {
     let (bench, pins) = half_packed_store();
     let pin = pins.keys().next().unwrap();
     let path = bench.store.directory().join(pin.to_string());
@@ -340,7 +340,7 @@ fn damaged_store() -> (Bench, BTreeMap<PinName, Files>) {
     bench.store.quarantine_pack(&packs[0]).unwrap();
     fs::remove_file(bench.packs().join(format!("{}.idx", packs[1]))).unwrap();
     harm(&bench.packs().join(format!("{}.idx", packs[2])), |bytes| bytes[100] ^= 1);
-    // Of this pack, only the checksum at its end is damaged.
+    // In this pack, only the checksum at the end is damaged.
     let pack = bench.packs().join(format!("{}.pack", packs[3]));
     harm(&pack, |bytes| *bytes.last_mut().unwrap() ^= 1);
     bench.reopen();

@@ -31,11 +31,11 @@ use crate::path::{RelPath, split};
 use crate::pins::Pin;
 use crate::store::{Store, StoreError};
 
-/// The maximum number of staged files or directories that are open at once.
+/// The maximum number of staged files or directories that are open at the same time.
 const BATCH: usize = 128;
 
-/// Applies a plan that is not blocked and whose starting state is captured and pinned. After a
-/// success, the caller must end the journal.
+/// Applies a plan that is not blocked and whose starting state is captured and pinned. If this
+/// succeeds, the caller must end the journal.
 pub(super) fn apply_plan(
     lock: &mut Lock<'_>,
     plan: &Plan,
@@ -45,7 +45,7 @@ pub(super) fn apply_plan(
     if plan.steps.is_empty() && record.is_none() {
         return Ok(RestoreOutcome::default());
     }
-    // The new commit is written before anything changes, so that changing the pin later needs
+    // The new commit is written before anything changes, so that the later change of the pin needs
     // hardly any disk space.
     if let Some(record) = record {
         lock.prepare_message(safety, &record.done)?;
@@ -137,9 +137,10 @@ impl Step {
     }
 }
 
-/// Returns the numbers of the steps in the order in which they are performed. Swaps first remove
-/// what is in the way. Then directories are created from the top down, and files are written.
-/// Finally, files are deleted, and directories are removed from the bottom up.
+/// Returns the numbers of the steps in the order in which they are performed. First, swaps remove
+/// the files and directories that are in the way. Then directories are created from the top down,
+/// and files are written. Finally, files are deleted, and directories are removed from the bottom
+/// up.
 pub(super) fn order_steps(steps: &[Step]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     let phase = |step: &Step| match (step.action(), step.swap) {
@@ -166,7 +167,7 @@ pub(super) fn failed_at(path: &RelPath) -> impl FnOnce(io::Error) -> RestoreErro
     move |source| RestoreError::Io { path, source }
 }
 
-/// Returns true if a file could not be written because there was no space for it.
+/// True if a file could not be written because there was no space for it.
 fn lacks_space<T>(result: &Result<T, RestoreError>) -> bool {
     let is_full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     matches!(result, Err(RestoreError::Io { source, .. }) if is_full(source.kind()))
@@ -187,8 +188,8 @@ impl Restore<'_> {
         for batch in numbers.chunks(BATCH) {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
             let mut results: Vec<_> = batch.par_iter().map(stage).collect();
-            // While a large file was being written, it may have taken up the space of the others.
-            // By now it has been removed.
+            // While a large file was being written, it may have taken up the space that the other
+            // files needed. By now, it has been removed.
             if results.iter().filter(|result| lacks_space(result)).count() > 1 {
                 for (number, result) in batch.iter().zip(&mut results) {
                     if lacks_space(result) {
@@ -200,8 +201,8 @@ impl Restore<'_> {
             for result in results {
                 match result {
                     Ok(file) => staged.extend(file),
-                    // The other files are still tried, so that all paths that fail are reported at
-                    // once.
+                    // The other files are still tried, so that all paths that fail are reported
+                    // together.
                     Err(failure) => failures.push(failure),
                 }
             }
@@ -314,7 +315,7 @@ impl Restore<'_> {
     }
 
     /// Performs one step. `seen` is the stat that the file at its path is expected to have. Returns
-    /// false for a directory that stays because it is no longer empty.
+    /// false for a directory that is not removed because it is no longer empty.
     pub(super) fn perform_step(
         &self,
         number: usize,
@@ -372,8 +373,8 @@ impl Restore<'_> {
         }
     }
 
-    /// Saves an old file under a visible name if a process that had it open wrote to it after it
-    /// was moved aside: no checkpoint holds that content.
+    /// Saves an old file under a visible name if a process that had the file open wrote to it after
+    /// it was moved aside, because no checkpoint holds that content.
     fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
         if !matches!(step.action(), Action::Replace | Action::Delete) {
             return Ok(None);
@@ -439,13 +440,13 @@ impl Restore<'_> {
         Ok(Some((Node { mode, oid }, stat)))
     }
 
-    /// Checks that a path has the state that its step leads to.
+    /// Checks that a path has the state that its step should produce.
     fn verify_step(&self, step: &Step) -> Result<(), RestoreError> {
         let node = self.read_node(&step.path).map_err(failed_at(&step.path))?.map(|(node, _)| node);
         let as_planned = match (step.to, node) {
             (Some(to), node) if to.mode.is_directory() => is_directory(node),
             (Some(to), node) => node == Some(to),
-            // In a swap, another step writes the path. A directory may have been kept.
+            // In a swap, another step writes to the path. A directory may have been kept.
             (None, node) => node.is_none() || step.swap || is_directory(node),
         };
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }
@@ -469,7 +470,7 @@ impl Restore<'_> {
     }
 
     /// Sets the final modes of directories, from the bottom up. The bits in `extra` are added, to
-    /// keep directories writable for now. If there are such bits, only directories that steps
+    /// keep directories writable until the end. If there are such bits, only directories that steps
     /// create or change get their modes, because the others are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);

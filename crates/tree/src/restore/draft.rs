@@ -77,7 +77,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// True if `path` is only above a requested path, and is no longer a directory.
+    /// True if `path` is not requested itself, but is above a requested path, and is no longer a
+    /// directory.
     fn is_parent_replaced(&self, path: &RelPath, from: Option<Node>) -> bool {
         if self.planner.is_asked_for(path) {
             return false;
@@ -96,7 +97,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         self.steps.push(Step { path, from, to, stage: RelPath::root(), swap });
     }
 
-    /// Determines who will own the written files, and which of them may be setuid or setgid.
+    /// Determines who will own the written files, and which of these files may be setuid or setgid.
     fn settle_owners(&mut self) {
         let root = self.planner.root();
         for step in &mut self.steps {
@@ -210,14 +211,14 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         Ok(())
     }
 
-    /// Adds steps that remove directories which the target does not have and which will be empty.
+    /// Adds steps that remove the directories that the target does not have and that will be empty.
     pub(super) fn remove_emptied_directories(&mut self) {
         let removed = self.steps.iter().filter(|step| step.to.is_none());
         let mut removed: HashSet<RelPath> = removed.map(|step| step.path.clone()).collect();
         for (path, node) in std::mem::take(&mut self.emptied).into_iter().rev() {
             let directory = self.planner.root().open_directory(path.as_bytes());
             let names = directory.and_then(beneath::list_names);
-            // A directory that cannot be listed may contain paths that stay.
+            // A directory that cannot be listed may contain paths that are kept.
             let is_emptied = names
                 .is_ok_and(|names| names.iter().all(|name| removed.contains(&path.join(name))));
             if is_emptied {
@@ -229,8 +230,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Lists as kept the paths that appeared after the target was captured and that the current
-    /// state does not cover.
+    /// Adds to the kept paths those that appeared after the target was captured and that the
+    /// current state does not cover.
     pub(super) fn keep_unsaved_paths(&mut self) -> Result<(), PlanError> {
         let planner = self.planner;
         let written: HashSet<&RelPath> = self.steps.iter().map(|step| &step.path).collect();
@@ -257,7 +258,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         let loosened = self.find_unwritable(touched);
         let add_seen = |step: Step| {
             // This is the stat from the capture, not the current one, because no checkpoint holds
-            // later changes.
+            // changes that were made after the capture.
             let is_file = step.from.is_some_and(|node| !node.mode.is_directory());
             let seen = if is_file { planner.lock.captured_stat(&step.path) } else { None };
             PlannedStep { step, seen }

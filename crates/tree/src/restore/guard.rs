@@ -1,6 +1,6 @@
-//! The guarded files in a tree. They follow from the filter that the tree was captured with and
-//! from its own `.gitignore` files, never from those in the workspace, because an agent may have
-//! changed these.
+//! The guarded files in a tree. Which files are guarded follows from the filter that the tree was
+//! captured with and from the `.gitignore` files in the tree, never from those in the workspace,
+//! because an agent may have changed the latter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Guard<'a> {
     matcher: Matcher,
     /// The patterns that apply in each directory; `None` if the directory is excluded.
     scopes: HashMap<Vec<u8>, Option<Arc<Scope>>>,
-    /// The trees of the directories that were entered, so that no lookup starts at the root.
+    /// The trees of the directories that were entered, so that lookups need not start at the root.
     trees: HashMap<Vec<u8>, Oid>,
 }
 
@@ -89,7 +89,8 @@ impl<'a> Guard<'a> {
         directory.is_empty() || self.matcher.judge(above, directory, true) == Verdict::Capture
     }
 
-    /// Reads the `.gitignore` of a directory. The directory above it must have been entered before.
+    /// Reads the `.gitignore` of a directory. The directory above it must already have been
+    /// entered.
     fn read_gitignore(&mut self, directory: &[u8]) -> Result<Option<Vec<u8>>, ObjectError> {
         if !directory.is_empty() {
             let (above, name) = split(directory);

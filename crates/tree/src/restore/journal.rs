@@ -19,7 +19,8 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The device and inode of the workspace's root. The path may later lead to another directory.
+    /// The device and inode of the workspace's root. They are needed because the path may later
+    /// lead to another directory.
     root: (u64, u64),
     /// An id that is part of the names of the temporary files.
     pub(super) id: String,
@@ -53,7 +54,7 @@ pub(super) enum Phase {
     /// Files are being moved. A restore that is cut off in this phase is finished or, if that
     /// fails, reverted.
     Moving,
-    /// All files are restored. Other work that belongs to the restore remains to be done.
+    /// All files are restored, but other work that belongs to the restore remains to be done.
     Restored,
 }
 
@@ -132,8 +133,8 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Reads the journal of a restore that was cut off. Fails if the journal cannot be used, and
-    /// sets it aside if it is damaged or belongs to another directory.
+    /// Reads the journal of a restore that was cut off. Fails if the journal cannot be used. Sets
+    /// the journal aside if it is damaged or belongs to another directory.
     pub(super) fn load(root: &Root, directory: &Path) -> io::Result<Option<(Journal, Phase)>> {
         for phase in Phase::ALL {
             let path = phase.path(directory);

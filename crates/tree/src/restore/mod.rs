@@ -48,8 +48,8 @@ pub struct RestoreTarget<'a> {
     pub filter: &'a Filter,
     /// The paths that the state does not cover.
     pub uncovered: &'a [Uncovered],
-    /// The state that a restore led to, if this target undoes that restore. Paths that still have
-    /// that state are not guarded, so that everything that the restore did is undone.
+    /// The state after a restore, if this target undoes that restore. Paths that still have that
+    /// state are not guarded, so that everything that the restore did is undone.
     pub undoes: Option<Oid>,
     /// True if the capture left out files and empty directories without reporting them, and kept no
     /// permissions except a file's executable bit. In this case, a restore deletes no empty
@@ -60,9 +60,9 @@ pub struct RestoreTarget<'a> {
 /// The plan of a restore. It is self-contained: it borrows nothing and holds nothing open, so it
 /// can be kept, even as JSON, while the user decides.
 ///
-/// Another process may change the workspace meanwhile. [`Lock::apply`] therefore requires a capture
-/// under its own lock, and rejects the plan if that capture differs from the state that the plan
-/// starts from.
+/// In the meantime, another process may change the workspace. [`Lock::apply`] therefore requires a
+/// capture under its own lock, and rejects the plan if that capture differs from the state that the
+/// plan starts from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The current state, including everything that the plan overwrites or deletes.
@@ -79,9 +79,9 @@ pub struct Plan {
     pub deletes: Vec<RelPath>,
     /// Guarded files that differ from the target and are left unchanged.
     pub guarded: Vec<RelPath>,
-    /// Paths that stay although the target does not have them.
+    /// Paths that are kept although the target does not have them.
     pub kept: Vec<KeptPath>,
-    /// Files that will be setuid or setgid. They run as this user, even if another user starts
+    /// Files that will be setuid or setgid. They will run as this user, even if another user starts
     /// them.
     #[serde(default)]
     pub privileged: Vec<RelPath>,
@@ -93,14 +93,14 @@ pub struct Plan {
     /// directory, because it is unknown whether that user is allowed to read them.
     #[serde(default)]
     pub disowned: Vec<RelPath>,
-    /// Paths that make the plan impossible.
+    /// Paths that prevent the plan from being applied.
     pub blocked: Vec<BlockedPath>,
     steps: Vec<PlannedStep>,
     /// Directories that must temporarily be made writable, with their modes.
     loosened: Vec<(RelPath, u32)>,
 }
 
-/// A path that stays although the target does not have it.
+/// A path that is kept although the target does not have it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct KeptPath {
@@ -108,19 +108,19 @@ pub struct KeptPath {
     pub reason: KeptReason,
 }
 
-/// The reason why a path stays.
+/// The reason why a path is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
     /// The target did not cover it, so it may already have existed at that time.
     NotCovered,
-    /// It is currently ignored or otherwise not captured, so no checkpoint holds it.
+    /// It is currently ignored, or not captured for another reason, so no checkpoint holds it.
     NotSaved,
-    /// The directory contains a path that stays.
+    /// The directory contains a path that is kept.
     NotEmpty,
 }
 
-/// A path that makes a plan impossible.
+/// A path that prevents a plan from being applied.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct BlockedPath {
@@ -202,7 +202,7 @@ struct Step {
 pub struct RestoreOutcome {
     pub restored: Vec<RelPath>,
     pub deleted: Vec<RelPath>,
-    /// Directories that should have been deleted but got new content meanwhile.
+    /// Directories that should have been deleted but got new content during the restore.
     pub kept: Vec<RelPath>,
     /// The new names of old files that another process wrote to while they were being replaced.
     pub saved: Vec<RelPath>,
@@ -233,21 +233,21 @@ pub enum PlanError {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
-    /// These paths cannot be restored, as the plan said or as applying it showed.
+    /// These paths cannot be restored: the plan says so, or the attempt to apply it showed this.
     #[error("cannot restore {}{}", .0[0].path, and_more(.0.len()))]
     Blocked(Vec<BlockedPath>),
     /// The safety checkpoint does not hold the state that the plan starts from.
     #[error("the safety checkpoint does not hold the state that the plan starts from")]
     NoSafety,
     /// The latest capture under the lock is not the state that the plan starts from.
-    #[error("the workspace changed since the plan was made")]
+    #[error("the workspace has changed since the plan was made")]
     Outdated,
     /// Another process changed the path while it was being restored.
-    #[error("the workspace changed while it was restored: {0}")]
+    #[error("the workspace changed while it was being restored: {0}")]
     Changed(RelPath),
     #[error("cannot restore {path}")]
     Io { path: RelPath, source: io::Error },
-    /// After its step, a path does not have the planned state.
+    /// A path does not have the planned state after its step.
     #[error("{0} was not restored correctly")]
     Unverified(RelPath),
     /// The content to write is damaged.
@@ -258,15 +258,15 @@ pub enum RestoreError {
     /// The restore could not be recorded in the safety checkpoint.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// The restore failed and was reverted, except for paths that another process changed
-    /// meanwhile.
+    /// The restore failed and was reverted, except for paths that another process changed in the
+    /// meantime.
     #[error("{failure}; left as they are: {}", list_paths(.left))]
     Left {
         #[source]
         failure: Box<RestoreError>,
         left: Vec<RelPath>,
     },
-    /// The restore failed, and so did reverting it. The journal stays, and the next command tries
+    /// The restore failed, and so did reverting it. The journal is kept, and the next command tries
     /// again.
     #[error("{failure}; reverting the restore also failed: {revert}")]
     NotReverted {
@@ -285,7 +285,7 @@ fn and_more(count: usize) -> String {
 }
 
 impl RestoreError {
-    /// Returns the paths that prevented the restore. Without them, the rest can be restored.
+    /// Returns the paths that prevented the restore. If they are skipped, the rest can be restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RestoreError::Blocked(blocked) => blocked.clone(),
@@ -309,7 +309,7 @@ impl RestoreError {
         if is_more { RestoreError::Blocked(blocked) } else { failures.swap_remove(0) }
     }
 
-    /// Adds the paths that were not reverted because another process changed them meanwhile.
+    /// Adds the paths that were not reverted because another process changed them in the meantime.
     fn with_left(self, mut left: Vec<RelPath>) -> RestoreError {
         left.retain(|path| !matches!(&self, RestoreError::Changed(changed) if changed == path));
         if left.is_empty() { self } else { RestoreError::Left { failure: Box::new(self), left } }
@@ -319,12 +319,12 @@ impl RestoreError {
 /// The outcome of recovering a restore that was cut off.
 #[derive(Debug)]
 pub enum Recovery {
-    /// All of its files were already restored, and [`Lock::keep_restore_open`] was called. Only
-    /// [`Lock::end_restore`] is missing.
+    /// All of its files were already restored, and [`Lock::keep_restore_open`] was called. Only the
+    /// call to [`Lock::end_restore`] is missing.
     Restored,
-    /// It was finished, except for these paths, which another process changed meanwhile.
+    /// It was finished, except for these paths, which another process changed in the meantime.
     Finished(Vec<RelPath>),
-    /// It was reverted, except for these paths, which another process changed meanwhile.
+    /// It was reverted, except for these paths, which another process changed in the meantime.
     Reverted(Vec<RelPath>),
     /// It could be neither finished nor reverted. The next command tries again, unless the journal
     /// had to be set aside.
@@ -343,7 +343,8 @@ impl Plan {
         self.from == other.from && self.steps == other.steps && is_blocked_alike
     }
 
-    /// Lists the paths that another plan changes differently, or expects to have different content.
+    /// Lists the paths that another plan changes differently, or expects to be in a different
+    /// state.
     pub fn paths_done_differently(&self, other: &Plan) -> Vec<RelPath> {
         let steps = |plan: &Plan| -> HashSet<Step> {
             plan.steps.iter().map(|planned| planned.step.clone()).collect()
@@ -365,10 +366,10 @@ impl Lock<'_> {
     /// Applies a plan. `safety` is a pin of the state that the plan starts from.
     ///
     /// The latest capture under this lock must have found exactly that state. [`Lock::plan`] makes
-    /// such a capture; for a plan that was made under an earlier lock, plan again and compare with
-    /// [`Plan::does_the_same_as`].
+    /// such a capture. If the plan was made under an earlier lock, make another plan and compare
+    /// the two with [`Plan::does_the_same_as`].
     ///
-    /// After an error the workspace is unchanged, with the exceptions that [`RestoreError`] lists.
+    /// After an error, the workspace is unchanged, with the exceptions that [`RestoreError`] lists.
     pub fn apply(&mut self, plan: &Plan, safety: &Pin) -> Result<RestoreOutcome, RestoreError> {
         let outcome = self.check_and_apply(plan, safety, None)?;
         self.end_restore();
@@ -376,11 +377,11 @@ impl Lock<'_> {
     }
 
     /// Applies a plan as [`Lock::apply`] does, and records the success in `safety`: the pin gets
-    /// the message `done`, and thereby another id, if and only if the workspace was restored. This
-    /// holds even if this process is killed.
+    /// the message `done`, which also changes its id, if and only if the workspace was restored.
+    /// This holds even if this process is killed.
     ///
-    /// After a success, the restore counts as cut off until [`Lock::end_restore`] is called. In
-    /// between, the caller can do further work that belongs to the restore. If the caller is
+    /// After a success, the restore counts as cut off until [`Lock::end_restore`] is called. Before
+    /// that call, the caller can do further work that belongs to the restore. If the caller is
     /// killed, the next [`Lock`] reports [`Recovery::Finished`], and [`Lock::recovered_pin`]
     /// returns the pin.
     pub fn apply_recorded(

@@ -27,7 +27,7 @@ pub(super) fn looks_same(stat: io::Result<Stat>, seen: Option<Stat>) -> io::Resu
 pub(super) fn make_directory((directory, name): FilePlace<'_>) -> io::Result<bool> {
     match rustix::fs::mkdirat(directory, paths::from_bytes(name), Permissions::RWXU) {
         Ok(()) => Ok(true),
-        // Another process may have created the directory meanwhile.
+        // Another process may have created the directory in the meantime.
         Err(Errno::EXIST) => Ok(beneath::stat_at(directory, name)?.is_directory()),
         Err(error) => Err(error.into()),
     }
@@ -42,8 +42,8 @@ pub(super) fn remove_directory((directory, name): FilePlace<'_>) -> io::Result<b
     }
 }
 
-/// Exchanges a file with the staged one. Returns false and changes nothing if the file is not the
-/// expected one.
+/// Exchanges a file with its staged replacement. Returns false and changes nothing if the file is
+/// not the expected one.
 pub(super) fn exchange(
     place: FilePlace<'_>,
     aside: FilePlace<'_>,
@@ -56,7 +56,8 @@ pub(super) fn exchange(
     };
     match swap() {
         Ok(()) => {
-            // The check comes after the exchange, so that no change can slip in between.
+            // The check comes after the exchange, so that no change can go unnoticed between the
+            // two.
             let is_same = looks_same(beneath::stat_at(aside.0, aside.1), seen)?;
             if !is_same {
                 swap()?;

@@ -43,8 +43,8 @@ impl Owner {
     }
 }
 
-/// Finds the other user to whom root gives a file: the owner of the current file, or else of
-/// `directory`. Returns `None` if the file stays with this user.
+/// Finds the user to whom root gives a file: the owner of the current file, or else of `directory`.
+/// Returns `None` if the file remains this user's own.
 pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Option<Owner> {
     if !owner::is_root() {
         return None;
@@ -53,7 +53,7 @@ pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Opt
     owner.filter(|owner| !owner.is_this_user())
 }
 
-/// True if all users are allowed to read a file anyway. Giving it to another user then discloses
+/// True if all users are allowed to read a file, so that giving it to another user discloses
 /// nothing. The store does not know who owned the file when it was captured.
 pub(super) fn is_public(mode: Mode) -> bool {
     !mode.is_file() || mode.permissions() & 0o004 != 0

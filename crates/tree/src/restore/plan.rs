@@ -30,8 +30,8 @@ impl Lock<'_> {
         self.plan_without(target, paths, &[], options)
     }
 
-    /// Plans as [`Lock::plan`] does, but leaves `skipped` unchanged, along with all paths that
-    /// cannot be restored without them.
+    /// Plans as [`Lock::plan`] does, but leaves the `skipped` paths unchanged, along with all paths
+    /// that cannot be restored without them.
     pub fn plan_without(
         &mut self,
         target: &RestoreTarget<'_>,
@@ -103,8 +103,8 @@ impl<'a> Planner<'a, '_> {
         self.paths.contains(path)
     }
 
-    /// Finds the requested paths at which the current state and the target differ. Missing
-    /// directories above a requested path also count.
+    /// Finds the requested paths at which the current state and the target differ. Includes missing
+    /// directories above a requested path.
     fn find_differences(&self) -> Result<Vec<Difference>, PlanError> {
         self.check_paths_exist()?;
         let leads_there = |difference: &Difference| {
@@ -150,8 +150,8 @@ impl<'a> Planner<'a, '_> {
 
     /// Fails if a requested path is neither in the workspace nor in the target.
     fn check_paths_exist(&self) -> Result<(), PlanError> {
-        // If a restore created a path and the user has removed it since, the path is already
-        // undone.
+        // If a restore created a path and the user has since removed it, there is nothing left to
+        // undo.
         if self.target.undoes.is_some() {
             return Ok(());
         }
@@ -173,16 +173,17 @@ impl<'a> Planner<'a, '_> {
             .map_err(|source| PlanError::Io { path: path.clone(), source })
     }
 
-    /// True if a path still has the state in which the restore that is being undone left it.
+    /// True if a path has not changed since the restore that is being undone.
     pub(super) fn is_as_restored(&self, path: &RelPath, present: Option<Node>) -> bool {
-        // Without the state that the restore led to, no path is known to be unchanged since then.
+        // If the state after the restore cannot be read, every path is assumed to have changed
+        // since.
         let node_in = |tree| find_node(self.lock.store(), tree, path).ok();
         !self.was_passed_over(path)
             && self.target.undoes.and_then(node_in).is_some_and(|left| left == present)
     }
 
     /// True if a file existed before the restore that is being undone, and was not captured. That
-    /// restore left it alone, as a guarded file.
+    /// restore did not change the file, because it was guarded.
     fn was_passed_over(&self, path: &RelPath) -> bool {
         self.target.uncovered.iter().any(|uncovered| uncovered.path == *path)
     }
@@ -220,7 +221,7 @@ impl<'a> Planner<'a, '_> {
                 // The draft will block this path.
                 Err(_) => continue,
             };
-            // A guarded file will be left alone, so it is not in the way.
+            // A guarded file will be left unchanged, so it is not in the way.
             let is_left_alone = !to.mode.is_directory()
                 && !self.is_asked_by_name(path)
                 && !ancestors(path).any(|above| swaps.contains(&above))
@@ -238,7 +239,8 @@ impl<'a> Planner<'a, '_> {
     fn find_uncaptured_since_restore(&self) -> Result<Vec<RelPath>, PlanError> {
         let store = self.lock.store();
         let Some(led_to) = self.target.undoes else { return Ok(Vec::new()) };
-        // Without the state that the restore led to, it is unknown which files the restore created.
+        // If the state after the restore cannot be read, it is unknown which files the restore
+        // created.
         let Ok(differences) = compare_trees(store, self.present.tree, led_to) else {
             return Ok(Vec::new());
         };
@@ -267,8 +269,7 @@ impl<'a> Planner<'a, '_> {
         Ok(draft.finish())
     }
 
-    /// Looks below a directory for paths that the capture of the current state lacks. Returns one
-    /// of them.
+    /// Searches below a directory for a path that the capture of the current state lacks.
     pub(super) fn find_uncaptured_in(
         &self,
         directory: &RelPath,
@@ -297,8 +298,8 @@ impl<'a> Planner<'a, '_> {
         Ok(None)
     }
 
-    /// Blocks a path that is in the way and was not captured. The reason says why it was not
-    /// captured.
+    /// Blocks a path that is in the way and was not captured. Says why the path was not captured,
+    /// if that is known.
     pub(super) fn block_uncapturable(&self, path: RelPath) -> BlockedPath {
         let mut uncovered = self.present.uncovered.iter();
         let uncovered = uncovered.find(|uncovered| path.starts_with(&uncovered.path));
@@ -308,8 +309,8 @@ impl<'a> Planner<'a, '_> {
         BlockedPath::new(path, reason)
     }
 
-    /// Finds the directory in which the files for `directory` are staged: the nearest one, upwards
-    /// from `directory`, that exists before, during and after the restore. `known` caches the
+    /// Finds the directory in which the files for `directory` are staged: the nearest one, from
+    /// `directory` upwards, that exists before, during and after the restore. `known` caches the
     /// results, so that each directory is checked only once, and no directory below a missing one
     /// is checked.
     pub(super) fn find_stage(

@@ -61,7 +61,7 @@ impl Lock<'_> {
                 .map_err(|error| StoreError::io("write the journal in", &directory)(error).into())
                 .and_then(|()| settle(Direction::Back).map(Recovery::Reverted)),
         };
-        // The caller does the remaining work of a recorded restore and then ends it.
+        // The caller does the remaining work of a recorded restore and then ends the restore.
         let is_ended = match &recovery {
             Ok(Recovery::Finished(_)) => self.recovered_pin.is_none(),
             Ok(_) => true,
@@ -74,7 +74,7 @@ impl Lock<'_> {
     }
 }
 
-/// The direction in which a restore is completed.
+/// The direction in which a restore is settled: finished or reverted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,
@@ -83,7 +83,7 @@ pub(super) enum Direction {
 
 impl Restore<'_> {
     /// Finishes or reverts the restore, however far it got. Compares content, not times. Does not
-    /// touch paths that another process changed meanwhile, but returns them.
+    /// touch paths that another process changed in the meantime, but returns them.
     pub(super) fn settle(&self, direction: Direction) -> Result<Vec<RelPath>, RestoreError> {
         let steps: Vec<Step> = match direction {
             Direction::Forward => self.journal.steps.clone(),
@@ -101,7 +101,7 @@ impl Restore<'_> {
                 result => result?,
             }
         }
-        // Cleaning up needs writable directories. If modes cannot be set, the second call of
+        // Cleaning up requires writable directories. If modes cannot be set, the second call of
         // `set_final_modes` fails.
         let _ = self.set_final_modes(&steps, 0o700);
         self.sync_directories(&steps)?;
@@ -116,7 +116,8 @@ impl Restore<'_> {
         Ok(left)
     }
 
-    /// Brings one path to the state that its step leads to, unless another process has changed it.
+    /// Brings one path to the state that its step should produce, unless another process has
+    /// changed the path.
     fn settle_step(&self, number: usize, step: &Step) -> Result<(), RestoreError> {
         let present = self.read_node(&step.path).map_err(failed_at(&step.path))?;
         let node = present.map(|(node, _)| node);
@@ -125,7 +126,7 @@ impl Restore<'_> {
             _ if node == step.to => return Ok(()),
             // Modes of directories are set at the end.
             _ if is_directory(step.to) && is_directory(node) => return Ok(()),
-            // The mode may already have been changed, but it is still the same file.
+            // The mode may already have been changed, but the file is still the same.
             Action::ChangeMode => node.zip(step.from).is_some_and(|(node, from)| {
                 node.oid == from.oid && node.mode.is_same_kind(from.mode)
             }),
@@ -139,7 +140,7 @@ impl Restore<'_> {
         if writes {
             self.ensure_staged(number, step)?;
         }
-        // If the old file no longer exists, the new one is put in place, not exchanged.
+        // If the old file no longer exists, the new one is moved into place without an exchange.
         let from = step.from.filter(|_| node.is_some());
         let step = Step { from, ..step.clone() };
         self.perform_step(number, &step, present.map(|(_, stat)| stat)).map(drop)

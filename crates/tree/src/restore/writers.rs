@@ -1,4 +1,4 @@
-//! The processes that write to a file, as far as `/proc` reveals them.
+//! The processes that are writing to a file, if `/proc` reveals them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -50,7 +50,7 @@ impl<'a> LossReport<'a> {
                 let is_attachment_lost =
                     parts[1..].iter().any(|parent| self.counts.contains_key(parent));
                 if is_attachment_lost && !is_pin {
-                    return PinState::Lost { reason: "an earlier commit is not whole".into() };
+                    return PinState::Lost { reason: "an earlier commit is damaged".into() };
                 }
                 match self.find_state(parts[0], is_pin) {
                     PinState::Whole if is_attachment_lost => {
@@ -112,7 +112,7 @@ fn find_affected(graph: &ObjectGraph<'_>) -> Vec<u32> {
         }
     }
     let around = |number: u32| outer.get(&number).into_iter().flatten().copied();
-    // The number of affected parts that each object still waits for.
+    // For each object, the number of its affected parts that are not in the result yet.
     let mut missing: HashMap<u32, usize> = HashMap::new();
     let mut met = waiting.clone();
     while let Some(number) = met.pop() {

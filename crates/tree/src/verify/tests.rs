@@ -23,7 +23,7 @@ fn state_of<'a>(report: &'a VerifyReport, pin: &PinName) -> &'a PinState {
 }
 
 #[test]
-fn a_whole_store_is_reported_as_whole() {
+fn an_intact_store_is_reported_as_intact() {
     let bench = Bench::new();
     let mut pins = bench.edited(1, 8);
     pins.extend(bench.edited(2, 3));
@@ -206,7 +206,7 @@ fn trees_of_any_depth_are_verified() {
 }
 
 #[test]
-fn a_lost_attachment_is_reported_beside_lost_paths() {
+fn a_lost_attachment_is_reported_in_addition_to_lost_paths() {
     let bench = Bench::new();
     let writer = bench.store.new_pack();
     let put = |kind, content: &[u8]| put(&bench.store, &writer, kind, content);

@@ -60,13 +60,13 @@ fn weights_agree_with_git() {
         .map(|(_, bytes)| bytes)
         .sum();
     let all: u64 = bench.store.weigh_pins(&newest_first(&pins)).unwrap().iter().sum();
-    // The head and the checksum of the pack belong to no object.
+    // The header and the checksum of the pack belong to no object.
     assert_eq!(all, packs - 32);
     assert!(bench.store.measure_size().unwrap() > packs);
 }
 
 #[test]
-fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
+fn a_damaged_pin_weighs_nothing_and_does_not_make_others_lighter() {
     let bench = Bench::new();
     let mut files = Files::from([
         (b"a/same".to_vec(), file(text(1, 5000))),
@@ -93,7 +93,7 @@ fn a_damaged_pin_weighs_nothing_and_takes_nothing_from_others() {
     let weights = harmed.store.weigh_pins(&order).unwrap();
     assert_eq!(weights, [expected[0], 0, 0, expected[1]]);
 
-    // Only a directory in the pin is lost. The traversal reaches everything above that directory
+    // Only one directory in the pin is lost. The traversal reaches everything above that directory
     // first.
     let harmed = bench.copy();
     let tree = bench.store.pin(&damaged).unwrap().unwrap().tree;

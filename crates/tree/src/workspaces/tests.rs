@@ -85,7 +85,7 @@ fn moved_pins_come_before_the_existing_ones() {
     assert_eq!(list_pins(store, "new"), expected);
     make_pins(store, "new", 1);
     assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
-    // The old directory can be used again, with numbers that it never had.
+    // The old directory can be used again, but its pins get numbers that it never had.
     make_pins(store, "old", 1);
     assert_eq!(list_messages(store, "old"), ["old4"]);
     assert_eq!(bench.listing().keys().filter(|name| name.starts_with("tmp")).count(), 0);
@@ -105,7 +105,7 @@ fn pins_move_into_a_workspace_that_was_never_captured() {
 }
 
 #[test]
-fn numbers_that_are_large_enough_stay() {
+fn numbers_that_are_large_enough_do_not_change() {
     let bench = Bench::new();
     let store = &bench.store;
     make_pins(store, "old", 3);
@@ -347,7 +347,7 @@ fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
 
 proptest! {
     #[test]
-    fn numbers_are_raised_in_order_and_once(
+    fn numbers_are_raised_in_order_and_only_once(
         seqs in prop::collection::btree_set(1u64..60, 0..12),
         room in 1u64..40,
         cut in 0usize..12,
@@ -363,7 +363,7 @@ proptest! {
         let whole = grow(&seqs, count, 0);
         prop_assert!(whole.iter().all(|seq| *seq > room));
         prop_assert!(whole.windows(2).all(|pair| pair[0] < pair[1]));
-        // If a call is cut off halfway, the next one continues there.
+        // If a call is cut off halfway, the next call continues from there.
         let partly = grow(&seqs, count, cut.min(count));
         let rest = count_raised(&partly, room);
         prop_assert_eq!(grow(&partly, rest, 0), whole.clone());

@@ -41,7 +41,7 @@ fn index(round: usize) -> Vec<u8> {
 }
 
 #[test]
-fn attachments_come_back_and_are_shared() {
+fn attachments_can_be_read_back_and_are_shared() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let first = capture(&scratch, b"attached\0\xff");
@@ -113,7 +113,7 @@ fn attachments_live_as_long_as_their_pins() {
 }
 
 #[test]
-fn git_clones_attachments_too() {
+fn git_also_clones_attachments() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let id = capture(&scratch, b"attached").attachment.unwrap();

@@ -1,4 +1,4 @@
-//! The content of a capture, as git reads it.
+//! The content of captures, as git reads it.
 
 use std::fs;
 
@@ -391,7 +391,7 @@ fn too_many_files_are_refused_early() {
 }
 
 #[test]
-fn too_many_files_are_remembered() {
+fn a_capture_with_too_many_files_is_remembered() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 3;
     for path in ["a", "b", "c", "d", "data/x"] {
@@ -400,7 +400,7 @@ fn too_many_files_are_remembered() {
     let is_refused =
         |scratch: &Scratch| matches!(scratch.try_capture(), Err(CaptureError::TooManyFiles { .. }));
     assert!(is_refused(&scratch));
-    // Only listing the files would show that there are now few enough.
+    // Only a listing would show that the number of files is now small enough.
     let make_few = |scratch: &Scratch| {
         for path in ["c", "d"] {
             scratch.remove(path);
@@ -480,7 +480,7 @@ fn forbidden_roots_are_refused() {
 }
 
 #[test]
-fn takeback_itself_is_not_captured() {
+fn takebacks_own_directory_is_not_captured() {
     let scratch = Scratch::new();
     scratch.write("src", "1");
     let own = scratch.path("deep/.takeback");

@@ -10,7 +10,7 @@ use takeback_tree::{Capture, ObjectKind, Oid, UncoveredReason};
 
 use crate::support::{Scratch, rel};
 
-/// Runs `work` while another thread runs `disturb` again and again.
+/// Runs `work` while another thread runs `disturb` repeatedly.
 fn while_disturbed(disturb: impl Fn(usize) + Sync, work: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -54,8 +54,8 @@ fn fine_and_coarse() -> impl Iterator<Item = Scratch> {
 }
 
 /// Each version is one byte, repeated. The kernel writes from front to back, so at any moment the
-/// file is one version, or starts with one and ends with the previous one. Any other content would
-/// mix several moments.
+/// file is a single version, or starts with one version and ends with the previous one. Any other
+/// content would be a mixture of several moments.
 #[test]
 fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     const SIZE: usize = 1_000_000;
@@ -66,7 +66,7 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
         let file = fs::OpenOptions::new().write(true).open(scratch.path("f")).unwrap();
         let rewrite = |round: usize| {
             file.write_all_at(&vec![(round % VERSIONS) as u8; SIZE], 0).unwrap();
-            // Sometimes the writer rests for a moment.
+            // Sometimes the writer pauses briefly.
             (0..round % 7 * 300).for_each(|_| std::hint::spin_loop());
         };
         while_disturbed(rewrite, || {
@@ -91,7 +91,8 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     }
 }
 
-/// Programs save by truncating or by renaming. The captured content belongs to one moment.
+/// Programs save a file by truncating or by renaming. The captured content belongs to a single
+/// moment.
 #[test]
 fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
@@ -130,7 +131,7 @@ fn exchange_files(one: &Path, other: &Path) {
 }
 
 /// Files and directories turn into links to the outside and back. The names are the same on both
-/// sides, so a program that follows a link gets the wrong content.
+/// sides, so a capture that followed a link would get the wrong content.
 #[test]
 fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();
@@ -148,7 +149,7 @@ fn links_that_lead_outside_are_never_followed() {
     }
     scratch.write("d/swapped", "inside");
     scratch.write("d/.gitignore", "nothing\n");
-    // The other side of each exchange is outside the workspace.
+    // One side of each exchange is outside the workspace.
     let aside = scratch.directory.path().join("aside");
     fs::create_dir(&aside).unwrap();
     symlink(&outside, aside.join("d")).unwrap();
@@ -157,7 +158,8 @@ fn links_that_lead_outside_are_never_followed() {
     symlink(outside.join(".gitignore"), aside.join(".gitignore")).unwrap();
     let swap = |round: usize| {
         let d = scratch.path("d");
-        // Each pair is exchanged twice, so that everything is back in its place for the next pair.
+        // Each pair is exchanged twice, so that everything is in its original place for the next
+        // pair.
         for _ in 0..2 {
             match round % 4 {
                 0 => exchange_files(&d, &aside.join("d")),
@@ -180,8 +182,8 @@ fn links_that_lead_outside_are_never_followed() {
     scratch.fsck();
 }
 
-/// While directories come and go, each capture succeeds. Afterwards, nothing that was seen in
-/// between is trusted.
+/// While directories come and go, each capture succeeds. Afterwards, no capture trusts what was
+/// seen during that time.
 #[test]
 fn directories_that_come_and_go_are_listed_again() {
     for scratch in fine_and_coarse() {
@@ -216,7 +218,7 @@ fn directories_that_come_and_go_are_listed_again() {
 /// The rules that a capture applied and the `.gitignore` that it holds may belong to different
 /// moments. In that case, the next capture must not assume that they match.
 #[test]
-fn a_gitignore_that_changes_meanwhile_is_applied_by_the_next_capture() {
+fn a_gitignore_that_changes_during_a_capture_is_applied_by_the_next_one() {
     let scratch = Scratch::in_memory();
     for number in 0..40 {
         scratch.write(format!("a/{number}/x"), "1");
@@ -249,7 +251,7 @@ fn a_workspace_that_vanishes_is_an_error() {
     let rules = &scratch.rules;
     let options =
         || takeback_tree::CaptureOptions { rules, named: &[], swept: &[], now: scratch.now() };
-    // A directory that is moved away is still the workspace that was locked.
+    // A directory that is moved elsewhere is still the workspace that was locked.
     let moved = scratch.directory.path().join("moved");
     fs::rename(&scratch.root, &moved).unwrap();
     fs::create_dir(&scratch.root).unwrap();

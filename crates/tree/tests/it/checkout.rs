@@ -31,7 +31,7 @@ fn try_check_out(scratch: &Scratch, tree: &Oid, to: &Path) -> Result<Checkout, C
     Ok(done)
 }
 
-/// Creates a workspace with files of all kinds, captured.
+/// Creates a workspace with files of all kinds, and captures it.
 fn varied_workspace() -> (Scratch, Capture) {
     let scratch = Scratch::new();
     scratch.write("plain", "1");
@@ -96,7 +96,7 @@ fn files_that_the_workspace_still_has_are_cloned() {
     scratch.remove("swapped");
     scratch.link("same", "swapped");
     let done = check_out(&scratch, &capture.tree);
-    // A file that was written again may have the same content, but its stat no longer proves it.
+    // A file that was rewritten may have the same content, but its stat no longer proves this.
     assert_eq!((done.files, done.cloned), (5, 1));
     assert_eq!(read_directory(&destination(&scratch)), before);
 }
@@ -110,7 +110,7 @@ fn a_racy_file_is_not_cloned() {
 }
 
 #[test]
-fn an_empty_directory_is_replaced_and_keeps_its_mode() {
+fn an_empty_directory_is_replaced_and_its_mode_is_kept() {
     let (scratch, capture) = varied_workspace();
     let to = destination(&scratch);
     fs::create_dir(&to).unwrap();

@@ -41,7 +41,7 @@ fn assert_complete(scratch: &Scratch) {
     scratch.git(&["archive", "--format=tar", &pin]);
 }
 
-/// Checks that the next capture reports a damaged pack and is complete nevertheless.
+/// Checks that the next capture reports a damaged pack but is nevertheless complete.
 fn assert_healed(scratch: &Scratch, what: &str) {
     let capture = scratch.capture();
     assert!(!capture.damaged.is_empty(), "{what}");
@@ -50,7 +50,7 @@ fn assert_healed(scratch: &Scratch, what: &str) {
 }
 
 #[test]
-fn a_lost_pack_is_noticed_although_nothing_changed() {
+fn a_lost_pack_is_noticed_even_if_nothing_changed() {
     let damage: [(&str, fn(&Path)); 5] = [
         ("pack and index gone", |pack| {
             fs::remove_file(pack).unwrap();
@@ -107,7 +107,7 @@ fn packs_that_were_merged_or_collected_are_not_reported_as_lost() {
 }
 
 #[test]
-fn flipped_bytes_are_found_over_time_and_stored_again() {
+fn objects_with_flipped_bytes_are_found_over_time_and_stored_again() {
     let mut scratch = Scratch::in_memory();
     scratch.ahead = HOUR;
     for number in 0..10u8 {
@@ -145,7 +145,7 @@ fn after_a_repair_the_next_capture_stores_lost_objects_again() {
     scratch.ahead = HOUR;
     scratch.write("a", "1");
     scratch.capture();
-    // With an empty note, a capture does not notice by itself that packs are missing.
+    // With an empty note, a capture alone does not notice that packs are missing.
     fs::write(workspace_directory(&scratch).join("packs"), "").unwrap();
     for pack in list_packs(&scratch) {
         fs::remove_file(pack.with_extension("idx")).unwrap();
@@ -338,7 +338,7 @@ fn a_store_of_a_later_version_is_refused() {
     let path = scratch.store.directory().join("store.json");
     let text = fs::read_to_string(&path).unwrap();
     overwrite(&path, text.replace("\"version\":1", "\"version\":2").as_bytes());
-    // Even files that would be swept are left alone.
+    // Even files that would otherwise be swept are left unchanged.
     fs::write(scratch.store.directory().join("tmp/theirs"), "x").unwrap();
     let before = read_directory(scratch.store.directory());
     let Err(error) = Store::open(scratch.store.directory()) else { panic!("opened") };
@@ -384,10 +384,10 @@ fn a_damaged_ref_does_not_affect_other_pins() {
     assert_eq!(scratch.store.pin_names(&id).unwrap().last().unwrap().seq, 9);
 }
 
-/// Among the refs are files that belong to no pin: other spellings of numbers, and numbers that are
-/// too large.
+/// Some of the refs belong to no pin: their names are other spellings of numbers, or numbers that
+/// are too large.
 #[test]
-fn refs_with_names_that_no_pin_has_do_no_harm() {
+fn refs_that_belong_to_no_pin_do_no_harm() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     scratch.capture();
@@ -411,7 +411,7 @@ fn refs_with_names_that_no_pin_has_do_no_harm() {
     assert_eq!(scratch.try_capture_and_pin().unwrap(), scratch.fresh());
 }
 
-/// There is a directory where temporary files are expected.
+/// The directory for temporary files contains a directory.
 #[test]
 fn a_directory_among_temporary_files_does_no_harm() {
     let scratch = Scratch::new();
@@ -424,7 +424,7 @@ fn a_directory_among_temporary_files_does_no_harm() {
     assert!(store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap().lock().is_ok());
 }
 
-/// Neither git's variables nor its configuration change a tree.
+/// Neither git's environment variables nor its configuration changes a tree.
 #[test]
 fn gits_environment_variables_change_nothing() {
     if let Some(directory) = child_variable("DIRECTORY") {
@@ -489,7 +489,7 @@ fn fill_workspace(scratch: &Scratch) {
     git(&scratch.root, &["add", "-f", "build-output/kept"]);
 }
 
-/// A workspace tries to make the capture wait or read forever.
+/// The workspace contains files that would make a careless capture wait or read forever.
 #[test]
 fn files_that_never_end_do_not_block_a_capture() {
     let fifo = |path: PathBuf| {
@@ -516,10 +516,10 @@ fn files_that_never_end_do_not_block_a_capture() {
             std::thread::spawn(move || {
                 let _ = done.send((scratch.capture(), scratch.fresh()));
             });
-            // Only a failing test waits this long.
+            // The test waits this long only if it fails.
             let (capture, fresh) = is_done
                 .recv_timeout(Duration::from_secs(20))
-                .unwrap_or_else(|_| panic!("the capture hangs when {place} is a {kind}"));
+                .unwrap_or_else(|_| panic!("the capture hangs if {place} is a {kind}"));
             assert_eq!(capture, fresh);
             assert!(capture.files >= 1, "{place} as {kind}");
         }

@@ -1,4 +1,4 @@
-//! SQLite databases are captured with the files beside them, as of one moment.
+//! SQLite databases and the files beside them are captured as of the same moment.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -51,7 +51,8 @@ fn fill(connection: &Connection) {
         .unwrap();
 }
 
-/// Opens the copy of a database that a tree holds, and checks that it is whole. Returns its sum.
+/// Opens the copy of a database that a tree holds, and checks that it is intact. Returns the sum of
+/// its values.
 fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     let directory = tempfile::tempdir().unwrap();
     for (name, (_, oid)) in scratch.ls_tree(capture.tree) {
@@ -80,8 +81,8 @@ fn start_writer(test: &str, database: &Path, mode: &str) -> Child {
 }
 
 #[test]
-fn a_database_that_is_being_written_to_is_whole_or_marked() {
-    const TEST: &str = "databases::a_database_that_is_being_written_to_is_whole_or_marked";
+fn a_database_that_is_being_written_to_is_intact_or_marked() {
+    const TEST: &str = "databases::a_database_that_is_being_written_to_is_intact_or_marked";
     if let Some(database) = child_variable("DATABASE") {
         let connection = open(Path::new(&database), &child_variable("MODE").unwrap());
         connection.busy_timeout(HOUR).unwrap();
@@ -110,7 +111,7 @@ fn a_database_that_is_being_written_to_is_whole_or_marked() {
         writer.kill().unwrap();
         writer.wait().unwrap();
         assert!(mode != "WAL" || marked < 10, "a log that only grows does no harm");
-        // Once it is quiet, the database is whole.
+        // Once no process writes to it, the captured database is intact.
         let capture = scratch.capture();
         assert_eq!(capture.unsettled, []);
         assert_eq!(check(&scratch, &capture, "app.db"), 70_000, "{mode}");

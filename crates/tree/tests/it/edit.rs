@@ -297,7 +297,7 @@ enum Act {
     Write(String, u32, String),
     Link(String, String),
     /// Copies an entry of the original tree to the first path: the entry at the second path, or the
-    /// root if there is none.
+    /// root if there is no second path.
     Copy(String, Option<String>),
     Remove(String),
 }
@@ -320,7 +320,7 @@ fn any_acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..12)
 }
 
-/// Turns an act into an edit and applies it to the model. Returns the edit, and true if the edit is
+/// Turns an act into an edit and applies the edit to the model. Returns the edit, and true if it is
 /// possible.
 fn act(scratch: &Scratch, tree: Oid, model: &mut Model, act: &Act) -> Option<(TreeEdit, bool)> {
     let done = match act {
@@ -418,7 +418,7 @@ fn check_changes(scratch: &Scratch, from: Oid, to: Oid) -> Result<(), TestCaseEr
     for path in paths {
         let (from, to) = (one.get(path).copied(), other.get(path).copied());
         let same = match (from, to) {
-            // Paths in a directory are listed separately.
+            // Paths inside a directory are listed separately.
             (Some(from), Some(to)) if from.0.is_directory() => from.0 == to.0,
             _ => from == to,
         };

@@ -96,8 +96,8 @@ fn any_part() -> impl Strategy<Value = Vec<u8>> {
         b"[[:alpha:]]",
         b"[[:digit:]]*",
         b"[[:nope:]]",
-        // `[[:alpha]` is left out: a class without an end, other than at the start of the pattern,
-        // is the only thing that gix-glob 0.29 matches differently from git.
+        // `[[:alpha]` is left out: the only construct that gix-glob 0.29 matches differently from
+        // git is an unclosed class that is not at the start of the pattern.
         b"[a",
         b"[\\]]",
         b"[\\a-c]",
@@ -262,7 +262,7 @@ fn join_names(names: &[Vec<u8>]) -> Vec<u8> {
     names.join(&b'/')
 }
 
-/// Writes a file if nothing is in its way.
+/// Writes a file, unless something is in the way.
 fn try_write(root: &Path, path: &[u8], content: &[u8]) {
     let path = root.join(OsStr::from_bytes(path));
     if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
@@ -379,7 +379,8 @@ proptest! {
         scratch.capture_only();
         for (change, trusting) in changes {
             change.make(&mut scratch);
-            // With the clock an hour ahead, no file is reread because it is new.
+            // With the clock an hour ahead, no file counts as new, so none is reread for that
+            // reason.
             scratch.ahead = Duration::from_secs(if trusting { 3600 } else { 0 });
             prop_assert_eq!(scratch.capture_only(), scratch.fresh(), "{:?}", change);
         }
@@ -400,11 +401,11 @@ enum WorkspaceChange {
     /// Creates a link in a directory.
     Link(prop::sample::Index, Vec<u8>),
     Chmod(prop::sample::Index),
-    /// Makes the caller name these paths from now on.
+    /// Makes all later captures name these paths.
     Name(Vec<Vec<Vec<u8>>>),
     /// Makes git start or stop tracking a path.
     Track(prop::sample::Index, bool),
-    /// Sets the maximum size of captured files from now on.
+    /// Sets the maximum size of captured files for all later captures.
     Limit(u64),
 }
 
@@ -547,10 +548,10 @@ fn each_kind_of_pattern_matches_as_in_git() {
     assert_like_git(&scratch);
 }
 
-/// A `.gitignore` that is not captured itself still determines what is ignored, so its changes
-/// count.
+/// A `.gitignore` that is not captured itself still determines what is ignored, so changes to it
+/// matter.
 #[test]
-fn a_gitignore_that_is_not_captured_still_counts() {
+fn a_gitignore_that_is_not_captured_still_applies() {
     let setups: [fn(&mut Scratch); 5] = [
         |scratch| scratch.rules.exclude = vec![".gitignore".into()],
         |scratch| scratch.rules.max_file_size = 1,
@@ -583,7 +584,7 @@ fn a_gitignore_that_is_not_captured_still_counts() {
     }
 }
 
-/// Being tracked matters only while the rules would not capture the file.
+/// Whether git tracks a file matters only while the rules would not capture it.
 #[test]
 fn a_tracked_file_is_captured_regardless_of_its_earlier_size() {
     let mut scratch = Scratch::new();
@@ -642,7 +643,7 @@ fn a_split_index_whose_shared_part_cannot_be_read_is_reported() {
     let aside = scratch.path("../aside");
     fs::rename(&shared, &aside).unwrap();
     scratch.write("build/tracked", "2");
-    // Every capture says so, until the file is back.
+    // Every capture reports this until the file is back.
     for name in ["x", "y"] {
         scratch.write(name, "1");
         assert!(scratch.capture().incomplete_index, "{name}");

@@ -1,4 +1,4 @@
-//! Plans that are kept, as JSON, while the user decides and other processes continue to work.
+//! Plans that are kept as JSON while the user decides and other processes continue to work.
 
 use serde_json::{Value, json};
 use takeback_tree::{
@@ -13,7 +13,7 @@ fn through_json(plan: &Plan) -> Plan {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Plans under a separate lock and keeps the plan as JSON.
+/// Makes a plan under a separate lock and keeps it as JSON.
 fn kept_plan(scratch: &Scratch, target: &Capture, paths: &[&str]) -> Plan {
     let plan = scratch.plan(target, paths).unwrap();
     let kept = through_json(&plan);
@@ -21,7 +21,7 @@ fn kept_plan(scratch: &Scratch, target: &Capture, paths: &[&str]) -> Plan {
     kept
 }
 
-/// Takes a new lock, and applies the plan after `prepare`.
+/// Takes a new lock, runs `prepare`, and applies the plan.
 fn apply_later(
     scratch: &Scratch,
     plan: &Plan,
@@ -163,7 +163,7 @@ fn a_plan_is_applied_only_once() {
 }
 
 #[test]
-fn a_kept_plan_notices_a_change_at_the_last_moment() {
+fn a_change_just_before_a_kept_plan_is_applied_is_noticed() {
     let (scratch, target) = wrecked_project();
     let plan = kept_plan(&scratch, &target, &[]);
     let outcome = apply_later(&scratch, &plan, |lock| {

@@ -1,5 +1,5 @@
 //! `kill -9` during a restore, at every step and at random moments: the next command finishes or
-//! reverts it.
+//! reverts the restore.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -59,7 +59,7 @@ fn write_target(scratch: &Scratch, capture: &Capture) {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
 }
 
-/// Restores in a process that is killed at this point, if it reaches the point.
+/// Runs a restore in a process that is killed at this point, if it reaches the point.
 pub fn killed_restore(scratch: &Scratch, capture: &Capture, point: usize) {
     write_target(scratch, capture);
     let _ =
@@ -92,14 +92,14 @@ fn spawn_child(test: &str, scratch: &Scratch, point: Option<usize>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// True if the child was killed, false if it ended by itself.
+/// True if the child was killed, false if it exited normally.
 fn was_killed(mut child: Child) -> bool {
     let status = child.wait().unwrap();
     assert!(status.success() || status.signal() == Some(9), "{status:?}");
     status.signal() == Some(9)
 }
 
-/// Opens the scratch directory, if this process is such a child.
+/// Opens the scratch directory if this process is a child that is to be killed.
 fn as_child() -> Option<Scratch> {
     let directory = std::env::var_os(DIRECTORY)?;
     let scratch = Scratch::at(Path::new(&directory));
@@ -109,7 +109,8 @@ fn as_child() -> Option<Scratch> {
     Some(scratch)
 }
 
-/// Checks that the next command leads to one of the two states and leaves nothing behind.
+/// Checks that the next command brings the workspace to one of the two states and leaves nothing
+/// behind.
 fn assert_settled(scratch: &Scratch, before: &Looks, after: &Looks, point: usize) {
     let workspace = scratch.store.workspace(&scratch.root, &Default::default()).unwrap();
     let lock = workspace.lock().unwrap();
@@ -182,7 +183,8 @@ fn a_restore_killed_at_random_moments_is_settled() {
     let (scratch, before, after) = wrecked_workspace();
     for round in 0..20u64 {
         let mut child = spawn_child(TEST, &scratch, None);
-        // This pause only chooses a random moment; it waits for nothing.
+        // The pause only chooses a random moment for the kill. The test is not waiting for
+        // anything.
         std::thread::sleep(Duration::from_micros(3_000 + round * 2_711 % 40_000));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -84,7 +84,7 @@ fn a_directory_of_another_user_stays_as_it_was() {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
     change_owner(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
-    // Not even its owner could write there without changing its mode.
+    // Not even the directory's owner could write there without changing its mode.
     scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -95,8 +95,8 @@ fn a_directory_of_another_user_stays_as_it_was() {
 struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
-    /// Mounts a file system. Returns `None` if the machine does not allow it. The random test
-    /// simulates full disks on every machine.
+    /// Mounts a file system. Returns `None` if the machine does not allow it. Even then, the random
+    /// test simulates full disks.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])

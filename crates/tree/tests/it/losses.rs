@@ -86,7 +86,7 @@ fn unprotected_paths_are_reported_with_a_reason() {
 }
 
 #[test]
-fn bytes_come_back_unchanged_whatever_the_attributes_say() {
+fn bytes_are_restored_unchanged_regardless_of_git_attributes() {
     let scratch = Scratch::new();
     git(&scratch.root, &["init", "-q"]);
     scratch.write(
@@ -116,7 +116,7 @@ fn modes_and_empty_directories_come_back() {
 }
 
 #[test]
-fn files_created_since_the_checkpoint_are_deleted_unless_they_were_not_saved() {
+fn files_created_since_the_checkpoint_are_deleted_only_if_they_are_saved_first() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -142,7 +142,7 @@ fn an_ignored_file_created_since_the_checkpoint_is_not_deleted() {
 }
 
 #[test]
-fn an_empty_directory_below_a_path_that_was_uncovered_stays() {
+fn an_empty_directory_below_a_path_that_was_uncovered_is_kept() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.mkdir("data/inner");
@@ -227,7 +227,7 @@ fn git_finds_the_tree_of_an_empty_workspace_after_a_gc() {
 }
 
 #[test]
-fn a_name_is_a_name_and_not_a_pattern() {
+fn a_path_with_wildcards_is_a_name_and_not_a_pattern() {
     let scratch = Scratch::new();
     scratch.write("*.py", "star");
     scratch.write("a.py", "1");

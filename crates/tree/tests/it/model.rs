@@ -1,4 +1,5 @@
-//! A random state machine compares captures and restores with a plain model of what they promise.
+//! A random state machine that compares captures and restores with a simple model of their
+//! guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +20,7 @@ enum Thing {
     File(u32, String),
     Directory(u32),
     Link(String),
-    /// A repository's own data: never read, never touched.
+    /// A repository's own data, which is never read or touched.
     Repository,
 }
 
@@ -129,7 +130,7 @@ fn is_directory(thing: Option<&Thing>) -> bool {
     matches!(thing, Some(Thing::Directory(_)))
 }
 
-/// Applies the rules, implemented again as simply as possible.
+/// Applies the rules, which are implemented here a second time, as simply as possible.
 fn model_coverage(state: &State) -> BTreeMap<String, Cover> {
     let ignored = |path: &str, is_directory: bool| {
         list_above(path).chain([""]).any(|directory| {
@@ -179,7 +180,8 @@ fn expected_state(now: &State, then: &State, asks: &dyn Fn(&str) -> bool) -> Opt
             .chain(list_above(path))
             .any(|path| then_covers.get(path) == Some(&Cover::Uncovered))
     };
-    // The rules of the target apply, even to a path that did not exist then.
+    // The rules of the target apply, even to a path that did not exist when the target was
+    // captured.
     let guarded_then = |path: &str| {
         let mut hypothetical = then.clone();
         let mut places: Vec<&str> = list_above(path).collect();
@@ -365,8 +367,8 @@ impl Machine {
             path.is_none_or(|path| candidate == path || candidate.starts_with(&format!("{path}/")))
         };
         if let Some(path) = path {
-            // This test restores a single path only if it and all paths above and below it are
-            // plain in both states.
+            // This test restores a single path only if the path and all paths above and below it
+            // are plain in both states.
             let plain = |state: &State| {
                 let covers = model_coverage(state);
                 covers.iter().all(|(path, cover)| !asks(path) || *cover == Cover::Plain)

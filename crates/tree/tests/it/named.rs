@@ -110,7 +110,7 @@ fn a_named_directory_that_can_be_regenerated_is_reported_and_not_copied() {
 }
 
 #[test]
-fn the_budget_keeps_small_files_first_and_reports_the_rest() {
+fn the_budget_goes_to_small_files_first_and_the_rest_is_reported() {
     let mut scratch = Scratch::new();
     scratch.rules.max_named_size = 100;
     scratch.rules.max_file_size = 50;
@@ -131,7 +131,7 @@ fn the_budget_keeps_small_files_first_and_reports_the_rest() {
         assert_eq!(capture.uncovered.len(), 2);
         assert_eq!(capture, scratch.fresh());
     }
-    // Files that the rules capture anyway do not count.
+    // Files that the rules capture in any case do not use up the budget.
     scratch.rules.max_named_size = 0;
     let capture = scratch.capture();
     assert_eq!(scratch.files(capture.tree), [".gitignore", "src"]);
@@ -260,7 +260,7 @@ fn a_restore_replaces_a_directory_that_can_be_regenerated() {
 }
 
 #[test]
-fn no_limit_on_files_blocks_a_restore() {
+fn a_limit_on_files_never_blocks_a_restore() {
     let mut scratch = Scratch::new();
     scratch.rules.max_files = 5;
     scratch.write("a", "1");
@@ -302,7 +302,7 @@ enum Action {
     Write(usize, u8),
     Remove(usize),
     Ignore(usize),
-    /// New rules: the configured exclude, the configured include, and the budget.
+    /// A change of the rules: a configured exclude, a configured include, and the budget.
     Rules(bool, bool, usize),
     /// A capture with some paths named and, perhaps, everything swept.
     Capture(Vec<usize>, bool),
@@ -352,13 +352,13 @@ fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
     let (after, safe) = (read_files(scratch), read_tree(scratch, plan.from));
     for path in PATHS {
         let (now, after) = (now.get(path), after.get(path));
-        // Every path in the checkpoint comes back, unless a guarded file is in its place.
+        // Every path in the checkpoint is restored, unless a guarded file is in its place.
         if let Some(captured) = captured.get(path) {
             let is_left = plan.guarded.contains(&rel(path)) && after == now;
             assert!(after == Some(captured) || is_left, "{path} does not come back");
         }
-        // Regardless of the rules at that time, a path that existed is not deleted as if it were
-        // new.
+        // Regardless of the rules of the checkpoint, a path that existed at that time is not
+        // deleted as if it were new.
         if then.contains_key(path) && now.is_some() {
             assert!(after.is_some(), "{path} existed then and was deleted");
         }
@@ -367,11 +367,11 @@ fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
             assert_eq!(safe.get(path), now, "{path} was not saved");
         }
     }
-    // A later restore of the previous state finds all its files.
+    // A later restore of the previous state brings back all its files.
     let back = scratch.restore(&scratch.as_capture(&plan), &[]);
     let again = read_files(scratch);
     for (path, content) in &now {
-        // A file that was ignored then is guarded on the way back, too.
+        // A file that was ignored in that state is also guarded in this restore.
         let is_left = plan.guarded.contains(&rel(path)) || back.guarded.contains(&rel(path));
         assert!(again.get(path) == Some(content) || is_left, "{path} is not as before");
     }
@@ -425,7 +425,7 @@ fn play(actions: &[Action]) {
 }
 
 #[test]
-fn random_histories_with_named_paths_and_other_rules_lose_nothing() {
+fn random_histories_with_named_paths_and_changing_rules_lose_nothing() {
     let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
     let actions = prop::collection::vec(any_action(), 1..25);
     TestRunner::new(config)

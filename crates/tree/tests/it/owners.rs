@@ -30,7 +30,7 @@ fn as_root_and_as_nobody(test: &str, prepare: impl FnOnce(&Scratch), body: impl 
     }
 }
 
-/// Creates a workspace that belongs to another user and in which root works.
+/// Creates a workspace that belongs to another user and that root works in.
 fn scratch_of_alice() -> Option<Scratch> {
     if !rustix::process::geteuid().is_root() {
         tell_skipped("only root can make files of other users");
@@ -94,7 +94,8 @@ fn a_setuid_file_of_this_user_comes_back_exactly() {
     assert_eq!((plan.privileged, plan.unprivileged), (vec![rel("tool")], vec![]));
 }
 
-/// The checkpoint has a setuid file owned by this user. Another user has put a file in its place.
+/// The checkpoint has a setuid file that this user owned. Another user has since put a file in its
+/// place.
 #[test]
 fn a_file_that_now_belongs_to_another_user_is_not_made_setuid() {
     let Some(scratch) = scratch_of_alice() else { return };

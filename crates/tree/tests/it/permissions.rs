@@ -1,5 +1,5 @@
-//! Files that a user is not allowed to read or write. Permissions do not bind root, so root reruns
-//! these tests as another user.
+//! Files that a user is not allowed to read or write. Permissions do not restrict root, so if root
+//! runs these tests, they are rerun as another user.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::support::{
     Scratch, child_variable, read_directory, rel, rerun_test, succeed, tell_skipped,
 };
 
-/// Runs the body as a user who is bound by permissions.
+/// Runs the body as a user to whom permissions apply.
 fn as_bound_user(test: &str, body: impl FnOnce()) {
     if rustix::process::geteuid().is_root() {
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -70,7 +70,7 @@ fn a_file_of_another_user_is_reread_once_that_is_possible() {
             store.workspace(&directory.join("work"), &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
         let rules = CaptureRules::default();
-        // The clock is so far ahead that no file is reread because it is new.
+        // The clock is so far ahead that no file counts as new, so none is reread for that reason.
         let now = SystemTime::now() + Duration::from_secs(3600);
         let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
         let capture = lock.capture(&options).unwrap();
@@ -148,7 +148,7 @@ fn every_name_in_a_directory_that_cannot_be_entered_is_reported() {
             for _ in 0..2 {
                 let capture = scratch.capture();
                 assert_eq!(scratch.files(capture.tree), ["a", "e/f"]);
-                // The path is reported by itself or with the whole directory.
+                // Either the path itself or the whole directory is reported.
                 for path in ["d/.gitignore", "d/b", "d/deep", "d/link"] {
                     let found = reason_of(&capture, path).or_else(|| reason_of(&capture, "d"));
                     assert_eq!(found, Some(&denied_reason()), "{path}");
@@ -230,7 +230,8 @@ fn a_workspace_that_becomes_unreadable_is_never_captured_as_empty() {
         let options = || CaptureOptions { rules, named: &[], swept: &[], now: scratch.now() };
         let first = lock.capture(&options()).unwrap();
         scratch.chmod("", 0);
-        // The capture fails or reports every path. It is never an empty state without a report.
+        // The capture either fails or reports every path. It never returns an empty state without
+        // reporting anything.
         if let Ok(capture) = lock.capture(&options()) {
             assert_eq!(capture.files, 0);
             assert_eq!(reason_of(&capture, "a"), Some(&denied_reason()));
@@ -247,11 +248,11 @@ fn a_workspace_that_becomes_unreadable_is_never_captured_as_empty() {
 fn a_store_that_cannot_be_written_to_is_an_error() {
     as_bound_user("a_store_that_cannot_be_written_to_is_an_error", || {
         for closed in ["", "objects/pack", "tmp", "workspaces", "refs/takeback", "lock"] {
-            // The workspace is either new to the store or known.
+            // The workspace is either new to the store or already known.
             for known in [false, true] {
                 let scratch = Scratch::new();
                 scratch.write("a", "1");
-                // The lock file must exist, because one round makes it read-only.
+                // The lock file must exist, because one iteration makes it read-only.
                 fs::write(scratch.store.directory().join("lock"), "").unwrap();
                 if known {
                     scratch.capture();
@@ -293,7 +294,7 @@ fn a_store_that_cannot_be_created_is_an_error() {
     });
 }
 
-/// A root that cannot be resolved is not forbidden, and does no harm.
+/// A directory that cannot be resolved is not forbidden, and does no harm.
 #[test]
 fn a_home_directory_that_cannot_be_read_forbids_nothing() {
     as_bound_user("a_home_directory_that_cannot_be_read_forbids_nothing", || {

@@ -1,4 +1,4 @@
-//! Many processes at once, and processes that end or fail at the worst moment.
+//! Many processes at the same time, and processes that end or fail at the worst moment.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,7 +57,8 @@ const PROCESSES: usize = 4;
 const CAPTURES: usize = 10;
 
 /// Each process changes and captures a shared workspace and one of its own. No pin is lost, no two
-/// pins have the same number, and each holds everything that its process had written before.
+/// pins have the same number, and each pin holds everything that its process had written before the
+/// capture.
 #[test]
 fn many_processes_lose_no_pin() {
     if let (Some(directory), Some(own)) = (child_variable("DIRECTORY"), child_variable("OWN")) {
@@ -140,8 +141,8 @@ fn assert_sound(scratch: &Scratch, earlier: &[Pin]) {
     scratch.fsck();
 }
 
-/// Lists starting points: a workspace that is new to the store, one that is known, and one with so
-/// much new content that its pack does not fit in memory.
+/// Lists workspaces to start from: one that is new to the store, one that is already known, and one
+/// with so much new content that its pack does not fit in memory.
 fn beginnings() -> [fn() -> Scratch; 3] {
     fn new() -> Scratch {
         let scratch = Scratch::in_memory();
@@ -193,12 +194,12 @@ fn captures_killed_at_every_point_lose_nothing() {
     }
 }
 
-/// An action that a caller may take after an error.
+/// An action that the caller may take after an error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Afterwards {
     /// Drop the lock.
     Drop,
-    /// Call `finish`.
+    /// Finish the capture with `finish`.
     Finish,
     /// Capture again, without further errors.
     Retry,
@@ -279,7 +280,7 @@ fn error_at(
     if !lasting {
         disarm();
     }
-    // Each action may succeed or fail, as long as the store is sound afterwards.
+    // Each action may succeed or fail, as long as the store is intact afterwards.
     match afterwards {
         Afterwards::Drop => drop(lock),
         Afterwards::Finish => drop(lock.finish(now)),
@@ -340,7 +341,8 @@ fn captures_killed_at_random_moments_lose_nothing() {
     }
 }
 
-/// A lock file alone is not a lock: only the kernel's locks count, and they end with their process.
+/// A lock file alone does not lock anything: only the kernel's locks do, and they end with their
+/// process.
 #[test]
 fn a_leftover_lock_file_is_not_a_lock() {
     let scratch = Scratch::new();
@@ -411,7 +413,8 @@ fn readers_never_wait() {
     let capture = scratch.capture();
     for what in ["workspace", "store"] {
         let (mut child, _said) = start_holder("readers_never_wait", &scratch, what);
-        // There is a file to sweep, but no process may sweep it while another one holds the lock.
+        // There is a file to sweep, but no process may sweep it while another process holds the
+        // lock.
         fs::write(scratch.store.directory().join("tmp/leftover"), "x").unwrap();
         let store = Store::open(scratch.store.directory()).unwrap();
         let id = store.workspace_id(&scratch.root);
@@ -426,12 +429,13 @@ fn readers_never_wait() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // A killed holder leaves nothing behind that blocks others.
+    // When the process that holds the lock is killed, it leaves nothing behind that blocks other
+    // processes.
     scratch.write("d/a", "2");
     assert_eq!(scratch.capture(), scratch.fresh());
 }
 
-/// Work on one workspace does not wait for work on another.
+/// Operations on one workspace do not wait for operations on another.
 #[test]
 fn workspaces_do_not_wait_for_each_other() {
     if let Some(directory) = child_variable("DIRECTORY") {
@@ -461,7 +465,8 @@ fn a_store_without_space_is_an_error() {
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // Both sizes need more space than there is: one pack fits in memory, the other does not.
+    // Contents of both sizes need more space than there is. The pack of one fits in memory, that of
+    // the other does not.
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {
@@ -486,7 +491,7 @@ fn a_store_without_space_is_an_error() {
             assert_eq!(scratch.pins(), earlier);
         }
     }
-    // Not a byte is left over.
+    // A file now takes up all of the remaining space.
     scratch.remove("large");
     let balloon = scratch.store.directory().join("balloon");
     let mut file = fs::File::create(&balloon).unwrap();
@@ -502,9 +507,10 @@ fn a_store_without_space_is_an_error() {
     assert_eq!(scratch.capture(), first);
 }
 
-/// A write is cut off in the middle, and then there is space again under the same lock.
+/// A write fails in the middle for lack of space. Later, while the same lock is held, there is
+/// space again.
 #[test]
-fn space_that_comes_back_is_used() {
+fn space_that_becomes_available_again_is_used() {
     let Some(scratch) = Scratch::with_small_store(9) else { return };
     scratch.write("a", "1");
     scratch.capture();

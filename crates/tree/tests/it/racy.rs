@@ -1,4 +1,4 @@
-//! Changes that file times alone do not show.
+//! Changes that file times alone do not reveal.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -45,7 +45,8 @@ fn mtime(path: &Path) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Captures, makes a change, and captures again, until a change has left `lstat` unchanged.
+/// Captures the workspace, changes a file, and captures again, until a change has left `lstat`
+/// unchanged.
 fn hidden_change(
     scratch: &Scratch,
     watched: &str,
@@ -104,7 +105,8 @@ fn an_old_file_is_not_read_again() {
 #[test]
 fn a_change_with_an_old_modification_time_is_noticed() {
     for mut scratch in all_file_systems() {
-        // With whole seconds, only the age of the file shows that it has to be reread.
+        // If times are stored in whole seconds, only the age of the file shows that it must be
+        // reread.
         scratch.ahead = if fs::metadata(&scratch.root).unwrap().mtime_nsec() == 0 {
             Duration::ZERO
         } else {

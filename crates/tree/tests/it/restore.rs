@@ -70,7 +70,7 @@ fn unchanged_files_are_not_touched() {
     scratch.write("src/main.rs", "changed");
     scratch.restore(&capture, &[]);
     assert_eq!(["src/lib/a.rs", "run.sh", "link", "src/lib", "empty/inner"].map(stat), before);
-    // A mode is set without touching the content.
+    // A restore can set the mode of a file without touching its content.
     let (inode, mtime, ..) = stat("run.sh");
     scratch.chmod("run.sh", 0o700);
     scratch.restore(&capture, &[]);
@@ -103,7 +103,7 @@ fn single_paths_are_restored_alone() {
         matches!(scratch.try_restore(&capture, &["src/main.rs", "no/such"]), Err(RestoreFailure::Plan(PlanError::NoSuchPath(path))) if path == rel("no/such"))
     );
     assert_eq!(scratch.read("src/main.rs"), "changed");
-    // The directories that lead to a path come back with it.
+    // The directories above a path are restored with it.
     scratch.remove("src");
     scratch.restore(&capture, &["src/lib/a.rs"]);
     assert!(scratch.exists("src/lib/a.rs") && !scratch.exists("src/main.rs"));
@@ -143,7 +143,7 @@ fn guarded_files_are_restored_only_by_name() {
     assert_eq!(to_strings(&plan.guarded), [".env", "later.db"]);
     assert_eq!((scratch.read(".env"), scratch.read("gone.db")), ("KEY=2".into(), "data".into()));
     assert!(scratch.exists("later.db"));
-    // Naming a directory does not name the files in it.
+    // A guarded file is not restored if only its directory is named.
     scratch.restore(&capture, &[""]);
     assert_eq!(scratch.read(".env"), "KEY=2");
     let plan = scratch.restore(&capture, &[".env", "later.db"]);
@@ -172,8 +172,8 @@ fn a_tracked_ignored_file_is_not_guarded() {
 
 #[test]
 fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
-    // The file was ignored then and is not ignored now: it existed without being captured, and
-    // stays.
+    // The file was ignored at the time of the checkpoint and no longer is. It existed without being
+    // captured, so it is kept.
     let scratch = Scratch::new();
     scratch.write(".gitignore", "data/\n");
     scratch.write("data/precious", "never seen by the checkpoint");
@@ -186,8 +186,8 @@ fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
     assert_eq!(plan.kept[0].reason, KeptReason::NotCovered);
     assert_eq!(scratch.read(".gitignore"), "data/\n");
 
-    // The files were not ignored then and are ignored now: an agent cannot shield a file that it
-    // wrecked.
+    // The files were not ignored at the time of the checkpoint and now are. An agent cannot use
+    // this to shield a file that it damaged.
     let scratch = Scratch::new();
     scratch.write("src/a", "1");
     scratch.write("b", "1");
@@ -203,7 +203,7 @@ fn a_gitignore_that_has_changed_since_the_checkpoint_has_no_effect() {
 }
 
 #[test]
-fn a_file_that_was_too_large_at_the_checkpoint_and_is_small_now_stays() {
+fn a_file_that_was_too_large_at_the_checkpoint_and_is_now_small_is_kept() {
     let mut scratch = Scratch::new();
     scratch.rules.max_file_size = 100;
     scratch.write("big", vec![1; 200]);
@@ -212,8 +212,8 @@ fn a_file_that_was_too_large_at_the_checkpoint_and_is_small_now_stays() {
     let plan = scratch.restore(&capture, &[]);
     assert_eq!(scratch.read("big"), "small now");
     assert_eq!(plan.kept[0].path, rel("big"));
-    // The file was small then and is too large now: the old content comes back, and the new content
-    // is not lost.
+    // The file was small at the time of the checkpoint and is now too large. The old content is
+    // restored, and the new content is not lost.
     scratch.write("other", "1");
     let capture = scratch.capture();
     scratch.write("other", vec![b'x'; 500]);
@@ -224,7 +224,7 @@ fn a_file_that_was_too_large_at_the_checkpoint_and_is_small_now_stays() {
 }
 
 #[test]
-fn paths_that_are_never_captured_stay_in_a_directory_created_since_the_checkpoint() {
+fn paths_that_are_never_captured_are_kept_in_a_directory_created_since_the_checkpoint() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let capture = scratch.capture();
@@ -286,7 +286,7 @@ fn a_path_that_cannot_be_captured_blocks_the_plan() {
         other => panic!("{other:?}"),
     }
     assert_eq!(read_directory(&scratch.root), before);
-    // Other paths can be restored meanwhile.
+    // Other paths can be restored nevertheless.
     scratch.restore(&capture, &["other"]);
     assert_eq!(scratch.read("other"), "1");
     scratch.remove("thing");
@@ -371,13 +371,13 @@ fn a_file_changed_after_the_plan_is_not_lost() {
     scratch.write("new", "agent");
     for victim in ["a", "z", "new"] {
         let result =
-            scratch.restore_with(&capture, || scratch.write(victim, "the person's own edit"));
+            scratch.restore_with(&capture, || scratch.write(victim, "the user's own edit"));
         assert!(
             matches!(&result, Err(RestoreError::Changed(path)) if *path == rel(victim)),
             "{result:?}"
         );
         for path in ["a", "b", "z", "new"] {
-            let expected = if path == victim { "the person's own edit" } else { "agent" };
+            let expected = if path == victim { "the user's own edit" } else { "agent" };
             assert_eq!(scratch.read(path), expected, "{victim}: {path}");
         }
         scratch.write(victim, "agent");

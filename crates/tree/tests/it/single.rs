@@ -39,7 +39,7 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
 #[test]
 fn a_single_file_in_the_home_directory_comes_back() {
     let scratch = Scratch::new();
-    // This is the home directory, which is never a workspace.
+    // Here, the scratch directory is the home directory, which is never a workspace.
     let places = ForbiddenRoots::new(Some(scratch.root.clone()), Vec::new(), None);
     assert!(matches!(
         scratch.store.workspace(&scratch.root, &places),
@@ -76,7 +76,7 @@ fn a_file_that_does_not_exist_yet_can_be_captured() {
 }
 
 #[test]
-fn files_of_takeback_itself_are_refused() {
+fn takebacks_own_files_are_refused() {
     let scratch = Scratch::new();
     let own = scratch.path("own");
     fs::create_dir(&own).unwrap();
@@ -88,7 +88,7 @@ fn files_of_takeback_itself_are_refused() {
 }
 
 #[test]
-fn a_checkpoint_is_compared_with_the_present() {
+fn a_checkpoint_is_compared_with_the_current_state() {
     let scratch = Scratch::new();
     scratch.write("same", "1");
     scratch.write("edited", "a\nb\nc\n");

@@ -1,4 +1,4 @@
-//! A scratch workspace with a store that git checks.
+//! A scratch workspace, and a store that git checks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -50,8 +50,8 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The time by which the clock for captures is ahead. An hour makes everything old enough to be
-    /// trusted.
+    /// The time by which the clock for captures is ahead. If it is an hour, all files are old
+    /// enough to be trusted.
     pub ahead: Duration,
 }
 
@@ -65,8 +65,8 @@ impl Scratch {
         Scratch::in_directory(Directory::new(memory()))
     }
 
-    /// Creates a workspace on a file system that stores only whole seconds, so that a change can
-    /// hide behind equal times. Returns `None` if this user cannot mount one.
+    /// Creates a workspace on a file system that stores only whole seconds, so that a change can go
+    /// unnoticed because the times are equal. Returns `None` if this user cannot mount one.
     pub fn in_whole_seconds() -> Option<Scratch> {
         let mut scratch = Scratch::in_memory();
         let image = scratch.directory.path().join("image");
@@ -228,7 +228,7 @@ impl Scratch {
         self.try_capture().unwrap()
     }
 
-    /// Plans to return to a capture.
+    /// Plans the restore of a capture.
     pub fn plan(&self, target: &Capture, paths: &[&str]) -> Result<Plan, PlanError> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
@@ -272,8 +272,7 @@ impl Scratch {
         Ok((plan, outcome))
     }
 
-    /// Returns to a capture, but does not touch paths that cannot be restored. Returns those
-    /// paths.
+    /// Restores a capture, but does not touch paths that cannot be restored. Returns those paths.
     pub fn restore_what_is_possible(&self, target: &Capture) -> Vec<RelPath> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().unwrap();
@@ -306,7 +305,7 @@ impl Scratch {
         }
     }
 
-    /// Returns to a capture, and runs `meanwhile` between the plan and its application.
+    /// Restores a capture. Runs `meanwhile` after the plan is made and before it is applied.
     pub fn restore_with(
         &self,
         target: &Capture,
@@ -320,7 +319,7 @@ impl Scratch {
         lock.apply(&plan, &safety)
     }
 
-    /// Returns to a capture.
+    /// Restores a capture.
     pub fn restore(&self, target: &Capture, paths: &[&str]) -> Plan {
         self.try_restore(target, paths).unwrap().0
     }

@@ -10,7 +10,7 @@ use super::{ForkError, ForkFiles};
 use crate::Opened;
 
 /// Chooses the directory for the files of a fork, and checks that it can be created. The result is
-/// absolute and leads through no links.
+/// absolute, and no part of it is a link.
 pub(super) fn choose_destination(
     opened: &Opened,
     files: &ForkFiles,
@@ -23,7 +23,8 @@ pub(super) fn choose_destination(
     if let Some(what) = opened.forbidden.refusal(&path) {
         return Err(ForkError::Refused { path, what });
     }
-    // A rollback of the workspace would delete the fork as something that the agent created.
+    // To a rollback, a fork inside the workspace would look like files that the agent created, and
+    // the rollback would delete it.
     if path.starts_with(workspace) {
         return Err(ForkError::Inside(path));
     }
@@ -39,7 +40,7 @@ fn is_empty(path: &Path) -> Result<bool, ForkError> {
     Ok(fs::read_dir(path).map_err(failed)?.next().is_none())
 }
 
-/// Finds a name beside a workspace that is not taken: `shop-fork`, `shop-fork-2`, and so on.
+/// Finds an unused name for a directory beside a workspace: `shop-fork`, `shop-fork-2`, and so on.
 fn find_free_name(workspace: &Path) -> PathBuf {
     let name = |number: usize| {
         let mut name = OsString::from(workspace.file_name().unwrap_or_default());

@@ -1,10 +1,10 @@
-//! Forks: a new session with the conversation as it was at an earlier moment and, in a new
+//! Forks: a new session with the conversation as it was at an earlier point and, in a new
 //! directory, the files as they were then. Nothing that already exists is changed.
 //!
-//! `point` parses what the user typed, `source` finds the conversation and the checkpoint of that
-//! moment, `turn_end` finds the checkpoint with which a turn ended, `destination` chooses the new
-//! directory, and `staging` fills it in such a way that an interrupted fork can later be finished
-//! or removed.
+//! `point` parses what the user typed, `source` finds the conversation and the checkpoint at that
+//! point, `turn_end` finds the checkpoint with the files at the end of a turn, `destination`
+//! chooses the new directory, and `staging` fills it in such a way that an interrupted fork can
+//! later be finished or removed.
 
 mod destination;
 mod point;
@@ -28,6 +28,7 @@ use self::staging::make_directory;
 use crate::Opened;
 use crate::history::record::Checkpoint;
 use crate::history::{FindError, TakeError};
+use crate::rollback::Resume;
 
 pub use self::staging::finish_forks;
 
@@ -39,14 +40,27 @@ pub struct ForkRequest {
     pub files: ForkFiles,
     /// True if the repository of the workspace is copied into the new directory.
     pub repository: bool,
-    /// The id of the new session. `None` generates one.
+    /// The id of the new session. If it is `None`, an id is generated.
     pub id: Option<String>,
+    /// True if the session's own agent is to continue the fork, not takeback's.
+    #[serde(default)]
+    pub for_own_agent: bool,
+    /// The agent that the session must belong to; `None` accepts any.
+    #[serde(default)]
+    pub agent: Option<String>,
 }
 
 impl ForkRequest {
     /// Creates a request for the conversation and the files, in a directory beside the workspace.
     pub fn new(from: ForkPoint) -> ForkRequest {
-        ForkRequest { from, files: ForkFiles::Beside, repository: true, id: None }
+        ForkRequest {
+            from,
+            files: ForkFiles::Beside,
+            repository: true,
+            id: None,
+            for_own_agent: false,
+            agent: None,
+        }
     }
 }
 
@@ -55,27 +69,27 @@ impl ForkRequest {
 pub enum ForkFiles {
     /// Only the conversation is forked.
     Skip,
-    /// Only the conversation is forked. It continues in this directory, whose files stay as they
-    /// are.
+    /// Only the conversation is forked. It continues in this directory, in which no file is
+    /// changed.
     Stay(PathBuf),
     /// A new directory beside the workspace, such as `shop-fork` beside `shop`.
     Beside,
-    /// This directory. It does not exist yet, or it is empty.
+    /// This directory, which must be empty or not exist yet.
     Into(PathBuf),
 }
 
-/// The moment that a fork begins at.
+/// The point at which a fork begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ForkPoint {
-    /// A checkpoint of the workspace that a directory belongs to, given by its row number, step,
-    /// name or id. The conversation is that of the checkpoint's session.
+    /// A checkpoint, given by its row number, step, name or id, of the workspace that a directory
+    /// belongs to. The conversation is that of the checkpoint's session.
     Checkpoint { directory: PathBuf, checkpoint: String },
-    /// A moment in a session, which is given by its id, the beginning of its id, or its title.
+    /// A point in a session. The session is given by its id, the beginning of its id, or its title.
     Session { session: String, at: SessionPoint },
 }
 
-/// A moment in a session.
+/// A point in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionPoint {
     /// The end of the last turn that has not been taken back.
@@ -85,11 +99,11 @@ pub enum SessionPoint {
     Turn(i64),
     /// A checkpoint of the session's workspace, given by its row number, step, name or id.
     Checkpoint(String),
-    /// The present.
+    /// The current state of the workspace.
     Now,
 }
 
-/// A fork that was made.
+/// A completed fork.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Fork {
@@ -125,11 +139,14 @@ pub struct Fork {
     /// `.git`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RelPath>,
+    /// The way to continue the conversation with the agent that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// A checkpoint near the moment that was asked for.
+/// A checkpoint near the requested point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NearCheckpoint {
@@ -145,7 +162,7 @@ impl NearCheckpoint {
     }
 }
 
-/// A fork that was not made. Nothing is left of it.
+/// The reason why a fork was not made. Nothing is left of the fork.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum ForkError {
@@ -161,9 +178,12 @@ pub enum ForkError {
     NoConversation(Oid),
     #[error("the ledger does not say where the conversation of {0} was at that checkpoint")]
     PointUnknown(String),
+    #[error("{0} cannot continue {1}, which belongs to another agent")]
+    OtherAgent(String, String),
     #[error("session {0} has no workspace")]
     NoWorkspace(String),
-    /// The states before and after the end of the turn differ, so its files are not known.
+    /// The last known state before the end of the turn differs from the first one after it, so the
+    /// files at the end of the turn are not known.
     #[error("the files at the end of {} are not known exactly", describe_turn(session, *turn))]
     FilesUnknown {
         session: String,
@@ -177,7 +197,7 @@ pub enum ForkError {
     PartlyTakenBack { session: String, turn: i64 },
     #[error("{} already exists and is not empty", .0.display())]
     NotEmpty(PathBuf),
-    #[error("{} is inside the workspace that is forked", .0.display())]
+    #[error("{} is inside the workspace that is being forked", .0.display())]
     Inside(PathBuf),
     #[error("{} is {what}", path.display())]
     Refused { path: PathBuf, what: &'static str },
@@ -216,12 +236,15 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     finish_forks(opened);
     let wants_files = matches!(request.files, ForkFiles::Beside | ForkFiles::Into(_));
     let source = find_source(opened, &request.from, wants_files)?;
-    let id = request.id.clone().unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)));
+    check_agent(request, &source)?;
+    let id = request.id.clone().unwrap_or_else(|| name_fork(opened, request, &source));
     if source.conversation.is_some() && opened.ledger_or_new()?.session(&id).is_ok() {
         return Err(LedgerError::Exists(id).into());
     }
     if wants_files {
-        return make_directory(opened, source, request, id);
+        let mut fork = make_directory(opened, source, request, id)?;
+        follow_fork(opened, request, &mut fork);
+        return Ok(fork);
     }
     let Some(conversation) = &source.conversation else {
         let checkpoint = source.checkpoint.expect("without a session, there is a checkpoint");
@@ -237,7 +260,40 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     let made = opened.ledger_or_new()?.fork_at(&conversation.session, &new, now)?;
     let mut fork = Fork::of_source(&source);
     fork.add_session(made);
+    follow_fork(opened, request, &mut fork);
     Ok(fork)
+}
+
+/// Gives the agent that the session belongs to its own copy of the conversation. A failure leaves
+/// the fork without one.
+fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
+    let follow = opened.conversations.follow.filter(|_| request.for_own_agent);
+    let Some((follow, session)) = follow.zip(fork.session.as_deref()) else { return };
+    match follow(opened, session) {
+        Ok(resume) => fork.resume = resume,
+        Err(reason) => {
+            let warning = format!("the agent's own conversation was not copied: {reason}");
+            fork.warnings.push(warning);
+        }
+    }
+}
+
+/// Fails if the session belongs to another agent than the one that is to continue it.
+fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkError> {
+    let Some(agent) = &request.agent else { return Ok(()) };
+    let session = source.conversation.as_ref().map(|conversation| conversation.session.as_str());
+    match session.and_then(|session| session.split_once(':')) {
+        Some((own, _)) if own == agent => Ok(()),
+        _ => Err(ForkError::OtherAgent(agent.clone(), session.unwrap_or("it").to_owned())),
+    }
+}
+
+/// Makes an id for the session of a fork.
+fn name_fork(opened: &Opened, request: &ForkRequest, source: &ForkSource) -> String {
+    let own = opened.conversations.name_fork.filter(|_| request.for_own_agent);
+    let own = own.zip(source.conversation.as_ref());
+    own.and_then(|(name, conversation)| name(&conversation.session))
+        .unwrap_or_else(|| format!("takeback:{}", hex::random_digits(16)))
 }
 
 impl Fork {
@@ -260,6 +316,7 @@ impl Fork {
             unprivileged: Vec::new(),
             repository: None,
             repositories: Vec::new(),
+            resume: None,
             warnings: source.warnings.clone(),
         }
     }

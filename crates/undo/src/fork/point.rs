@@ -1,4 +1,4 @@
-//! The moment that the user names: `N`, `N.M`, a checkpoint's name or id, a session, or a session
+//! The point that the user names: `N`, `N.M`, a checkpoint's name or id, a session, or a session
 //! with a turn or a checkpoint after an `@`.
 
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::Opened;
 use crate::history::{FindError, History, find_workspace_with};
 
 impl ForkPoint {
-    /// Parses the moment that the user names. `directory` is the directory that the user works in.
-    /// A number is a row in the list of that directory, never a session.
+    /// Parses the point that the user names. `directory` is the directory that the user works in. A
+    /// number is a row in the list of that directory, never a session.
     pub fn parse(opened: &Opened, directory: &Path, text: &str) -> Result<ForkPoint, ForkError> {
         let split = text.rsplit_once('@');
         if let Some((session, at)) = split

@@ -1,4 +1,4 @@
-//! The source of a fork: the conversation and the checkpoint of the moment that the fork begins at.
+//! The source of a fork: the conversation and the checkpoint that the fork begins with.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::history::{
 use crate::rollback::find_point_of_session;
 use crate::{LedgerGuard, Opened};
 
-/// The longest time that a fork waits for the ledger to be complete.
+/// The longest time that a fork waits for the ledger to be up to date.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
 /// The conversation and the files that a fork begins with.
 pub(super) struct ForkSource {
     pub(super) conversation: Option<ForkedConversation>,
-    /// The checkpoint with the files; `None` if they were not asked for.
+    /// The checkpoint with the files; `None` if they were not requested.
     pub(super) checkpoint: Option<Checkpoint>,
     /// The workspace that the files come from. Its directory need not exist.
     pub(super) workspace: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct ForkedConversation {
     pub(super) point: Option<ConversationPoint>,
 }
 
-/// Finds the conversation at the given moment and, on request, the files as they were then.
+/// Finds the conversation at the given point and, on request, the files as they were then.
 pub(super) fn find_source(
     opened: &Opened,
     from: &ForkPoint,
@@ -89,8 +89,9 @@ fn workspace_of(ledger: &Ledger, session: &str) -> Result<String, ForkError> {
     workspace.ok_or_else(|| ForkError::NoWorkspace(session.to_owned()))
 }
 
-/// Finds the files of a checkpoint and the point that a conversation had reached then. Without a
-/// session, this is the conversation of the checkpoint's own session, if there is one.
+/// Finds the files of a checkpoint, and the point that a session's conversation had reached when
+/// the checkpoint was taken. If no session is given, uses the checkpoint's own session, if it has
+/// one.
 fn find_at_checkpoint(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -134,7 +135,7 @@ fn find_conversation(
     let has_messages = ledger.session(&session)?.message_count > 0;
     let point = find_point_of_session(&ledger, history, found, &session)?;
     let Some(point) = point else {
-        // Without messages, there is only one point.
+        // A conversation without messages has only one point.
         return match has_messages {
             true => Err(ForkError::PointUnknown(session)),
             false => Ok(Some(ForkedConversation { session, point: None })),
@@ -144,7 +145,7 @@ fn find_conversation(
 }
 
 /// Finds the end of a turn: its last message, and the files after its last call. Without a number,
-/// this is the session's last turn that has not been taken back.
+/// finds the end of the session's last turn that has not been taken back.
 fn find_at_turn(
     opened: &Opened,
     ledger: LedgerGuard<'_>,
@@ -199,15 +200,14 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // If the directory is gone and has no history, its files are unknown, which is not a different
-    // kind of error.
+    // A directory that is gone and has no history gives the same error as any other unknown files.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };
     let history = History::read(workspace.store, &workspace.id)?;
     let name = workspace.path.display().to_string();
     let end = find_end_state(&ledger, &history, session, turn, &name)?;
-    // Taking the workspace's lock may require the ledger.
+    // Locking the workspace may require access to the ledger.
     drop(ledger);
     let found = match end {
         EndState::Known(known) => known,

@@ -1,9 +1,9 @@
-//! Making the directory of a fork.
+//! Creates the directory of a fork.
 //!
 //! The directory is filled under a temporary name and then renamed. Before the rename, nothing of
 //! the fork exists except the temporary directory; after it, the session is created. An intent,
-//! which is written first, says what belongs to the fork. If the process is killed, the next one
-//! reads the intent, and removes the temporary directory or creates the session.
+//! which is written first, says what belongs to the fork. If the process is killed, the next
+//! process reads the intent, and removes the temporary directory or creates the session.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use takeback_base::durable::{self, Durability, FileLock};
 use takeback_base::errors::error_chain;
 use takeback_base::hex;
-use takeback_ledger::{ConversationPoint, LedgerError, MadeFork, NewFork};
+use takeback_ledger::{ConversationPoint, ForkLog, LedgerError, MadeFork, NewFork};
 use takeback_tree::{AnyPath, GitDirectory, NewDirectory, Oid, RepositoryState, remove_temporary};
 
 use super::destination::choose_destination;
@@ -27,7 +27,7 @@ use crate::hook::state::{self, WorkspaceState};
 /// The beginning of the temporary name of a fork's directory.
 const PREFIX: &str = ".takeback-fork-";
 
-/// A fork that has begun.
+/// A fork that is being made.
 #[derive(Serialize, Deserialize)]
 struct Intent {
     destination: AnyPath,
@@ -35,7 +35,7 @@ struct Intent {
     /// The device and inode of the directory, which keeps them when it is renamed.
     identity: Option<(u64, u64)>,
     session: Option<IntendedSession>,
-    /// The tree of the files.
+    /// The tree that contains the files.
     tree: Oid,
     /// The record of the checkpoint that the files come from.
     record: Box<Record>,
@@ -51,7 +51,8 @@ struct IntendedSession {
     point: Option<ConversationPoint>,
 }
 
-/// The file of an intent. It is removed on drop, unless the fork still has to be finished.
+/// The file that contains an intent. It is removed on drop, unless the fork still has to be
+/// finished.
 struct IntentFile {
     path: PathBuf,
     is_kept: bool,
@@ -124,7 +125,7 @@ fn write_intent(path: &Path, intent: &Intent) -> std::io::Result<()> {
     durable::replace_file(path, &text, Durability::Synced)
 }
 
-/// Writes the files of a checkpoint and, if wanted, a copy of the workspace's repository.
+/// Writes the files of a checkpoint and, if requested, a copy of the workspace's repository.
 fn fill_directory(
     opened: &Opened,
     into: &NewDirectory,
@@ -156,11 +157,11 @@ fn fill_directory(
     Ok(())
 }
 
-/// Returns false if the workspace had no repository when a checkpoint was taken.
+/// Returns false if the workspace had no repository when the checkpoint was taken.
 fn had_repository(checkpoint: &Checkpoint) -> bool {
     let record = &checkpoint.record;
-    // Imported checkpoints do not say whether there was one, nor do states between calls that an
-    // older version captured.
+    // Imported checkpoints do not say whether there was a repository. Neither do the states between
+    // calls that an older version of takeback captured.
     let is_recorded = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
     record.repository.is_some() || record.imported.is_some() || !is_recorded
 }
@@ -228,7 +229,7 @@ fn create_session(
     let destination = intent.destination.0.display().to_string();
     let branch = GitDirectory::find(&intent.destination.0).and_then(|git| git.head().branch);
     let new = NewFork {
-        log: &[],
+        log: ForkLog::default(),
         id: &session.id,
         point: session.point,
         workspace: Some(&destination),
@@ -260,7 +261,7 @@ fn take_first_checkpoint(opened: &Opened, intent: &Intent) -> Result<(), TakeErr
 }
 
 /// Finishes or removes the forks of processes that were killed. Does nothing while another process
-/// is forking. Without such forks, this costs one system call.
+/// is forking. If there are no such forks, this costs one system call.
 pub fn finish_forks(opened: &Opened) {
     let directory = intents_directory(opened);
     let Ok(entries) = fs::read_dir(&directory) else { return };
@@ -297,14 +298,14 @@ fn settle(opened: &Opened, path: &Path, intent: &Intent) -> bool {
     };
     match create_session(opened, intent, session) {
         Ok(_) | Err(ForkError::Ledger(LedgerError::Exists(_))) => {
-            // Without the checkpoint, the first call in the directory takes one.
+            // If this fails, the first call in the directory takes a checkpoint.
             let _ = take_first_checkpoint(opened, intent);
             true
         }
         Err(error) if may_pass(&error) => false,
         Err(error) => {
             let message = format!(
-                "the files of a fork are here, but not its conversation: {}",
+                "this directory has the files of a fork, but the fork has no conversation: {}",
                 error_chain(&error)
             );
             opened.note_failure(&intent.destination.0, &message);

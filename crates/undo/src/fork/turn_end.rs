@@ -1,9 +1,9 @@
 //! The checkpoint that holds the files as they were at the end of a turn.
 //!
 //! The ledger knows which calls belong to which turn, and the history knows the states before and
-//! after the calls. If the end of the turn's last call is known, its state is the answer. If not,
-//! or if the turn changed no files, the states before and after the end of the turn must be the
-//! same. Otherwise, the files are not known exactly, and nothing is guessed.
+//! after the calls. If the state after the turn's last call is known, that state is the answer. If
+//! not, or if the turn changed no files, the last state before the end of the turn must be the same
+//! as the first one after it. Otherwise, the files are not known exactly, and nothing is guessed.
 
 use std::collections::HashSet;
 
@@ -23,12 +23,12 @@ pub(super) enum EndState<'h> {
     Unknown(Option<&'h Checkpoint>, Option<&'h Checkpoint>),
 }
 
-/// A call of the session, at the start or at the end of the call.
+/// The start or the end of one of the session's calls.
 struct KnownCall<'h> {
     /// The index of its checkpoint in the history.
     index: usize,
     call: &'h CallRef,
-    /// True if this is the state after the call.
+    /// True if this is the end of the call.
     is_end: bool,
     /// The turn of the call, if the ledger knows it.
     turn: Option<i64>,
@@ -77,7 +77,7 @@ pub(super) fn find_end_state<'h>(
     Ok(EndState::Unknown(Some(before), next.map(|next| &history.all[next])))
 }
 
-/// Lists the calls that a session or its subagents made, at their starts and ends.
+/// Lists the starts and ends of the calls that a session or its subagents made.
 fn list_calls<'h>(
     ledger: &Ledger,
     history: &'h History,

@@ -1,12 +1,12 @@
-//! Attributes changes to sessions, from the known states of a workspace and the calls that ran
+//! Attributes changes to sessions, based on the known states of a workspace and the calls that ran
 //! between them.
 //!
 //! A call to an editing tool changes only the files that it names (see `claim`). A script may
 //! change any file. If only one session's calls were running, a change belongs to that session. If
 //! several sessions had calls running, the change belongs to the session whose call names the path.
-//! It is uncertain if no call names the path, or if calls from several sessions name it. A change
-//! between calls was made by the user or another program. The changes that takeback's own rollbacks
-//! made belong to no call.
+//! The change is uncertain if no call names the path, or if calls from several sessions name it. A
+//! change between calls was made by the user or another program. The changes that takeback's own
+//! rollbacks made belong to no call.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -93,7 +93,7 @@ struct Span<'h> {
     end: SpanEnd,
 }
 
-/// The certainty about the end of a call.
+/// The degree to which the end of a call is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpanEnd {
     Reported,
@@ -166,7 +166,7 @@ impl<'h> Timeline<'h> {
         let named = record.calls().flat_map(|call| &call.named).collect();
         let rollback = record.rollback.as_ref().filter(|done| done.files);
         self.points.push(KnownState { at, time, tree, uncovered, named, rollback });
-        // When a history is moved, all its numbers grow by the same amount.
+        // When a history is moved, all its checkpoint numbers grow by the same amount.
         let moved = record.shift(&checkpoint.pin);
         let begins: Vec<(u64, &CallRef, &Began)> = record
             .calls()

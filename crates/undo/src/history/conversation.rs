@@ -15,7 +15,7 @@ pub struct TurnMessages {
     pub messages: Vec<MessageRecord>,
 }
 
-/// A conversation that could not be read.
+/// The reason why a conversation could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the messages explain the variants")]

@@ -1,11 +1,11 @@
 //! The numbers of changes that the list shows. They are computed once, in the background if
 //! possible, and then cached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use takeback_tree::{
-    CaptureRules, DiffOptions, ObjectError, Oid, RelPath, Store, StoreError, TreeChange,
+    CaptureRules, DiffOptions, Mode, ObjectError, Oid, RelPath, Store, StoreError, TreeChange,
     compare_nodes, diff_trees,
 };
 
@@ -101,6 +101,43 @@ pub fn list_changes(
     Ok(collect_row(workspace.store, row.history(), &timeline, row, &opened.rules)?)
 }
 
+/// Finds the rows in which a file or directory changed. Returns the ids of their first checkpoints.
+pub fn find_rows_with_path(
+    store: &Store,
+    history: &History,
+    path: &RelPath,
+) -> Result<HashSet<Oid>, StoreError> {
+    let mut known: HashMap<Oid, Option<(Mode, Oid)>> = HashMap::new();
+    let mut find = |tree: Oid| match known.get(&tree) {
+        Some(found) => Ok(*found),
+        None => {
+            let found = store.find_entry(&tree, path)?;
+            known.insert(tree, found);
+            Ok::<_, ObjectError>(found)
+        }
+    };
+    let mut rows = HashSet::new();
+    for row in history.rows() {
+        let first = row.first();
+        if find(first.pin.tree)? != find(end_of_row(history, &row))? {
+            rows.insert(first.pin.id);
+        }
+    }
+    Ok(rows)
+}
+
+/// Returns the tree at the end of a row: after the turn, or at the next row.
+fn end_of_row(history: &History, row: &Row<'_>) -> Oid {
+    if row.turn().is_none() {
+        return row.successor().unwrap_or(*row).first().pin.tree;
+    }
+    let last = row.last();
+    // If the last call has no known end, the next state counts as its end.
+    let next = history.all.partition_point(|known| known.pin.name.seq <= last.pin.name.seq);
+    let next = history.all.get(next).filter(|_| last.record.kind == Kind::Call);
+    next.unwrap_or(last).pin.tree
+}
+
 /// Counts the changes in one row.
 fn count_row(
     store: &Store,
@@ -127,14 +164,10 @@ fn collect_row(
     rules: &CaptureRules,
 ) -> Result<Vec<TreeChange>, ObjectError> {
     let from = row.first().pin.tree;
+    let to = end_of_row(history, row);
     if row.turn().is_none() {
-        let to = row.successor().map_or(from, |next| next.first().pin.tree);
         return diff_files(store, rules, from, to, &[]);
     }
-    let last = row.last();
-    // If the last call has no known end, the next state counts as its end.
-    let next = history.all.iter().find(|known| known.pin.name.seq > last.pin.name.seq);
-    let to = if last.record.kind == Kind::Call { next.unwrap_or(last) } else { last }.pin.tree;
     let mut changes = Vec::new();
     let mut paths = Vec::new();
     for (path, segments) in timeline.collect_changes(store, |_, of| of == Some(row.number))?.paths {

@@ -12,7 +12,7 @@ use super::take::TakeError;
 use super::workspace::open_workspace;
 use crate::Opened;
 
-/// A comparison that failed.
+/// The reason why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum CompareError {
@@ -44,7 +44,8 @@ pub fn compare_with_present(
     }
 }
 
-/// Compares a tree that was captured in the workspace of a directory with the current state.
+/// Compares the current state of the workspace that a directory belongs to with an earlier tree of
+/// that workspace.
 pub fn compare_tree_with_present(
     opened: &Opened,
     directory: &Path,
@@ -53,6 +54,23 @@ pub fn compare_tree_with_present(
     let workspace = open_workspace(opened, directory)?;
     let history = History::read(workspace.store(), workspace.id())?;
     compare_tree(opened, &workspace, &history, tree, &[])
+}
+
+/// Compares the current states of two directories. Returns the changes that lead from the first to
+/// the second.
+pub fn compare_directories(
+    opened: &Opened,
+    first: &Path,
+    second: &Path,
+) -> Result<Diff, CompareError> {
+    let workspace = open_workspace(opened, first)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    let named = history.named_paths();
+    let mut lock = opened.lock(&workspace)?;
+    let capture = lock.capture(&opened.capture_options(workspace.path(), &named));
+    let tree = capture.map_err(TakeError::from)?.tree;
+    let _ = lock.finish(opened.system_time());
+    compare_tree_with_present(opened, second, &tree)
 }
 
 fn compare_tree(

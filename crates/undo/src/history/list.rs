@@ -19,7 +19,7 @@ use crate::hook::state::WorkspaceState;
 use crate::retention::failures::Failure;
 use crate::rollback::is_interrupted;
 
-/// The longest time that a list waits for the ledger to be complete.
+/// The longest time that a list waits for the ledger to be up to date.
 const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
 /// The checkpoints of a workspace.
@@ -42,7 +42,7 @@ pub struct List {
     /// The reason why the ledger could not be read. In that case, prompts and effects are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_error: Option<String>,
-    /// The listed directory's own history, from before it became part of this workspace.
+    /// The listed directory's own history, from before the directory became part of this workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner: Option<Box<List>>,
 }

@@ -6,6 +6,7 @@ mod conversation;
 mod counts;
 mod diff;
 pub(crate) mod in_force;
+pub(crate) mod labels;
 mod list;
 pub mod record;
 mod show;
@@ -28,10 +29,12 @@ pub use self::conversation::{
     ConversationError, TurnMessages, find_first_message, read_turn_messages,
 };
 pub(crate) use self::counts::count_changes;
-pub use self::counts::{ChangeCounts, list_changes};
+pub use self::counts::{ChangeCounts, find_rows_with_path, list_changes};
 pub use self::diff::{
-    CompareError, compare_checkpoints, compare_tree_with_present, compare_with_present,
+    CompareError, compare_checkpoints, compare_directories, compare_tree_with_present,
+    compare_with_present,
 };
+pub use self::labels::{LabelChange, LabelError, history_changed_at, label_checkpoint};
 pub(crate) use self::list::effects_of_row;
 pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
@@ -89,7 +92,7 @@ pub struct FoundCheckpoint<'h> {
     pub is_step: bool,
 }
 
-/// A number, name or id that does not identify a checkpoint.
+/// The reason why a number, name or id does not identify a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum FindError {
@@ -187,8 +190,8 @@ impl History {
         self.all.iter().find(is_next).map(|known| known.pin.name.seq)
     }
 
-    /// Returns the paths that are captured regardless of the rules, because of any checkpoint or
-    /// trace.
+    /// Returns the paths that are captured regardless of the rules, because the record of a
+    /// checkpoint or trace says so.
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let named: BTreeSet<&RelPath> =
             self.events().flat_map(|known| known.record.named_paths()).collect();
@@ -320,7 +323,7 @@ impl<'h> Row<'h> {
         &self.history.all[self.history.rows[self.number - 1].last]
     }
 
-    /// Returns true if a session made one of the row's calls, for itself or as a subagent.
+    /// Returns true if a session made one of the row's calls, directly or through a subagent.
     pub(crate) fn has_session(&self, session: &str) -> bool {
         let is_it =
             |call: &CallRef| call.session == session || call.subagent.as_deref() == Some(session);
@@ -335,8 +338,9 @@ impl<'h> Row<'h> {
     }
 }
 
-/// Reads the checkpoints and the open calls as of one moment, without a lock. If the list of pins
-/// changes in between, a call may have begun or ended, so both are read again.
+/// Reads the checkpoints and the open calls without a lock, but so that they are consistent with
+/// each other. If the list of pins changes while they are read, a call may have begun or ended, so
+/// both are read again.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

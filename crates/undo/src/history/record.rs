@@ -7,6 +7,8 @@ use takeback_tree::{
     AnyPath, Capture, Filter, Head, Oid, Pin, RelPath, Store, StoreError, Uncovered, WorkspaceId,
 };
 
+use super::labels::apply_labels;
+
 const VERSION: u32 = 1;
 
 /// Everything about a checkpoint except its tree.
@@ -53,7 +55,7 @@ pub struct Record {
     /// The rollback that followed a safety checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackRecord>,
-    /// The rollback that a safety checkpoint was taken for, until that rollback is done. If the
+    /// The rollback that a safety checkpoint was taken for, until that rollback is complete. If the
     /// rollback fails, the checkpoint can remain although no rollback was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RollbackRecord>,
@@ -144,8 +146,8 @@ pub struct CallRef {
     pub newest: Option<NewestCheckpoint>,
 }
 
-/// The newest checkpoint of a workspace at some moment, as its record identifies it. Records do not
-/// change when a history is moved or renumbered.
+/// The checkpoint that was the newest one of a workspace at some time, given by the path and the
+/// number in its record. These do not change when a history is moved or renumbered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NewestCheckpoint {
@@ -191,8 +193,8 @@ pub struct RollbackRecord {
     pub action: Action,
     /// The checkpoint that the workspace returned to.
     pub to: Oid,
-    /// The state that the rollback led to. A file that is still the same as in this tree has not
-    /// changed since.
+    /// The state after the rollback. A file that is still the same as in this tree has not changed
+    /// since.
     pub tree: Oid,
     /// The paths that the rollback was limited to; empty if it was not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -457,5 +459,6 @@ pub fn read_checkpoints(store: &Store, workspace: &WorkspaceId) -> Result<Checkp
             Err(reason) => found.unreadable.push(format!("checkpoint {}: {reason}", name.seq)),
         }
     }
+    apply_labels(store, workspace, &mut found.all);
     Ok(found)
 }

@@ -35,7 +35,8 @@ pub struct CheckpointView {
     pub files: Option<u64>,
     pub repository: Option<Head>,
     pub steps: Vec<StepView>,
-    /// The files that the turn changed. For other rows, the files that changed until the next row.
+    /// The files that the turn changed. For other rows, the files that changed between this row and
+    /// the next.
     pub changes: Vec<TreeChange>,
     pub effects: Vec<EffectView>,
     pub uncovered: Vec<Uncovered>,
@@ -44,7 +45,7 @@ pub struct CheckpointView {
     pub unsettled: Vec<RelPath>,
 }
 
-/// A checkpoint that could not be shown.
+/// The reason why a checkpoint could not be shown.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
@@ -54,8 +55,8 @@ pub enum ShowError {
     Store(#[from] StoreError),
 }
 
-/// Finds a checkpoint of the workspace that a path belongs to, and everything that is known about
-/// it. `checkpoint` is a number, a name or an id.
+/// Finds a checkpoint of the workspace that a path belongs to, and returns everything that is known
+/// about the checkpoint. `checkpoint` is a number, a name or an id.
 pub fn show_checkpoint(
     opened: &Opened,
     path: &Path,
@@ -66,7 +67,7 @@ pub fn show_checkpoint(
     show_listed(opened, &workspace, list, checkpoint)
 }
 
-/// Shows a checkpoint of a workspace whose list is known.
+/// Shows a checkpoint of a workspace whose list has already been read.
 fn show_listed(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -89,7 +90,7 @@ fn show_listed(
     }
 }
 
-/// True if a checkpoint is the given row of the list, or one of its steps.
+/// Returns true if a checkpoint is the given row of the list, or one of its steps.
 fn is_part(row: &RowView, checkpoint: &Checkpoint) -> bool {
     let id = checkpoint.pin.id;
     row.id == id || row.steps.iter().any(|step| step.id == id)

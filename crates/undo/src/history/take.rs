@@ -1,5 +1,5 @@
-//! Taking a checkpoint: a capture, pinned with its record and with the state of the workspace's
-//! own repository.
+//! Takes checkpoints. A checkpoint is a capture that is pinned with its record and with the state
+//! of the workspace's own repository.
 
 use takeback_tree::{
     AnyPath, CaptureError, GitDirectory, Lock, Oid, PinError, PinName, StoreError, Workspace,
@@ -11,7 +11,7 @@ use super::record::{Checkpoint, Kind, Record, read_checkpoints};
 use crate::Opened;
 use crate::hook::state::{IndexState, WorkspaceState};
 
-/// A checkpoint that could not be taken.
+/// The reason why a checkpoint could not be taken.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -23,7 +23,7 @@ pub enum TakeError {
     Name(#[from] NameError),
 }
 
-/// A name that a checkpoint cannot have.
+/// The reason why a name is not allowed for a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum NameError {
@@ -182,7 +182,7 @@ pub(crate) fn has_pin(workspace: &Workspace<'_>, seq: u64) -> bool {
 const RESERVED: [&str; 9] =
     ["undo", "redo", "diff", "list", "show", "search", "status", "now", "help"];
 
-fn check_name(name: &str) -> Result<(), NameError> {
+pub(super) fn check_name(name: &str) -> Result<(), NameError> {
     let invalid = |why| Err(NameError::Invalid(name.to_owned(), why));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if name.is_empty() || name.chars().count() > 60 {

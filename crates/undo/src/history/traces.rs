@@ -1,6 +1,6 @@
 //! Traces of pruned checkpoints. They show which turns and rollbacks came after a checkpoint that
-//! is kept, and which paths they named, so that a return to it also takes back turns that are no
-//! longer in the list.
+//! is kept, and which paths they named, so that a return to that checkpoint also takes back turns
+//! that are no longer in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) fn write_traces(store: &Store, workspace: &WorkspaceId, traces: &[Tra
     match traces {
         [] => state::remove(&path),
         // If this fails, a rollback to an older checkpoint leaves the pruned turns in their
-        // conversations. A full disk must not prevent pruning.
+        // conversations. This is not an error, because a full disk must not prevent pruning.
         traces => drop(state::write(&path, &traces)),
     }
 }

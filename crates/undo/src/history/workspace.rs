@@ -121,7 +121,7 @@ pub fn known_workspaces(opened: &Opened) -> Result<Vec<(WorkspaceRef<'_>, Time)>
     let mut known = Vec::new();
     for id in store.pinned_workspaces()? {
         if let Ok(Some(info)) = store.workspace_info(&id)
-            && !store.pin_names(&id)?.is_empty()
+            && store.has_pins(&id)?
         {
             known.push((WorkspaceRef { store, id, path: info.path.0 }, Time(info.last_seen)));
         }
@@ -130,7 +130,7 @@ pub fn known_workspaces(opened: &Opened) -> Result<Vec<(WorkspaceRef<'_>, Time)>
     Ok(known)
 }
 
-/// Finds a workspace that has checkpoints by its id.
+/// Finds the workspace with the given id, if it has checkpoints.
 pub fn known_workspace<'o>(
     opened: &'o Opened,
     id: &WorkspaceId,
@@ -139,7 +139,7 @@ pub fn known_workspace<'o>(
         return Ok(None);
     }
     let store = opened.store()?;
-    if store.pin_names(id)?.is_empty() {
+    if !store.has_pins(id)? {
         return Ok(None);
     }
     let info = store.workspace_info(id)?;
@@ -218,8 +218,8 @@ pub fn revive_workspace<'o>(
         true => store.single_file(&path, &opened.forbidden)?,
         false => store.workspace(&path, &opened.forbidden)?,
     };
-    // Opening the workspace resolved the path again, and by then the path may have led through a
-    // link.
+    // Opening the workspace resolved the path again, and by then a part of the path may have been
+    // replaced by a link.
     if workspace.subject() != path {
         return Err(in_the_way().into());
     }
@@ -229,7 +229,7 @@ pub fn revive_workspace<'o>(
 /// Finds the path that the user means by a typed path: one for which the store has a history. It
 /// may no longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-    // The typed path may lead to a known path through links.
+    // With its links resolved, the typed path may be a known one.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();

@@ -70,7 +70,7 @@ pub(super) fn capture_before(
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
         let reason = call.call.describe_reason(call.tool(), call.root());
         let record = Record {
-            // The ledger records the effects of the call with the same time.
+            // In the ledger, the effects of the call have the same time.
             time: call.time.rfc3339(),
             call: Some(CallRef { newest: newest.clone(), ..call.to_ref(&path.named, &writes) }),
             first: last.is_none(),

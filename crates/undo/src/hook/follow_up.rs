@@ -68,14 +68,14 @@ pub fn tend_workspace(
     conclude_elsewhere(opened, workspace.id(), &past)?;
     let history = History::read(workspace.store(), workspace.id())?;
     count_changes(opened, &WorkspaceRef::of(&workspace), &history);
-    // If another process is using the workspace, the end of the next turn tries again.
+    // If another process is using the workspace, this is done at the end of the next turn.
     let _ = limit_rows(opened, workspace.id());
     Ok(())
 }
 
 /// Captures the state at the end of a session's turn, if the ends of some of its calls were not
-/// reported. This is done while the agent still waits, because the user's next edits must not count
-/// as the work of these calls. If it fails, [`tend_workspace`] tries again.
+/// reported. This is done while the agent is still waiting, because the user's next edits must not
+/// count as the work of these calls. If it fails, [`tend_workspace`] tries again.
 pub fn conclude_unended_calls(opened: &Opened, session: &str) -> Result<(), TakeError> {
     let Some(state) = opened.session_state(session).filter(|_| opened.has_store()) else {
         return Ok(());
@@ -94,7 +94,7 @@ pub fn conclude_unended_calls(opened: &Opened, session: &str) -> Result<(), Take
 /// stores lost files again if they are still on disk.
 fn scrub_store(opened: &Opened, workspace: &Workspace<'_>) {
     let store = workspace.store();
-    // If this fails, the next turn tries again.
+    // If this fails, the check is repeated after the next turn.
     let Ok(Some(damaged)) = store.scrub(SCRUB_BYTES) else { return };
     let message = match store.repair(&|_, _| {}) {
         Ok(repaired) => format!(
@@ -160,7 +160,7 @@ fn conclude_elsewhere(
         if !hook_state.open_calls().iter().any(is_over) {
             continue;
         }
-        // If another process is using the workspace, the end of the next turn tries again.
+        // If another process is using the workspace, this is done at the end of the next turn.
         if let Some(_guard) = store.try_lock_workspace(place)? {
             hook_state.drop_open_calls(is_over);
         }

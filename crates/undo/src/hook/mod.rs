@@ -227,8 +227,8 @@ fn capture_all_before(
                 let substitutes = find_substitutes(opened, &path, &error, call);
                 let is_complete =
                     substitutes.iter().any(|path| path.only_named) && call.call.names_everything();
-                // The workspace still comes before the paths outside it, whose records name the
-                // workspace's newest checkpoint.
+                // The substitutes come next, before the paths outside the workspace, because the
+                // records of those paths name the workspace's newest checkpoint.
                 substitutes.into_iter().rev().for_each(|path| waiting.push_front(path));
                 if !is_complete {
                     let message = error_chain(&error);

@@ -22,11 +22,12 @@ use crate::shell::ScriptAnalysis;
 /// The maximum number of paths outside the workspace that are captured for one call.
 const MAX_OUTSIDE_PATHS: usize = 16;
 
-/// The maximum number of files in a directory that is captured although it is in no project.
+/// The maximum number of files in a directory that is captured although it is not part of a
+/// project.
 const MAX_OUTSIDE_FILES: u64 = 2_000;
 
 /// The maximum number of files in a directory that is captured before it is deleted, although it is
-/// in no project.
+/// not part of a project.
 const MAX_DELETED_FILES: u64 = 20_000;
 
 /// If at least this many files in the same directory need protection, they are captured together.

@@ -20,7 +20,7 @@ pub struct Report {
     pub turn: Option<TurnId>,
     /// The directory that the agent works in.
     pub directory: PathBuf,
-    /// The model that the agent talks to.
+    /// The model that the agent uses.
     pub model: Option<String>,
     pub event: ReportedEvent,
 }

@@ -87,8 +87,8 @@ fn find_first_root(
     })
 }
 
-/// Returns the number of a session's last turn in the ledger. The ledger is asked because a session
-/// may be resumed after its state file has been removed.
+/// Returns the number of a session's last turn, as the ledger knows it: a state file is not enough,
+/// because a session may be resumed after its state file has been removed.
 fn last_turn(opened: &Opened, session: &str) -> i64 {
     let ledger = opened.ledger().ok().flatten();
     let turns = ledger.and_then(|ledger| ledger.turns(session).ok());
@@ -101,7 +101,8 @@ pub fn current_turn(opened: &Opened, report: &Report) -> Option<Turn> {
     Some(find_owner(opened, &opened.session_state(&report.session_id())?).current_turn())
 }
 
-/// Finds the session that a session's work belongs to: a subagent's work belongs to its parent.
+/// Finds the session that owns the given session's work. For a subagent, this is the parent
+/// session.
 pub(super) fn find_owner(opened: &Opened, session: &SessionState) -> SessionState {
     const MAX_DEPTH: usize = 8;
     let parent = |state: &SessionState| opened.session_state(state.parent.as_ref()?);

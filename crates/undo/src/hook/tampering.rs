@@ -88,7 +88,7 @@ fn own_directories(opened: &Opened) -> Vec<PathBuf> {
 
 /// Returns true if a call that names a file with hooks may change the hooks. A script may change
 /// anything in the file. If the call replaces the whole content, the new content is compared with
-/// the present one. An edit is judged by the strings in its input. An agent can therefore still
+/// the current content. An edit is judged by the strings in its input. An agent can therefore still
 /// change other settings.
 fn changes_hooks(call: &ToolCall, file: &HookFile) -> bool {
     let input = &call.input;

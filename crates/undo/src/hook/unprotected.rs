@@ -11,7 +11,7 @@ use super::protected::ProtectedPath;
 use super::state;
 use crate::Opened;
 
-/// The maximum number of causes of warnings that are remembered for a session.
+/// The maximum number of warning causes that are remembered for a session.
 const MAX_CAUSES: usize = 1_000;
 
 /// A path that a call may change or delete and that no checkpoint can restore.

@@ -1,4 +1,4 @@
-//! Deleting all checkpoints.
+//! The deletion of all checkpoints.
 
 use serde::Serialize;
 use takeback_ledger::Time;

@@ -1,4 +1,4 @@
-//! The days on which takeback ran. Only these days count towards an age, so nothing ages when a
+//! The days on which takeback ran. Only these days count toward an age, so nothing ages when a
 //! clock jumps ahead.
 
 use std::collections::BTreeSet;
@@ -16,10 +16,11 @@ use crate::Opened;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Takeback reports gaps of more than this many days in which it did not run.
+/// Takeback reports a gap if it did not run for more than this many days.
 const LONG_GAP: i64 = 7;
 
-/// The maximum number of days for which takeback reports that the clock was ahead.
+/// After takeback has run on this many days since the clock was set back, it no longer reports that
+/// the clock was ahead.
 const MAX_REPORTED: usize = 7;
 
 /// The days on which takeback ran.

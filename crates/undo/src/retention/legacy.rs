@@ -126,7 +126,7 @@ pub(crate) fn archive_repositories(
             moved => moved?,
         }
     }
-    // This fails if a repository was moved into the archive.
+    // This removes the archive only if no repository was moved into it.
     let is_empty = fs::remove_dir(&archive).is_ok();
     Ok((!is_empty).then_some(archive))
 }

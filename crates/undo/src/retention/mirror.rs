@@ -1,7 +1,7 @@
 //! The mirror: a second home with a copy of all checkpoints, in case the first one is deleted.
 //!
 //! It is brought up to date after each turn. A checkpoint that disappears from the first home stays
-//! in the mirror. The mirror has the same limits, but enforces them on its own.
+//! in the mirror. The mirror has the same limits, but they are enforced there separately.
 
 use std::fs;
 use std::io;
@@ -19,6 +19,7 @@ use takeback_tree::{AnyPath, MirrorError, MirrorReport, Store, StoreError};
 use super::PruneError;
 use super::prune::{limit_rows, prune_if_due};
 use crate::Opened;
+use crate::history::labels::copy_labels;
 use crate::hook::state;
 
 /// The minimum time between two copies of the ledger, which is always copied as a whole.
@@ -94,6 +95,8 @@ fn copy_home(opened: &Opened, path: &Path) -> Result<MirrorReport, UpdateMirrorE
     }
     let mirror = store.open_mirror(path.join("checkpoints/store"))?;
     let report = store.copy_to_mirror(&mirror)?;
+    // The labels come before the limits, because they protect checkpoints from pruning.
+    copy_labels(store, &mirror)?;
     copy_ledger(opened, path)?;
     if report.pins > 0 {
         let second = opened.in_home(path);

@@ -13,6 +13,7 @@ use takeback_tree::{AnyPath, Oid, Pin, PinName, Store, StoreError, WorkspaceGuar
 
 use super::PruneError;
 use super::days_seen::{ClockJump, DaysSeen};
+use super::growth::note_size;
 use super::legacy::prune_archives;
 use super::size_cap::enforce_size_cap;
 use crate::Opened;
@@ -34,7 +35,8 @@ pub struct PruneOptions {
     /// True if workspaces whose directory no longer exists lose their history, regardless of its
     /// age.
     pub delete_orphans: bool,
-    /// True if an extra tenth of the size cap is freed, so that the next prune is not due at once.
+    /// True if an extra tenth of the size cap is freed, so that the next prune is not due right
+    /// away.
     pub headroom: bool,
     /// True if the prune deletes nothing and only reports what it would delete.
     pub dry_run: bool,
@@ -142,6 +144,7 @@ fn prune_locked(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, 
     report.over_limit = is_final && report.bytes_after > limit;
     if !options.dry_run {
         state::write(&opened.last_size(), &report.bytes_after)?;
+        note_size(opened, report.bytes_after);
     }
     Ok(report)
 }
@@ -185,7 +188,11 @@ pub fn is_prune_due(opened: &Opened) -> bool {
 /// Returns true if the store is over its size cap and automatic pruning may help. This lists all
 /// files in the store, so it must not run while an agent is waiting.
 fn is_size_cap_exceeded(opened: &Opened) -> bool {
-    is_over_cap(opened, Store::measure_size)
+    is_over_cap(opened, |store| {
+        let size = store.measure_size()?;
+        note_size(opened, size);
+        Ok(size)
+    })
 }
 
 /// Returns true if the packs alone are over the size cap and automatic pruning may help. This is
@@ -194,7 +201,7 @@ pub fn has_packs_over_size_cap(opened: &Opened) -> bool {
     is_over_cap(opened, Store::measure_packs)
 }
 
-fn is_over_cap(opened: &Opened, measure: fn(&Store) -> Result<u64, StoreError>) -> bool {
+fn is_over_cap(opened: &Opened, measure: impl Fn(&Store) -> Result<u64, StoreError>) -> bool {
     if !opened.settings.auto_prune || !opened.settings.enabled || !opened.has_store() {
         return false;
     }
@@ -331,7 +338,7 @@ fn forget_old_state(
 
 /// Waits until no other process is using a workspace. Returns `None` if the workspace remains in
 /// use, or if a restore in it was interrupted.
-pub(super) fn wait_for_workspace(
+pub(crate) fn wait_for_workspace(
     store: &Store,
     id: &WorkspaceId,
 ) -> Result<Option<WorkspaceGuard>, StoreError> {
@@ -343,6 +350,15 @@ pub(super) fn read_workspaces(opened: &Opened) -> Result<Vec<PrunableWorkspace>,
     let store = opened.store()?;
     let oldest_call = DaysSeen::read(opened).cutoff(opened.now(), MAX_CALL_DAYS);
     store.workspaces()?.iter().map(|id| read_workspace(store, id, oldest_call)).collect()
+}
+
+/// Reads one workspace, in order to delete some of its checkpoints now.
+pub(super) fn read_prunable(
+    opened: &Opened,
+    id: &WorkspaceId,
+) -> Result<PrunableWorkspace, StoreError> {
+    let oldest_call = DaysSeen::read(opened).cutoff(opened.now(), MAX_CALL_DAYS);
+    read_workspace(opened.store()?, id, oldest_call)
 }
 
 /// Reads a workspace with its history. Calls that have begun since `oldest_call` may still be
@@ -378,7 +394,7 @@ impl PrunableWorkspace {
         checkpoint.record.is_protected() || self.needed.contains(&checkpoint.pin.name)
     }
 
-    /// Returns the newest safety checkpoint: with it, the last rollback can be undone.
+    /// Returns the newest safety checkpoint, with which the last rollback can be undone.
     pub(super) fn newest_safety(&self) -> Option<&PinName> {
         let mut newest_first = self.history.all.iter().rev();
         let safety = newest_first.find(|known| known.record.kind == Kind::Safety);
@@ -403,7 +419,7 @@ impl PrunableWorkspace {
     }
 
     /// Lists the checkpoints beyond the newest `limit` rows, and the steps beyond the newest
-    /// `limit` steps. Protected rows do not count towards the limit.
+    /// `limit` steps. Protected rows do not count toward the limit.
     fn exceeding(&self, limit: usize) -> Vec<&Checkpoint> {
         let rows: Vec<_> = self.history.rows().collect();
         let unprotected = rows.iter().filter(|row| !row.first().record.is_protected());

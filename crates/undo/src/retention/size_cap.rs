@@ -1,4 +1,4 @@
-//! The size cap: evicts checkpoints until the store fits. The workspaces take turns losing their
+//! The size cap: evicts checkpoints until the store fits. In each round, each workspace loses its
 //! oldest checkpoint.
 
 use std::collections::HashSet;
@@ -20,7 +20,8 @@ struct Candidate {
     /// evicted last.
     is_row: bool,
     /// The number of older candidates in the same workspace that have the same value of `is_row`.
-    /// Candidates are sorted by this number, so that the workspaces take turns.
+    /// Candidates are sorted by this number, so that each round evicts one checkpoint per
+    /// workspace.
     round: usize,
 }
 
@@ -69,8 +70,8 @@ pub(super) fn has_candidates(opened: &Opened) -> Result<bool, StoreError> {
     Ok(!list_candidates(&read_workspaces(opened)?, &HashSet::new()).is_empty())
 }
 
-/// Lists the checkpoints that may be evicted, in order of eviction. The workspaces take turns, and
-/// each loses its oldest checkpoint.
+/// Lists the checkpoints that may be evicted, in order of eviction. In each round, each workspace
+/// loses its oldest checkpoint.
 fn list_candidates(workspaces: &[PrunableWorkspace], gone: &HashSet<PinName>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (index, workspace) in workspaces.iter().enumerate() {

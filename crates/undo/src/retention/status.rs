@@ -55,7 +55,7 @@ pub struct WorkspaceStatus {
     pub state: DirectoryState,
 }
 
-/// A status that could not be read.
+/// The reason why the status could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]

@@ -1,4 +1,5 @@
-//! Applying a plan: lock, compare, save the current state, restore, record.
+//! Applies a plan: locks the workspace, checks that its state is still the planned one, saves that
+//! state, restores the files, and records the rollback.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use takeback_tree::{
 use super::RollbackError;
 use super::conversation::move_conversation;
 use super::elsewhere::apply_elsewhere;
+use super::follow::follow_sessions;
 use super::git_index::{check_index, open_git_directory, restore_index};
 use super::notices::{self, RollbackSummary};
 use super::parts::{claim_parts, forget_parts, note_parts};
@@ -48,21 +50,25 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         (Some(git), Some(copy)) => restore_index_copy(workspace.store(), git, copy),
         _ => Ok(()),
     };
-    // While this process holds the claim, other processes leave the parts outside the workspace
-    // alone.
+    // While this process holds the claim, no other process restores the parts of the rollback that
+    // are outside the workspace.
     let claim = claim_parts(workspace.store(), workspace.id());
     // If this process is killed before the end of the restore, the next process that locks the
-    // workspace does the rest.
+    // workspace completes the rollback.
     let now = safety.record.moment();
     let is_moved = match move_conversation(opened, &work, now, &mut view) {
         Ok(is_moved) => is_moved,
         Err(error) => {
-            // The plan was to move only the conversation, and that failed, so no rollback happened.
+            // The only change in the plan was to move the conversation. That failed, so no rollback
+            // happened.
             unpin_safety(&lock, &safety.pin)?;
             return Err(error);
         }
     };
     leave_notices(opened, &workspace, &work, now, &mut view);
+    if is_moved {
+        follow_sessions(opened, &workspace, &mut view);
+    }
     match is_moved {
         true => lock.end_restore(),
         false => lock.keep_restore_open(),
@@ -264,8 +270,8 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // The untouched paths count as skipped, so that a reversal of this rollback leaves them
-        // alone too.
+        // The untouched paths count as skipped, so that a reversal of this rollback does not touch
+        // them either.
         skipped: goal
             .skipped
             .iter()
@@ -284,7 +290,7 @@ fn make_safety_record(
 }
 
 /// Leaves a notice for each session that has worked in the workspace. If only conversations were
-/// taken back, only their sessions are told.
+/// taken back, only their sessions get one.
 pub(super) fn leave_notices(
     opened: &Opened,
     workspace: &Workspace<'_>,

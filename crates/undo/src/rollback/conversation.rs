@@ -1,4 +1,4 @@
-//! Conversations in the ledger. A rollback returns them to the same moment as the files.
+//! Conversations in the ledger. A rollback returns them to the same point in time as the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::Opened;
 use crate::history::record::{CallRef, Chat, Checkpoint, Kind, RollbackRecord};
 use crate::history::{FoundCheckpoint, History};
 
-/// The longest time that a rollback waits for the ledger to be complete.
+/// The longest time that a rollback waits for the ledger to be up to date.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
 
 /// The conversations that a return to a checkpoint affects.
@@ -20,13 +20,14 @@ const LEDGER_WAIT: Duration = Duration::from_secs(5);
 pub(super) struct FoundConversations {
     /// True if the ledger has the conversation of the checkpoint's own session.
     pub(super) has_own: bool,
-    /// The conversations to move. The conversation of the checkpoint's own session comes first.
+    /// The conversations to move to another point. The conversation of the checkpoint's own session
+    /// comes first.
     pub(super) moved: Vec<Chat>,
 }
 
-/// Finds the conversations that a return to a checkpoint moves: the conversation of the
-/// checkpoint's own session and, if files are also restored, those of all sessions that have worked
-/// in the workspace since.
+/// Finds the conversations that a return to a checkpoint moves to another point: the conversation
+/// of the checkpoint's own session and, if files are also restored, those of all sessions that have
+/// worked in the workspace since.
 pub(super) fn find_conversations(
     opened: &Opened,
     history: &History,
@@ -51,7 +52,8 @@ pub(super) fn find_conversations(
     conversations
 }
 
-/// Finds the conversations that the reversal of a rollback moves back to where they were.
+/// Finds the conversations that the reversal of a rollback moves back to where they were before the
+/// rollback.
 pub(super) fn find_reversed_conversations(
     opened: &Opened,
     history: &History,
@@ -185,9 +187,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds, for each subagent that made one of a checkpoint's calls, the point that it returns
-    /// to. This is the point before its turn, or before the call if the turn began before
-    /// checkpoint `seq`.
+    /// Finds the point to which each subagent that made one of a checkpoint's calls returns: the
+    /// point before its turn, or before the call if the turn began before checkpoint `seq`.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
@@ -197,7 +198,7 @@ impl<'l> Search<'l> {
             let began = call.began.as_ref().and_then(|began| Time::parse(&began.time));
             let began = began.unwrap_or_else(|| known.record.moment());
             let late = known.record.late || call.began.as_ref().is_some_and(|began| began.late);
-            // The records have only the times of the prompts that the user wrote.
+            // Records do not contain the times of the prompts that subagents receive.
             let prompted = None;
             let id = CallId { session, reporter: session, call: &call.id, began, late, prompted };
             let is_same = |other: &CallRef| other.reporter() == session && other.turn == call.turn;
@@ -239,7 +240,7 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Returns the conversations that are not yet at the points that they return to.
+    /// Returns the conversations that are not already at the points to which they should return.
     fn finish(mut self, warnings: &mut Vec<String>) -> Vec<Chat> {
         let mut moved = std::mem::take(&mut self.found);
         moved.retain(|chat| {
@@ -253,8 +254,8 @@ impl<'l> Search<'l> {
     }
 }
 
-/// Counts the messages that will be taken back or brought back, and finds the first prompt that
-/// will be taken back.
+/// Counts the messages that will be taken back or restored, and finds the first prompt that will be
+/// taken back.
 pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackView) {
     if goal.chats.is_empty() {
         return;
@@ -274,8 +275,8 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     }
 }
 
-/// Moves the conversations of a plan. If files have been restored, a failure is only a warning.
-/// Returns false if a conversation could not be moved.
+/// Moves the conversations of a plan to the points that it gives. If files have been restored, a
+/// failure is only a warning. Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,
@@ -298,8 +299,8 @@ pub(super) fn move_conversation(
                 view.chat = view.chat.take().filter(|view| view.session != chat.session);
                 let error = error_chain(&error);
                 view.warnings.push(format!(
-                    "the conversation could not be moved yet: {error}. The next takeback command \
-                     tries again"
+                    "the conversation does not match the restored files yet: {error}. The next \
+                     takeback command tries again"
                 ));
                 is_complete = false;
             }
@@ -309,8 +310,7 @@ pub(super) fn move_conversation(
     Ok(is_complete)
 }
 
-/// Moves one conversation. Returns how many messages were taken back and how many were brought
-/// back.
+/// Moves one conversation. Returns how many messages were taken back and how many were restored.
 pub(super) fn move_messages(
     opened: &Opened,
     chat: &Chat,

@@ -1,4 +1,4 @@
-//! Restoring the index of the workspace's own repository from a copy.
+//! Restores the index of the workspace's own repository from a copy.
 //!
 //! This module changes no other file in `.git`, and it restores the index only if the user asks for
 //! it.
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use sha1::{Digest, Sha1};
 use takeback_tree::{OpenGitDirectory, Workspace};
 
-/// An index that cannot be restored.
+/// The reason why an index cannot be restored.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum IndexError {

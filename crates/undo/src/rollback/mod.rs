@@ -4,6 +4,7 @@
 mod apply;
 mod conversation;
 mod elsewhere;
+mod follow;
 mod git_index;
 pub mod merge;
 mod notice_text;
@@ -34,7 +35,7 @@ pub use self::elsewhere::ElsewhereView;
 pub use self::git_index::IndexError;
 pub use self::notice_text::notice_text;
 pub use self::notices::{
-    Notice, NoticeFile, TakenBack, leave_for_rewound, read_notices, take_notices,
+    Notice, NoticeFile, TakenBack, leave_for_fork, read_notices, take_notices,
 };
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
 pub use self::plan::{plan, relative_paths};
@@ -53,7 +54,7 @@ pub struct Request {
     /// The state to return to.
     pub to: Destination,
     /// The files and directories to restore, as the user gave them. An empty list means all. If any
-    /// are given, the conversation is not moved.
+    /// are given, the conversation is left unchanged.
     pub paths: Vec<PathBuf>,
     pub scope: Scope,
     /// True if the index of the workspace's own repository is also restored.
@@ -101,6 +102,25 @@ pub struct TurnUndo {
     /// Paths for which changes that others may have made are also taken back.
     #[serde(default)]
     pub taken: Vec<RelPath>,
+    /// The files whose conflicts are resolved in another way than `conflicts`.
+    #[serde(default)]
+    pub files: Vec<FileResolution>,
+}
+
+impl TurnUndo {
+    /// Returns the way to resolve the conflicts of a file.
+    pub(crate) fn resolution_of(&self, path: &RelPath) -> Resolution {
+        let own = self.files.iter().find(|file| file.path == *path);
+        own.map_or(self.conflicts, |file| file.resolution)
+    }
+}
+
+/// The way to resolve the conflicts of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct FileResolution {
+    pub path: RelPath,
+    pub resolution: Resolution,
 }
 
 /// The way to resolve a conflict. A file is in conflict if lines that the turn changed have been
@@ -108,7 +128,7 @@ pub struct TurnUndo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// Leave the file alone and report it.
+    /// Leave the file unchanged and report it.
     #[default]
     Leave,
     /// Keep the current lines.
@@ -132,7 +152,7 @@ pub enum Scope {
     Chat,
 }
 
-/// A rollback that did not happen. Nothing was changed unless the message says so.
+/// The reason why a rollback did not happen. Nothing was changed unless the message says so.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum RollbackError {
@@ -183,7 +203,7 @@ pub enum RollbackError {
 }
 
 impl RollbackError {
-    /// Returns the paths that blocked the rollback. Without these paths, the rest can be restored.
+    /// Returns the paths that blocked the rollback. If they are skipped, the rest can be restored.
     pub fn blocked_paths(&self) -> Vec<BlockedPath> {
         match self {
             RollbackError::Changed(paths) => paths.clone(),
@@ -193,8 +213,8 @@ impl RollbackError {
     }
 }
 
-/// Plans a request and applies the plan at once, for a caller that does not inspect it. If the
-/// workspace changes in between, plans again.
+/// Plans a request and immediately applies the plan, for a caller that does not inspect it. If the
+/// workspace changes before the plan is applied, plans again.
 pub fn roll_back(opened: &Opened, request: &Request) -> Result<RollbackView, RollbackError> {
     const ATTEMPTS: usize = 5;
     let mut attempt = 0;

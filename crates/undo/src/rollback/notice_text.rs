@@ -1,6 +1,8 @@
 //! The text of notices, which tell a model that takeback restored files or took back a part of the
 //! conversation.
 
+use std::path::Path;
+
 use takeback_base::text::{disarm, push_line};
 
 use super::{Notice, TakenBack};
@@ -13,7 +15,8 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
     let mut text = String::new();
     for notice in notices {
         let has_files = !notice.files.is_empty() || notice.more > 0;
-        let has_more = notice.taken_back.is_some() || !notice.left.is_empty();
+        let has_more =
+            notice.taken_back.is_some() || !notice.left.is_empty() || notice.forked_from.is_some();
         if !has_files && !has_more && notice.effects.is_empty() {
             continue;
         }
@@ -22,6 +25,8 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
         }
         if has_files {
             push_files(&mut text, notice);
+        } else if let Some(from) = &notice.forked_from {
+            push_fork(&mut text, &notice.workspace, from);
         } else if !notice.is_rewound {
             push_line(
                 &mut text,
@@ -33,6 +38,18 @@ pub fn notice_text(notices: &[Notice]) -> Option<String> {
         push_effects(&mut text, notice);
     }
     (!text.is_empty()).then(|| text.trim_end().to_owned())
+}
+
+/// Adds that the conversation goes on in another directory.
+fn push_fork(text: &mut String, workspace: &Path, from: &Path) {
+    let (to, from) = (workspace.display(), from.display());
+    push_line(
+        text,
+        &format!(
+            "This conversation is a fork: it now works in {to}, which has the same files. Paths in \
+             {from} that it mentions stand for paths in {to}. Leave {from} alone."
+        ),
+    );
 }
 
 /// Adds the files that were restored.
@@ -72,7 +89,7 @@ fn push_taken_back(text: &mut String, notice: &Notice) {
     );
 }
 
-/// Adds the files that were left as they are.
+/// Adds the files that were left unchanged.
 fn push_left(text: &mut String, notice: &Notice) {
     if !notice.left.is_empty() {
         let workspace = notice.workspace.display();
@@ -177,6 +194,17 @@ mod tests {
              - kept.txt\n\
              The effects of these commands remain, because no rollback reverses them:\n\
              - network: curl x"
+        );
+    }
+
+    #[test]
+    fn a_fork_learns_that_its_directory_is_another_one() {
+        let forked_from = Some(PathBuf::from("/home/me/old"));
+        assert_eq!(
+            notice_text(&[Notice { forked_from, ..notice_of(&[], 0, &[]) }]).unwrap(),
+            "This conversation is a fork: it now works in /home/me/shop, which has the same files. \
+             Paths in /home/me/old that it mentions stand for paths in /home/me/shop. Leave \
+             /home/me/old alone."
         );
     }
 

@@ -43,11 +43,13 @@ pub struct Notice {
     pub effects: Vec<EffectView>,
     /// The prompt that was taken back, if the agent's own conversation still contains it.
     pub taken_back: Option<TakenBack>,
-    /// True if the agent's own conversation was taken back as well, so that it knows nothing of
-    /// what was done.
+    /// True if the agent's own conversation was taken back as well, so that the agent no longer
+    /// knows about the work that was undone.
     pub is_rewound: bool,
-    /// The files that were left as they are.
+    /// The files that were left unchanged.
     pub left: Vec<RelPath>,
+    /// The directory that the conversation was about before it was forked into the workspace.
+    pub forked_from: Option<PathBuf>,
 }
 
 /// A prompt that was taken back with everything that followed from it.
@@ -74,9 +76,9 @@ pub(super) struct RollbackSummary<'a> {
     pub(crate) restored: &'a [RelPath],
     pub(crate) deleted: &'a [RelPath],
     pub(crate) effects: &'a [EffectView],
-    /// The state that the rollback led to.
+    /// The state after the rollback.
     pub(crate) tree: Oid,
-    /// The conversations that were moved.
+    /// The conversations that were moved to another point.
     pub(crate) moved: &'a [MovedSession],
 }
 
@@ -117,9 +119,10 @@ fn describe_taken_back(moved: &MovedSession) -> Option<TakenBack> {
     Some(TakenBack { prompt: prompt.chars().take(MAX_PROMPT).collect(), later })
 }
 
-/// Leaves a notice for a session whose agent has a conversation that was taken back as well. There
-/// is nothing to tell about what is undone, only about files and effects that remain.
-pub fn leave_for_rewound(
+/// Leaves a notice for a session after the agent's own conversation was taken back as well. The
+/// agent no longer knows about the work that was undone, so the notice reports only the files and
+/// effects that remain.
+pub(super) fn leave_for_rewound(
     opened: &Opened,
     session: &str,
     workspace: &Path,
@@ -140,6 +143,23 @@ pub fn leave_for_rewound(
         "workspace": workspace.display().to_string(),
         "left": left,
         "effects": view.effects,
+    });
+    let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
+    ledger.add_notice(session, &body, opened.now()).map(drop)
+}
+
+/// Leaves a notice for a session that was forked into another directory, because its conversation
+/// names the old one.
+pub fn leave_for_fork(
+    opened: &Opened,
+    session: &str,
+    from: &Path,
+    to: &Path,
+) -> Result<(), LedgerError> {
+    let body = json!({
+        "kind": "forked",
+        "workspace": to.display().to_string(),
+        "forked_from": from.display().to_string(),
     });
     let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
     ledger.add_notice(session, &body, opened.now()).map(drop)
@@ -215,13 +235,15 @@ struct Body {
     effects: Vec<EffectView>,
     #[serde(default)]
     taken_back: Option<TakenBack>,
-    /// True if messages were brought back, so that earlier notices about them no longer hold.
+    /// True if messages were restored, so that earlier notices about them no longer hold.
     #[serde(default)]
     brought_back: bool,
     #[serde(default)]
     kind: String,
     #[serde(default)]
     left: Vec<RelPath>,
+    #[serde(default)]
+    forked_from: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -231,8 +253,9 @@ struct BodyFile {
 }
 
 /// Takes the notices that are waiting for a session, so that each is delivered once. Leaves out
-/// files that have changed again, and drops a notice that has no files left. A notice about a
-/// conversation has only effects.
+/// files that have changed again, and drops a notice that then reports nothing but effects. A
+/// notice about a conversation alone never names files, so it is kept even if it reports only
+/// effects.
 pub fn take_notices(opened: &Opened, session: &str) -> Result<Vec<Notice>, String> {
     let Some(mut ledger) = opened.ledger().map_err(|error| error_chain(&error))? else {
         return Ok(Vec::new());
@@ -269,6 +292,7 @@ fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
             taken_back: body.taken_back.filter(|_| !is_brought_back),
             is_rewound: body.kind == REWOUND,
             left: body.left,
+            forked_from: body.forked_from,
             ..Notice::default()
         };
         is_brought_back |= body.brought_back;
@@ -282,7 +306,8 @@ fn read_bodies(taken: Vec<takeback_ledger::Notice>) -> Vec<Notice> {
         }
         notice.workspace = body.workspace;
         let is_about_effects = body.file_count == 0 && !notice.effects.is_empty();
-        let is_about_more = notice.taken_back.is_some() || !notice.left.is_empty();
+        let is_about_more =
+            notice.taken_back.is_some() || !notice.left.is_empty() || notice.forked_from.is_some();
         if !notice.files.is_empty() || notice.more > 0 || is_about_effects || is_about_more {
             notices.push(notice);
         }

@@ -1,5 +1,5 @@
 //! The note that lists a rollback's parts outside the workspace. It exists until the restore of
-//! every part has been attempted. If the rollback is killed, the next process that locks the
+//! every part has been attempted. If the process is killed, the next process that locks the
 //! workspace restores the parts.
 
 use std::io;
@@ -71,7 +71,8 @@ pub(super) fn claim_parts(store: &Store, workspace: &WorkspaceId) -> Option<Part
     lock.is_at(&path).then_some(PartsClaim { path, _lock: lock })
 }
 
-/// Returns true if a rollback was killed before it had restored its parts outside the workspace.
+/// Returns true if a rollback was interrupted before it had restored its parts outside the
+/// workspace.
 pub(crate) fn has_unfinished_parts(store: &Store, workspace: &WorkspaceId) -> bool {
     claim_parts(store, workspace).is_some()
 }
@@ -83,8 +84,8 @@ impl PartsClaim {
     }
 }
 
-/// Restores the parts of a rollback that was killed after it had restored the workspace. The caller
-/// holds no lock.
+/// Restores the parts of a rollback that was interrupted after it had restored the workspace. The
+/// caller holds no lock.
 pub(crate) fn finish_parts(opened: &Opened, workspace: &Workspace<'_>) {
     let Some(claim) = claim_parts(workspace.store(), workspace.id()) else { return };
     if let Some(noted) = state::read::<NotedParts>(&claim.path)

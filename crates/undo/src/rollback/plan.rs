@@ -50,10 +50,10 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
     Ok(planned)
 }
 
-/// Finds the path of the workspace that a request means. A directory with a history of its own may
-/// have become part of a larger workspace. In that case, the larger workspace is meant, unless the
-/// request gives the id of a checkpoint in the directory's own history, or the rollback that would
-/// be reversed was made there.
+/// Finds the path of the workspace that a request applies to. A directory with a history of its own
+/// may have become part of a larger workspace. In that case, the request applies to the larger
+/// workspace, unless it gives the id of a checkpoint in the directory's own history, or the
+/// rollback that would be reversed was made there.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -95,8 +95,8 @@ impl Planner<'_> {
         let found = self.history.find(self.workspace.store(), text)?;
         let checkpoint = found.checkpoint;
         let mut warnings = Vec::new();
-        // Restoring only some files does not return to the moment of the checkpoint, so no
-        // conversation is moved.
+        // If only some files are restored, the workspace does not return to the state of the
+        // checkpoint, so no conversation is moved.
         let wants_chat = request.scope != Scope::Files && paths.is_empty();
         let chats = match wants_chat {
             true => {
@@ -368,7 +368,7 @@ pub fn relative_paths(
     let relative = |typed: &PathBuf| {
         let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
         let path = normalize(&base.join(typed));
-        // The root is canonical, but a path that the user typed may lead there through links.
+        // The root is canonical, but a path that the user typed may reach it through links.
         let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };
         let inner = path.strip_prefix(root).map_err(|_| outside())?;
         RelPath::from_path(inner).map_err(|_| outside())

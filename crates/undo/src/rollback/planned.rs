@@ -50,10 +50,10 @@ pub(super) struct Goal {
     /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
-    /// For the undo of a turn, the edits that lead from the current state to the target.
+    /// For the undo of a turn, the edits that turn the current state into the target.
     pub(super) edits: Option<Vec<TreeEdit>>,
-    /// The safety checkpoint of the rollback that this one reverses, and the state that the
-    /// reversed rollback led to.
+    /// The safety checkpoint of the rollback that this one reverses, and the state after that
+    /// rollback.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
     /// The paths that are left unchanged, because the reversed rollback did not touch them or
@@ -61,8 +61,8 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
-    /// The conversations to move with the files. The conversation of the checkpoint's own session
-    /// comes first.
+    /// The conversations to move to another point, together with the files. The conversation of the
+    /// checkpoint's own session comes first.
     pub(super) chats: Vec<Chat>,
     /// True if paths that cannot be restored are skipped.
     pub(super) skip_blocked: bool,
@@ -140,8 +140,8 @@ pub struct RollbackView {
     /// The conversation that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<ChatView>,
-    /// The conversations that are moved, each with the numbers of messages that are taken back and
-    /// brought back.
+    /// The conversations that are moved to another point, each with the numbers of messages that
+    /// are taken back and restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
@@ -166,7 +166,7 @@ pub struct ChatView {
     pub resume: Option<String>,
 }
 
-/// A conversation that a rollback moves.
+/// A conversation that a rollback moves to another point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct MovedSession {
@@ -181,7 +181,7 @@ pub struct MovedSession {
     /// The first prompt that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The way to continue the agent's own conversation from there.
+    /// The way to continue the agent's own conversation from that point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// The reason why the agent's own conversation stays as it is.
@@ -196,12 +196,15 @@ pub struct Resume {
     pub agent: String,
     /// The session to continue; `None` if nothing is left of the conversation.
     pub session: Option<String>,
-    /// The command that starts the agent there.
+    /// The command that starts the agent and continues the session.
     pub argv: Vec<String>,
-    /// The directory to start it in.
+    /// The directory to start the agent in.
     pub cwd: Option<String>,
-    /// The line that does the same if it is typed into the running agent.
+    /// The line to type into the agent, if it is already running, instead of the command.
     pub typed: Option<String>,
+    /// The file of the conversation; `None` if the agent keeps all conversations in one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.
@@ -241,7 +244,7 @@ impl Planned {
     /// changes to the same state.
     pub fn digest(&self) -> Oid {
         let mut view = self.view.clone();
-        // The processes that write to a file may differ from one plan to the next.
+        // The processes that are writing to a file may differ from one plan to the next.
         view.blocked.iter_mut().chain(&mut view.skipped).for_each(|path| path.writers.clear());
         let view = serde_json::to_vec(&view).expect("plain data becomes JSON");
         let from = self.work.files.as_ref().map(|plan| plan.from.to_string()).unwrap_or_default();
@@ -251,9 +254,9 @@ impl Planned {
 }
 
 impl Goal {
-    /// Returns true if something is done even if no file has to be restored.
+    /// Returns true if the rollback has something to do besides restoring files.
     pub(super) fn does_more_than_files(&self) -> bool {
-        // A reversal is recorded even if it changes nothing, so that the next one goes further
+        // A reversal is recorded even if it changes nothing, so that the next reversal goes further
         // back.
         self.reverses.is_some() || self.index.is_some() || !self.chats.is_empty()
     }

@@ -6,6 +6,7 @@ use takeback_base::errors::error_chain;
 use takeback_tree::{Lock, Recovery, Store, Workspace, WorkspaceId};
 
 use super::conversation::move_messages;
+use super::follow::follow_after_recovery;
 use super::notices;
 use super::parts::has_unfinished_parts;
 use crate::Opened;
@@ -20,7 +21,7 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     let safety = match lock.recovered_pin() {
         Some(name) => history.all.iter().find(|known| known.pin.name == *name),
         // The restore does not name its safety checkpoint, because another version of takeback
-        // began it. Nothing has been pinned since, so it must be the newest checkpoint.
+        // began it. Nothing has been pinned since, so the safety checkpoint must be the newest one.
         None => history.all.last().filter(|known| known.record.rollback.is_some()),
     };
     match (lock.recovery(), safety) {
@@ -34,7 +35,7 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
                 && let Err(error) = finish_story(opened, workspace, &history, safety, done)
             {
                 let message =
-                    format!("a rollback was finished, but its conversation was not moved: {error}");
+                    format!("a rollback restored the files, but not the conversation: {error}");
                 opened.note_failure(workspace.path(), &message);
                 // The next process that locks the workspace tries again.
                 return lock.keep_restore_open();
@@ -83,5 +84,7 @@ fn finish_story(
     for chat in done.chats() {
         move_messages(opened, chat, now).map_err(|error| error_chain(&error))?;
     }
-    notices::leave_after_recovery(opened, workspace, history, safety, done)
+    notices::leave_after_recovery(opened, workspace, history, safety, done)?;
+    follow_after_recovery(opened, done);
+    Ok(())
 }

@@ -118,7 +118,8 @@ pub(super) fn find_turn<'h>(
         }
         let turn = find(row, &present)?;
         // Skip turns without changes that can be taken back. In a turn that has already been
-        // undone, conflicts and uncertain changes do not count: the earlier undo had to leave them.
+        // undone, conflicts and uncertain changes do not count: the earlier undo had to leave them
+        // as they were.
         let is_done = match undone.contains(&row.number) {
             true => turn.edits.is_empty(),
             false => turn.is_empty(),
@@ -222,6 +223,7 @@ impl FoundTurn<'_> {
         options: &TurnUndo,
     ) -> Result<(), ObjectError> {
         let is_wanted = options.uncertain || options.taken.contains(path);
+        let resolution = options.resolution_of(path);
         let is_used = |segment: &&Segment| segment.doubt.is_none() || is_wanted;
         let used: Vec<&Segment> = segments.iter().filter(is_used).collect();
         let now = store.find_entry(present, path)?;
@@ -229,7 +231,7 @@ impl FoundTurn<'_> {
         if let Some(doubt) = doubt.filter(|_| !is_wanted) {
             // There is no need to ask about a change that no longer exists.
             let all: Vec<&Segment> = segments.iter().collect();
-            let undone = undo_segments(store, now, &all, options.conflicts)?;
+            let undone = undo_segments(store, now, &all, resolution)?;
             if !matches!(undone, PathUndo::Unchanged) {
                 let reason = doubt.reason().into();
                 self.uncertain.push(UncertainPath { path: path.clone(), reason });
@@ -238,7 +240,7 @@ impl FoundTurn<'_> {
         if used.is_empty() {
             return Ok(());
         }
-        let (becomes, conflict) = match undo_segments(store, now, &used, options.conflicts)? {
+        let (becomes, conflict) = match undo_segments(store, now, &used, resolution)? {
             PathUndo::Unchanged => return Ok(()),
             PathUndo::Becomes(node) => (Some(node), None),
             PathUndo::Conflict(reason) => (None, Some((reason, false))),

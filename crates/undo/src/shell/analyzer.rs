@@ -80,7 +80,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Runs `inner` some levels deeper, unless that is too deep.
+    /// Calls `inner` at a depth increased by `levels`, unless that is too deep.
     fn go_deeper(&mut self, levels: usize, inner: impl FnOnce(&mut Self)) {
         if self.depth + levels > MAX_DEPTH {
             self.note_change("it is nested too deeply");
@@ -259,7 +259,7 @@ impl<'a> Analyzer<'a> {
             }
             "eval" => self.visit_eval(args),
             "trap" => self.visit_trap(args),
-            // The name may belong to a function, which is then no longer defined.
+            // A function with that name is no longer defined.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {

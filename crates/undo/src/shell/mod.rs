@@ -11,7 +11,8 @@
 //! - `parser` parses a script into the tree defined in `syntax`, and `analyzer` walks that tree.
 //! - `read_only` lists the programs that only read, each with the arguments for which that holds.
 //!   For example, `read_only/sed.rs` recognizes that `sed -i` changes files.
-//! - `nested_commands` finds the commands that a program runs in turn: `sudo`, `xargs`, `bash -c`.
+//! - `nested_commands` finds the commands inside other commands, such as those after `sudo`,
+//!   `xargs` and `bash -c`.
 //! - `effects` recognizes the commands with effects that no rollback reverses.
 //! - `plain_commands` lists the commands of a simple script by program and verb, for users who
 //!   allow a command for the rest of a task.
@@ -114,7 +115,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns the name that stands for the kind in JSON.
+    /// Returns the name of the kind in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             EffectKind::Database => "database",

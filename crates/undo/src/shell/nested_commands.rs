@@ -1,4 +1,4 @@
-//! Finds the commands that a program runs in turn: the arguments of `sudo`, `xargs` and `find
+//! Finds the commands that are run by another command: the arguments of `sudo`, `xargs` and `find
 //! -exec`, the script of `bash -c`.
 
 use super::parser::Dialect;
@@ -7,7 +7,8 @@ use super::read_only::variables::is_harmless_for_programs;
 use super::read_only::{AllowedOptions, only};
 use super::syntax::Arg;
 
-/// A command within a command. If `is_exact` is false, the outer command may do more than run it.
+/// A command within a command. If `is_exact` is false, the outer command may do more than run this
+/// one.
 pub(super) enum NestedCommand {
     Program { args: Vec<Arg>, is_exact: bool },
     Script { text: String, dialect: Dialect, is_exact: bool },

@@ -6,7 +6,7 @@ use std::rc::Rc;
 /// Commands in the order in which they would run.
 pub(super) type CommandList = Vec<ListEntry>;
 
-/// A command, and the way in which it is joined to its neighbours.
+/// A command, and the way in which it is joined to its neighbors.
 #[derive(Debug)]
 pub(super) struct ListEntry {
     pub(super) command: Command,
@@ -133,7 +133,7 @@ pub(super) enum WordPart {
         /// The name of the variable; `None` for a computed value.
         name: Option<String>,
         quoted: bool,
-        /// True if the value may become several words even within quotes.
+        /// True if the value may expand to several words even within quotes.
         many: bool,
     },
     /// `$(…)`, backticks, `<(…)`, `>(…)`.
@@ -300,7 +300,7 @@ impl Word {
         None
     }
 
-    /// Returns true for `{a,b}` and `{1..3}`, which become several words.
+    /// Returns true for `{a,b}` and `{1..3}`, which expand to several words.
     fn has_braces(&self) -> bool {
         let mut open = false;
         let mut separated = false;

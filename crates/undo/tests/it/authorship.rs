@@ -124,7 +124,7 @@ fn a_script_that_deletes_the_whole_workspace_changed_all_of_it() {
 }
 
 #[test]
-fn bounded_calls_without_an_end_leave_other_files_to_the_user() {
+fn changes_to_other_files_are_uncertain_if_a_bounded_call_has_no_end() {
     let scratch = Scratch::new();
     for name in ["a", "b", "c"] {
         scratch.write(name, "0\n");
@@ -227,7 +227,7 @@ fn edits_after_the_end_of_a_turn_stay_even_if_its_calls_have_no_ends() {
     scratch.begin_edit("s", "Edit", "c1", &["a"]);
     scratch.write("a", "1\nx\ny\n");
     let handled = scratch.report("s", ReportedEvent::TurnEnd);
-    // The user is faster than the process in the background.
+    // The user edits the file before the process in the background has begun.
     scratch.write("a", "1\nx\ny\nthe user's\n");
     scratch.do_follow_up(handled);
     let view = scratch.undo();

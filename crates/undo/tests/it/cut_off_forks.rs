@@ -16,7 +16,7 @@ use crate::support::Scratch;
 
 /// The environment variable that passes the scratch directory to a child process.
 const DIRECTORY: &str = "TAKEBACK_FORK_DIRECTORY";
-/// The environment variable that tells a child process at which point it is killed.
+/// The environment variable that gives the point at which a child process is killed.
 const POINT: &str = "TAKEBACK_FORK_POINT";
 
 const ID: &str = "takeback:fork";
@@ -103,7 +103,7 @@ fn a_fork_killed_at_any_step_is_made_wholly_or_not_at_all() {
             true => made += 1,
             false => {
                 not_made += 1;
-                // Nothing is in the way of the next try.
+                // Nothing prevents the next attempt.
                 make_fork(&scratch.opened, scratch.base()).unwrap();
                 assert!(assert_all_or_nothing(&scratch, point));
             }
@@ -158,7 +158,7 @@ fn a_fork_that_fails_at_any_step_leaves_nothing_behind() {
         assert_eq!(result.is_ok(), is_made, "point {point}: {result:?}");
         match result {
             Ok(fork) => {
-                // A fork that lacks the copy of the repository or the first checkpoint says so.
+                // If the fork has no copy of the repository, there is a warning.
                 let has_repository = fork.repository.is_some();
                 let to = scratch.base().join("new/fork");
                 assert_eq!(to.join(".git").exists(), has_repository, "point {point}");
@@ -202,7 +202,7 @@ fn a_conversation_that_cannot_be_forked_now_is_forked_by_the_next_command() {
 }
 
 #[test]
-fn a_fork_that_another_process_is_making_is_left_alone() {
+fn a_fork_that_another_process_is_making_is_not_touched() {
     let scratch = scratch_after_a_turn();
     fault::interrupt_at("a new directory is in its place", || {
         let base = MEANWHILE.lock().unwrap().clone().unwrap();

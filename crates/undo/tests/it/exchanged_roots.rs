@@ -64,7 +64,7 @@ fn a_link_that_replaces_the_workspace_after_the_plan_is_not_followed() {
 }
 
 #[test]
-fn a_link_that_replaces_the_workspace_while_it_is_opened_is_not_followed() {
+fn a_link_that_replaces_the_workspace_while_it_is_being_opened_is_not_followed() {
     let _guard = ONE_AT_A_TIME.lock();
     let scratch = scratch();
     let planned = scratch.plan(Destination::Checkpoint("1".into()));
@@ -86,7 +86,7 @@ fn a_plan_is_not_made_for_a_link_that_replaces_the_workspace() {
 }
 
 #[test]
-fn another_directory_in_place_of_the_workspace_is_left_alone() {
+fn another_directory_in_place_of_the_workspace_is_not_touched() {
     let _guard = ONE_AT_A_TIME.lock();
     let scratch = scratch();
     let planned = scratch.plan(Destination::Checkpoint("1".into()));

@@ -19,7 +19,7 @@ const EIO: i32 = 5;
 
 /// The environment variable that passes the scratch directory to a child process.
 const DIRECTORY: &str = "TAKEBACK_FAILED_DIRECTORY";
-/// The environment variable that tells a child process at which point it is killed.
+/// The environment variable that gives the point at which a child process is killed.
 const POINT: &str = "TAKEBACK_FAILED_POINT";
 
 /// Plays a turn that changes, creates and deletes files.
@@ -235,7 +235,7 @@ fn a_prompt_is_not_taken_back_by_a_rollback_that_another_process_is_finishing() 
     let store = scratch.opened.store().unwrap();
     let workspace = store.workspace_id(&scratch.project());
     *HELD.lock().unwrap() = store.try_lock_workspace(&workspace).unwrap();
-    // The other process gives up its lock as soon as the hook waits for it.
+    // The other process releases its lock as soon as the hook starts to wait for it.
     let on_wait = |_| drop(HELD.lock().unwrap().take());
     let wait = LockWait { limit: Duration::from_secs(60), on_wait };
     scratch.opened = Scratch::open_waiting(scratch.base(), wait);
@@ -245,7 +245,7 @@ fn a_prompt_is_not_taken_back_by_a_rollback_that_another_process_is_finishing() 
     assert_eq!(scratch.prompts("s"), ["go on"]);
 }
 
-/// The directory that the user edits in the meantime.
+/// The directory in which the user edits a file in the meantime.
 static MEANWHILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Edits a file in the workspace, as the user could while a restore fails.

@@ -1,4 +1,4 @@
-//! Forks: a new directory with the files as they were at an earlier moment, and a new session with
+//! Forks: a new directory with the files as they were at an earlier point, and a new session with
 //! the conversation up to then.
 
 use std::fs;
@@ -38,7 +38,7 @@ fn read(scratch: &Scratch, name: &str) -> String {
     fs::read_to_string(scratch.base().join("fork").join(name)).unwrap()
 }
 
-/// Returns the text of each message in a session that has not been taken back.
+/// Returns the texts of the messages in a session, except those that were taken back.
 fn texts(scratch: &Scratch, session: &str) -> Vec<String> {
     let ledger = scratch.opened.ledger().unwrap().unwrap();
     let messages = ledger.messages(session, Default::default()).unwrap();
@@ -179,7 +179,7 @@ fn a_new_directory_begins_with_a_checkpoint_of_its_files() {
 }
 
 #[test]
-fn a_fork_from_a_step_ends_the_conversation_before_its_call() {
+fn the_conversation_of_a_fork_from_a_step_ends_before_its_call() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things");
@@ -260,7 +260,8 @@ fn files_that_are_not_known_exactly_are_not_guessed() {
         panic!("{error}");
     };
     assert!(!scratch.base().join("fork").exists());
-    // The hint leads to the conversation of that turn, with the files before the next call.
+    // The checkpoint in the hint has the conversation of that turn, and the files before the next
+    // call.
     let fork = make_fork(&scratch, session(SessionPoint::Checkpoint(after.id.to_string())));
     assert_eq!((read(&scratch, "a").as_str(), fork.turn), ("the user's", Some(4)));
 }
@@ -305,7 +306,7 @@ fn a_state_that_was_pruned_is_not_replaced_by_an_earlier_one() {
 }
 
 #[test]
-fn overlapping_calls_end_with_the_one_that_ends_last() {
+fn a_turn_with_overlapping_calls_has_the_files_after_the_last_one_to_end() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things at once");
@@ -386,7 +387,7 @@ fn the_work_of_a_subagent_is_part_of_the_turn() {
 }
 
 #[test]
-fn a_turn_that_was_partly_taken_back_is_not_guessed() {
+fn the_files_of_a_turn_that_was_partly_taken_back_are_not_guessed() {
     let scratch = Scratch::new();
     scratch.write("a", "0");
     scratch.begin_turn("s", "do two things");
@@ -395,7 +396,7 @@ fn a_turn_that_was_partly_taken_back_is_not_guessed() {
         scratch.write("a", name);
         scratch.end_call("s", call);
         answer(&scratch, name);
-        // The next call begins later than the answer.
+        // The next call begins after the answer.
         shift_clock(1);
     }
     scratch.end_turn("s");
@@ -436,7 +437,7 @@ fn an_imported_session_without_checkpoints_can_be_forked_without_files() {
 }
 
 #[test]
-fn a_session_without_tool_calls_is_forked_with_the_present_files() {
+fn a_session_without_tool_calls_is_forked_with_the_current_files() {
     let scratch = Scratch::new();
     scratch.write("a", "mine");
     only_talk(&scratch, "plan it");
@@ -545,7 +546,7 @@ fn a_forked_directory_can_be_forked_again() {
 }
 
 #[test]
-fn the_user_names_checkpoints_and_sessions() {
+fn checkpoints_and_sessions_can_be_named_in_many_ways() {
     let scratch = three_turns();
     let workspace = history::open_workspace(&scratch.opened, &scratch.project()).unwrap();
     let options = CheckpointOptions { name: Some("good".into()), ..CheckpointOptions::default() };

@@ -79,7 +79,7 @@ fn a_plan_to_undo_a_turn_survives_a_gc() {
 }
 
 #[test]
-fn a_session_that_began_after_the_plan_is_also_told() {
+fn a_session_that_began_after_the_plan_also_gets_a_notice() {
     let scratch = Scratch::new();
     scratch.write("a", "1\n");
     scratch.play_turn("change it", "a", "2\n");

@@ -58,7 +58,7 @@ fn identical_calls_without_ids_hold_their_files_separately() {
 }
 
 #[test]
-fn files_that_need_not_be_held_are_let_go() {
+fn files_that_need_not_be_held_are_released() {
     let scratch = Scratch::new();
     scratch.write("a", "1");
     let held = hook::hold_files(&scratch.opened, &nameless_report(&scratch)).unwrap();

@@ -7,6 +7,7 @@ mod exchanged_roots;
 mod failed_rollbacks;
 mod forks;
 mod kept_plans;
+mod labels;
 mod late;
 mod one_story;
 mod opened;

@@ -230,7 +230,7 @@ fn a_session_that_worked_only_before_the_checkpoint_keeps_its_turns() {
     assert_eq!((scratch.prompts("one"), scratch.prompts("two").len()), (vec!["1".into()], 0));
 }
 
-/// Takes back the conversation of the first row, and leaves the files.
+/// Takes back the conversation of the first row, and leaves the files unchanged.
 fn take_back_conversation(scratch: &Scratch) {
     let to = Destination::Checkpoint("1".into());
     let request = Request { scope: Scope::Chat, ..Request::new(scratch.project(), to) };

@@ -26,7 +26,7 @@ enum Step {
         file: usize,
         at: usize,
     },
-    /// A call begins that names a file. It begins a turn if none is open.
+    /// A call that names a file begins. If no turn is open, one begins with it.
     Begin {
         session: usize,
         file: usize,
@@ -46,7 +46,7 @@ enum Step {
         session: usize,
         is_followed: bool,
     },
-    /// The follow-up work that is left is done.
+    /// The remaining follow-up work is done.
     FollowUp,
     Undo,
     RollBack {
@@ -75,7 +75,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 type Files = BTreeMap<&'static str, String>;
 
-/// A story under way.
+/// A story in progress.
 struct Story {
     scratch: Scratch,
     reports_ends: bool,
@@ -187,7 +187,7 @@ impl Story {
         self.left.drain(..).for_each(|handled| self.scratch.do_follow_up(handled));
     }
 
-    /// Undoes the last turn, which must keep each line that the user wrote.
+    /// Undoes the last turn. The undo must keep each line that the user wrote.
     fn undo(&mut self) {
         let lines = |files: &Files| -> BTreeSet<String> {
             let lines = files.values().flat_map(|text| text.lines());

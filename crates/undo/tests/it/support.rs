@@ -68,7 +68,7 @@ impl Scratch {
         Opened::new(OpenOptions { clock, ..Scratch::options(base) })
     }
 
-    /// Opens the home as a process that waits for others in the given way.
+    /// Opens the home as a process that waits for others in the given way would.
     pub(crate) fn open_waiting(base: &Path, wait: LockWait) -> Opened {
         Opened::new(OpenOptions { lock_wait: Some(wait), ..Scratch::options(base) })
     }
@@ -87,6 +87,7 @@ impl Scratch {
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
             reports_ends: |_| false,
+            conversations: Default::default(),
         }
     }
 
@@ -198,7 +199,7 @@ impl Scratch {
         self.do_follow_up(self.report(session, event));
     }
 
-    /// Does the work that is left for the time when no agent is waiting.
+    /// Does the work that was put off until no agent is waiting.
     pub(crate) fn do_follow_up(&self, handled: Handled) {
         if let Some(FollowUp::Tend { workspace, session, time }) = handled.follow_up {
             hook::tend_workspace(&self.opened, &workspace, &session, time).unwrap();

@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::body::Bytes;
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use takeback_tree::{Diff, Oid, RelPath, StoreError, TreeChange};
 use takeback_undo::history::{open_workspace, take_checkpoint};
+use takeback_undo::retention::limit_rows;
 use takeback_undo::{CheckpointOptions, CheckpointView};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, Params};
 use crate::app::{App, Work};
+use crate::events::look_at;
 use crate::problem::Problem;
 use crate::view::filter::{Filter, FilterQuery};
-use crate::view::timeline::{Entry, take_page};
+use crate::view::timeline::{Entry, Timeline, take_page};
 use crate::view::turn::Compared;
 
 /// The number of entries in a page, unless the request asks for another.
@@ -70,6 +75,8 @@ pub(super) struct PageQuery {
     session: String,
     /// Only turns whose prompt, reason, name or commands contain these words.
     text: String,
+    /// Only turns that changed this file or directory, relative to the workspace.
+    file: String,
     /// Only entries on this day or later: `2026-11-18`.
     since: String,
     /// Only entries on this day or earlier: `2026-11-18`.
@@ -95,34 +102,48 @@ pub(super) struct EntryPage {
     (status = 200, body = EntryPage), (status = "default", body = Problem)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
+    RawQuery(key): RawQuery,
     Params(query): Params<PageQuery>,
-) -> Result<Json<EntryPage>, Problem> {
+) -> Result<Response, Problem> {
+    let key = key.unwrap_or_default();
+    if let Some(answer) = app.find_answer(&key) {
+        return Ok(json_response(answer));
+    }
     let limit = query.limit.unwrap_or(PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(Problem::invalid(format!("limit must be between 1 and {MAX_PAGE}")));
     }
-    let PageQuery { workspace, agent, session, text, since, until, before, .. } = query;
-    let filter = FilterQuery { agent, session, text, since, until, before };
+    let PageQuery { workspace, agent, session, text, file, since, until, before, .. } = query;
+    let filter = FilterQuery { agent, session, text, file, since, until, before };
     let filter = Filter::new(filter, &app.zone)?;
-    let page = app.work(move |work| {
+    let answer = app.work(move |work| {
+        let seen = look_at(&work.opened);
         let timelines = match workspace {
             Some(id) => vec![work.timeline(&id)?],
             None => work.all_timelines()?,
         };
+        let filter = filter.find_rows(work, &timelines)?;
         let page = take_page(&timelines, &filter, limit);
-        let entry = |(timeline, place): &(Arc<crate::view::timeline::Timeline>, usize)| {
+        let entry = |(timeline, place): &(Arc<Timeline>, usize)| {
             let entry: &Entry = &timeline.entries[*place];
             let mut value = serde_json::to_value(entry).expect("plain data becomes JSON");
             value["workspace"] = json!(timeline.id);
             value
         };
-        Ok(EntryPage {
+        let page = EntryPage {
             entries: page.entries.iter().map(entry).collect(),
             next: page.next.map(|next| next.to_string()),
             total: page.total,
-        })
+        };
+        let answer = Bytes::from(serde_json::to_vec(&page).expect("plain data becomes JSON"));
+        work.app.answers.keep(key, seen, work.opened.now(), answer.clone());
+        Ok(answer)
     });
-    Ok(Json(page.await?))
+    Ok(json_response(answer.await?))
+}
+
+fn json_response(body: Bytes) -> Response {
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// Shows a turn or checkpoint in full.
@@ -142,7 +163,7 @@ pub(super) async fn show(
     Ok(Json(view.await?))
 }
 
-/// A comparison.
+/// The two states to compare, and the files.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {
@@ -240,6 +261,10 @@ pub(super) async fn create(
         let options = CheckpointOptions { reason, name, pinned };
         let workspace = open_workspace(&work.opened, &known.path)?;
         let taken = take_checkpoint(&work.opened, &workspace, &options)?;
+        if taken.is_new {
+            // A failure is harmless: the limit is enforced again after the next checkpoint.
+            let _ = limit_rows(&work.opened, workspace.id());
+        }
         let id = taken.checkpoint.pin.id.to_string();
         Ok(NewCheckpointAnswer { id, created: taken.is_new })
     });

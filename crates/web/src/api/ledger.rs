@@ -1,4 +1,4 @@
-//! Sessions, messages, search, usage, tasks and the status of the store.
+//! Sessions, messages, search, usage and the status of the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +8,8 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{
     Ledger, ListOptions, MessageFilter, MessageRecord, SearchHit, SearchOptions, SessionRecord,
-    SessionSummary, TaskFilter, Time, UsageBy, UsageTotal,
+    SessionSummary, Time, UsageBy, UsageTotal,
 };
-use takeback_runtime::{TaskView, list_tasks};
 use takeback_undo::retention::read_status;
 use takeback_undo::{LedgerGuard, Status, finish_forks};
 use utoipa::{IntoParams, ToSchema};
@@ -156,7 +155,7 @@ fn resolve(ledger: &Ledger, typed: &str) -> Result<String, WorkError> {
     Ok(ledger.resolve(typed)?)
 }
 
-/// A search.
+/// The terms of a search, and its limits.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SearchQuery {
@@ -279,17 +278,6 @@ pub(super) async fn stats(
         }
     });
     Ok(Json(totals.await?))
-}
-
-/// Lists the tasks of takeback's own agent, the one that changed last first.
-#[utoipa::path(get, path = "/api/v1/tasks", tag = "sessions", responses(
-    (status = 200, body = [Object]), (status = "default", body = Problem)))]
-pub(super) async fn tasks(State(app): State<Arc<App>>) -> Result<Json<Vec<TaskView>>, Problem> {
-    let found = app.work(|work| match work.ledger()? {
-        Some(ledger) => Ok(list_tasks(&ledger, &TaskFilter::default())?),
-        None => Ok(Vec::new()),
-    });
-    Ok(Json(found.await?))
 }
 
 /// Returns the status of the store: its size, workspaces and failures.

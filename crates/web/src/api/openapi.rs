@@ -1,10 +1,10 @@
 //! The OpenAPI document, which is made from the handlers and their types.
 
 use axum::Json;
+use serde_json::{Map, Value};
 use utoipa::OpenApi;
-use utoipa::openapi::OpenApi as Document;
 
-use super::{checkpoints, ledger, rollback, streams};
+use super::{chats, checkpoints, labels, ledger, rewind, rollback, slash, streams, tasks};
 use crate::problem::Problem;
 
 /// The description of the API.
@@ -24,6 +24,9 @@ use crate::problem::Problem;
         checkpoints::create,
         checkpoints::show,
         checkpoints::diff,
+        labels::label,
+        labels::delete,
+        labels::prune,
         rollback::plan,
         rollback::apply,
         rollback::undo,
@@ -32,7 +35,24 @@ use crate::problem::Problem;
         ledger::messages,
         ledger::search,
         ledger::stats,
-        ledger::tasks,
+        rewind::rewind,
+        tasks::notices,
+        tasks::list,
+        tasks::resume,
+        tasks::cancel,
+        tasks::goals,
+        tasks::start_goal,
+        tasks::resume_goal,
+        tasks::pause_goal,
+        tasks::cancel_goal,
+        chats::begin,
+        chats::state,
+        chats::prompt,
+        chats::resume,
+        chats::stop,
+        chats::answer,
+        chats::events,
+        slash::slash,
         ledger::status,
         streams::events,
     ),
@@ -40,6 +60,28 @@ use crate::problem::Problem;
 )]
 struct ApiDocument;
 
-pub(super) async fn document() -> Json<Document> {
-    Json(ApiDocument::openapi())
+pub(super) async fn document() -> Json<Value> {
+    let mut document =
+        serde_json::to_value(ApiDocument::openapi()).expect("the document becomes JSON");
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
+    let operations = paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut);
+    for operation in operations {
+        mark_problems(&mut operation["responses"]);
+    }
+    Json(document)
+}
+
+/// Gives every answer that is not a success the type of problems.
+fn mark_problems(responses: &mut Value) {
+    let responses = responses.as_object_mut().into_iter().flatten();
+    for (_, response) in responses.filter(|(status, _)| !status.starts_with('2')) {
+        if let Some(content) = response["content"].as_object_mut()
+            && let Some(problem) = content.remove("application/json")
+        {
+            content.insert("application/problem+json".into(), problem);
+        }
+        if response["description"] == "" {
+            response["description"] = "A problem.".into();
+        }
+    }
 }

@@ -12,8 +12,8 @@ use serde_json::Value;
 use takeback_tree::RelPath;
 use takeback_undo::rollback::{apply as apply_plan, plan as make_plan, roll_back};
 use takeback_undo::{
-    Destination, History, Planned, Request, Resolution, RollbackError, RollbackView, Scope,
-    TurnUndo,
+    Destination, FileResolution, History, Planned, Request, Resolution, RollbackError,
+    RollbackView, Scope, TurnUndo,
 };
 use utoipa::ToSchema;
 
@@ -48,15 +48,23 @@ pub(super) struct PlanRequest {
     #[serde(default)]
     #[schema(value_type = String)]
     conflicts: Resolution,
+    /// For an undo: files whose conflicts are resolved in another way.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    files: Vec<FileResolution>,
     /// For an undo: true to also take back changes that others may have made.
     #[serde(default)]
     uncertain: bool,
+    /// For an undo: files whose changes are taken back although others may have made them.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    taken: Vec<RelPath>,
     /// True to skip paths that cannot be restored.
     #[serde(default)]
     skip_blocked: bool,
 }
 
-/// A plan.
+/// A plan that is kept on the server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PlanAnswer {
     /// The id of the plan. Two plans have the same digest only if they do the same to the same
@@ -64,6 +72,9 @@ pub(super) struct PlanAnswer {
     digest: String,
     /// True if there is nothing to do.
     empty: bool,
+    /// The sessions that are working in the workspace. While there are any, the plan is applied
+    /// only with `while_working`.
+    working: Vec<String>,
     /// The plan, as in `takeback rollback --dry-run --json`.
     #[schema(value_type = Object)]
     plan: RollbackView,
@@ -79,7 +90,7 @@ pub(super) async fn plan(
     let answer = app.work(move |work| {
         work.catch_up();
         let (request, planned) = plan_request(work, &request)?;
-        Ok(keep_plan(work, request, planned))
+        keep_plan(work, request, planned)
     });
     Ok(Json(answer.await?))
 }
@@ -90,16 +101,20 @@ pub(super) async fn plan(
 pub(super) struct ApplyRequest {
     /// The digest of a plan that this server made.
     digest: String,
+    /// True to change files although an agent is working in the workspace.
+    #[serde(default)]
+    while_working: bool,
 }
 
-/// Applies a plan. Fails with status 409 and the new plan if the workspace has changed since.
+/// Applies a plan. Fails with status 409 and the new plan if the workspace has changed since, and with
+/// status 409 and the sessions in `working` while an agent is working there.
 #[utoipa::path(post, path = "/api/v1/apply", tag = "rollback", request_body = ApplyRequest, responses(
     (status = 200, description = "What was done.", body = Object),
     (status = 409, description = "The plan no longer fits; `now` is the new one.", body = Problem),
     (status = "default", body = Problem)))]
 pub(super) async fn apply(
     State(app): State<Arc<App>>,
-    Body(ApplyRequest { digest }): Body<ApplyRequest>,
+    Body(ApplyRequest { digest, while_working }): Body<ApplyRequest>,
 ) -> Result<Json<RollbackView>, Problem> {
     let answer = app.work(move |work| {
         let Some(kept) = work.app.plans.find(&digest) else {
@@ -113,10 +128,15 @@ pub(super) async fn apply(
         if kept.planned.is_empty() {
             return Ok(kept.planned.into_view());
         }
+        if !while_working {
+            let store = work.opened.store()?;
+            let id = store.workspace_id(&kept.request.directory);
+            work.refuse_if_working(&work.workspace(&id.to_string())?)?;
+        }
         let result = match apply_plan(&work.opened, kept.planned) {
             Err(RollbackError::Changed(_)) => {
                 let planned = make_plan(&work.opened, &kept.request)?;
-                return Err(changed(&keep_plan(work, kept.request, planned)).into());
+                return Err(changed(&keep_plan(work, kept.request, planned)?).into());
             }
             result => result?,
         };
@@ -136,6 +156,9 @@ pub(super) struct ReverseRequest {
     /// True to skip paths that cannot be restored.
     #[serde(default)]
     skip_blocked: bool,
+    /// True to change files although an agent is working in the workspace.
+    #[serde(default)]
+    while_working: bool,
 }
 
 /// Takes back the last rollback or undo.
@@ -167,7 +190,11 @@ async fn reverse(
 ) -> Result<Json<RollbackView>, Problem> {
     let answer = app.work(move |work| {
         work.catch_up();
-        let directory = work.workspace(&request.workspace)?.path;
+        let known = work.workspace(&request.workspace)?;
+        if !request.while_working {
+            work.refuse_if_working(&known)?;
+        }
+        let directory = known.path;
         let skip_blocked = request.skip_blocked;
         let request = Request { skip_blocked, ..Request::new(directory, to) };
         let view = roll_back(&work.opened, &request)?;
@@ -182,7 +209,7 @@ async fn reverse(
 
 /// Makes the plan that a request asks for.
 fn plan_request(work: &Work, asked: &PlanRequest) -> Result<(Request, Planned), WorkError> {
-    if asked.paths.len() > MAX_PATHS {
+    if asked.paths.len().max(asked.files.len()).max(asked.taken.len()) > MAX_PATHS {
         return Err(Problem::invalid(format!("more than {MAX_PATHS} paths")).into());
     }
     if asked.undo && !(asked.paths.is_empty() && asked.scope == Scope::Both) {
@@ -197,8 +224,9 @@ fn plan_request(work: &Work, asked: &PlanRequest) -> Result<(Request, Planned), 
         false => Destination::Checkpoint(found.to_string()),
         true => {
             let row = Some(row.ok_or_else(|| Problem::not_found("turn"))?.number);
-            let (conflicts, uncertain, taken) = (asked.conflicts, asked.uncertain, Vec::new());
-            Destination::WithoutTurn(TurnUndo { row, conflicts, uncertain, taken })
+            let (conflicts, uncertain) = (asked.conflicts, asked.uncertain);
+            let (taken, files) = (asked.taken.clone(), asked.files.clone());
+            Destination::WithoutTurn(TurnUndo { row, conflicts, uncertain, taken, files })
         }
     };
     let mut request = Request::new(&known.path, to);
@@ -214,13 +242,15 @@ fn plan_request(work: &Work, asked: &PlanRequest) -> Result<(Request, Planned), 
     Ok((request, planned))
 }
 
-fn keep_plan(work: &Work, request: Request, planned: Planned) -> PlanAnswer {
+fn keep_plan(work: &Work, request: Request, planned: Planned) -> Result<PlanAnswer, WorkError> {
+    let id = work.opened.store()?.workspace_id(&request.directory);
+    let working = work.working(&work.workspace(&id.to_string())?)?;
     let (empty, plan) = (planned.is_empty(), planned.view().clone());
-    PlanAnswer { digest: work.app.plans.keep(request, planned), empty, plan }
+    Ok(PlanAnswer { digest: work.app.plans.keep(request, planned), empty, working, plan })
 }
 
 /// Tells the other pages about a rollback at once.
-fn announce(work: &Work, request: &Request) {
+pub(super) fn announce(work: &Work, request: &Request) {
     if let Ok(store) = work.opened.store() {
         let id = store.workspace_id(&request.directory);
         work.app.hub.publish(Change::Workspace(id.to_string()));
@@ -230,10 +260,11 @@ fn announce(work: &Work, request: &Request) {
 fn changed(now: &PlanAnswer) -> Problem {
     let now: Value = serde_json::to_value(now).expect("plain data becomes JSON");
     let problem = Problem::new(409, "the workspace changed meanwhile; nothing was restored");
-    Problem { now: Some(now), ..problem }.hint("look at the new plan before you confirm it")
+    Problem { now: Some(Box::new(now)), ..problem }
+        .hint("look at the new plan before you confirm it")
 }
 
-fn blocked(view: &RollbackView) -> Problem {
+pub(super) fn blocked(view: &RollbackView) -> Problem {
     let line = |path: &takeback_tree::BlockedPath| {
         format!("{}: {}", path.path, takeback_base::text::disarm(&path.describe_reason()))
     };

@@ -26,14 +26,20 @@ pub(super) async fn events(
     Sse<impl futures_core::Stream<Item = <EventStream as futures_core::Stream>::Item>>,
     Problem,
 > {
-    let last = match headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
-        None | Some("") => None,
-        Some(id) => {
-            Some(id.parse().map_err(|_| Problem::invalid("Last-Event-ID is not a number"))?)
-        }
-    };
+    let last = read_last_event(&headers)?;
     let now = app.work(|work| Ok(work.opened.now())).await?;
     let stream = app.hub.subscribe(u64::try_from(now.0).unwrap_or(0), last)?;
     start_watching(&app);
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(20))))
+}
+
+/// Reads the id of the last event that a client received.
+pub(super) fn read_last_event(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    match headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default()) {
+        None | Some("") => Ok(None),
+        Some(id) => match id.parse() {
+            Ok(id) => Ok(Some(id)),
+            Err(_) => Err(Problem::invalid("Last-Event-ID is not a number")),
+        },
+    }
 }

@@ -67,23 +67,13 @@ fn render_piece(piece: &Piece, role: &str) -> Markup {
             html! { details .tool { summary { "Reasoning" } div .prose .plain { (text::visible(shown)) } } }
         }
         PieceKind::Call(name) => html! {
-            details .tool .call { summary { span .tool-name { (text::one_line(name)) } " " code { (text::shorten(&text::one_line(&summary_of(&piece.text)), 120)) } } (plain()) }
+            details .tool .call { summary { span .tool-name { (text::one_line(name)) } " " code { (text::shorten(&text::one_line(&text::describe_input(&piece.text)), 120)) } } (plain()) }
         },
         PieceKind::Result(name) => html! {
             details .tool .result { summary { "Result" @if !name.is_empty() { " of " (text::shorten(&text::one_line(name), 40)) } " " span .faint { (text::count(piece.text.lines().count() as u64, "line")) } } (plain()) }
         },
         PieceKind::Data => html! { details .tool { summary { "Data" } (plain()) } },
     }
-}
-
-/// Returns the argument of a call that says most about it.
-fn summary_of(arguments: &str) -> String {
-    let value: Option<serde_json::Value> = serde_json::from_str(arguments).ok();
-    let known = ["command", "file_path", "path", "pattern", "query", "url"];
-    let found = value.as_ref().and_then(|value| {
-        known.iter().find_map(|name| value.get(name).and_then(serde_json::Value::as_str))
-    });
-    found.map_or_else(|| arguments.to_owned(), str::to_owned)
 }
 
 fn shorten(text: &str) -> &str {
@@ -95,7 +85,7 @@ fn shorten(text: &str) -> &str {
 
 /// Renders Markdown. HTML in it is shown as text, images become links, and links lead only to the
 /// web or to mail addresses.
-pub(super) fn markdown(text: &str) -> Markup {
+pub(crate) fn markdown(text: &str) -> Markup {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let text = text::visible(text);

@@ -1,13 +1,14 @@
 //! Diffs: unified or side by side, with changed words marked.
 
 use maud::{Markup, html};
+use takeback_base::text::format_bytes;
 use takeback_tree::{Store, StoreError, TreeChange};
 
 use super::files::{describe, kind_sign, line_counts};
 use super::timeline::encode;
 use crate::problem::WorkError;
 use crate::text;
-use crate::view::diff::{FileDiff, Line, Section, diff_file};
+use crate::view::diff::{DiffView, FileDiff, Image, Line, Part, Section, diff_file};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
 
@@ -23,11 +24,22 @@ const MAX_FILES: usize = 100;
 /// The number of checkpoints that the list of other states offers.
 const OTHERS: usize = 100;
 
+/// The size of a picture above which it is folded, in bytes.
+const MAX_IMAGE: u64 = 1 << 20;
+
 /// The way in which a file is shown.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) is_split: bool,
-    pub(super) is_whole: bool,
+    pub(super) view: DiffView,
+}
+
+impl Options {
+    /// Formats the options as parameters of an address.
+    fn query(self) -> String {
+        let (split, loose) = (u8::from(self.is_split), u8::from(self.view.is_loose));
+        format!("split={split}{}", if loose == 1 { "&loose=1" } else { "" })
+    }
 }
 
 /// The tab with the diff of a turn.
@@ -35,7 +47,7 @@ pub(super) struct DiffPage<'a> {
     pub(super) address: &'a str,
     pub(super) turn: &'a TurnView,
     pub(super) compared: &'a Compared,
-    pub(super) is_split: bool,
+    pub(super) options: Options,
 }
 
 impl DiffPage<'_> {
@@ -44,18 +56,18 @@ impl DiffPage<'_> {
         store: &Store,
         changes: &[TreeChange],
     ) -> Result<Markup, WorkError> {
-        let options = Options { is_split: self.is_split, is_whole: false };
         let mut lines = 0;
         let mut files = Vec::new();
         for (index, change) in changes.iter().enumerate() {
             // What does not fit is loaded when the user unfolds it.
             let body = match index < MAX_FILES && lines < MAX_LINES {
-                true => Some(diff_file(store, change, false).map_err(StoreError::from)?),
+                true => {
+                    Some(diff_file(store, change, self.options.view).map_err(StoreError::from)?)
+                }
                 false => None,
             };
             lines += body.as_ref().map_or(0, FileDiff::len);
-            let is_open = body.as_ref().is_some_and(|body| body.len() <= MAX_OPEN);
-            files.push(self.render_file(change, body.as_ref(), is_open, options));
+            files.push(self.render_file(change, body.as_ref()));
         }
         Ok(html! {
             (self.render_tools())
@@ -64,9 +76,8 @@ impl DiffPage<'_> {
         })
     }
 
-    fn link(&self, to: &Compared, is_split: bool) -> String {
-        let split = if is_split { "1" } else { "0" };
-        format!("{}?tab=diff&to={to}&split={split}", self.address)
+    fn link(&self, to: &Compared, options: Options) -> String {
+        format!("{}?tab=diff&to={}&{}", self.address, encode(&to.to_string()), options.query())
     }
 
     fn render_tools(&self) -> Markup {
@@ -75,28 +86,36 @@ impl DiffPage<'_> {
             Entry::Row(row) if row.id != self.turn.checkpoint.id => Some(row),
             _ => None,
         });
+        let Options { is_split, view } = self.options;
+        let with = |is_split, is_loose| Options { is_split, view: DiffView { is_loose, ..view } };
+        let other = match self.compared {
+            Compared::Checkpoint(id) => id.as_str(),
+            _ => "",
+        };
         html! {
             div .diff-tools {
                 nav .choice aria-label="Compare with" {
                     @for (state, label) in &states {
-                        a href=(self.link(state, self.is_split)) aria-current=[(self.compared == state).then_some("true")] data-tab="" { (label) }
+                        a href=(self.link(state, self.options)) aria-current=[(self.compared == state).then_some("true")] data-tab="" { (label) }
                     }
                 }
                 form .against action=(self.address) data-tab="" {
                     input type="hidden" name="tab" value="diff";
-                    input type="hidden" name="split" value=(u8::from(self.is_split));
-                    select name="to" aria-label="Compare with another checkpoint" data-submit="" {
-                        option value="turn" { "Another checkpoint…" }
+                    input type="hidden" name="split" value=(u8::from(is_split));
+                    input type="search" name="to" value=(other) list="other-checkpoints" placeholder="Another checkpoint: name or id" aria-label="Compare with another checkpoint" data-submit="" autocomplete="off";
+                    datalist #other-checkpoints {
                         @for row in rows.take(OTHERS) {
-                            @let is_it = *self.compared == Compared::Checkpoint(row.id.to_string());
-                            option value=(row.id) selected[is_it] { (row.number) "  " (text::shorten(&text::one_line(row.prompt.as_deref().unwrap_or(&row.reason)), 50)) }
+                            option value=(row.id.to_string()[..10]) { (text::shorten(&text::one_line(row.prompt.as_deref().unwrap_or(&row.reason)), 60)) }
                         }
                     }
                     noscript { button { "Compare" } }
                 }
-                nav .choice aria-label="View" {
-                    a href=(self.link(self.compared, false)) aria-current=[(!self.is_split).then_some("true")] data-tab="" data-view="unified" { "Unified" }
-                    a href=(self.link(self.compared, true)) aria-current=[self.is_split.then_some("true")] data-tab="" data-view="split" { "Side by side" }
+                nav .choice .views aria-label="View" {
+                    a href=(self.link(self.compared, with(false, view.is_loose))) aria-current=[(!is_split).then_some("true")] data-tab="" data-view="unified" { "Unified" }
+                    a href=(self.link(self.compared, with(true, view.is_loose))) aria-current=[is_split.then_some("true")] data-tab="" data-view="split" { "Side by side" }
+                }
+                nav .choice aria-label="Spaces" {
+                    a href=(self.link(self.compared, with(is_split, !view.is_loose))) aria-current=[view.is_loose.then_some("true")] data-tab="" title="Leave out changes of spaces alone" { "Ignore spaces" }
                 }
             }
         }
@@ -110,37 +129,22 @@ impl DiffPage<'_> {
         }
     }
 
-    fn render_file(
-        &self,
-        change: &TreeChange,
-        body: Option<&FileDiff>,
-        is_open: bool,
-        options: Options,
-    ) -> Markup {
-        let path = text::path_json(&change.path);
-        let split = u8::from(options.is_split);
-        let source = format!(
-            "{}/file?path={}&to={}&split={split}",
-            self.address,
-            encode(&path),
-            self.compared
-        );
-        let lines = body.map(FileDiff::len);
+    fn render_file(&self, change: &TreeChange, body: Option<&FileDiff>) -> Markup {
+        let path = encode(&text::path_json(&change.path));
+        let Self { address, options, .. } = self;
+        let to = encode(&self.compared.to_string());
+        let source = format!("{address}/file?path={path}&to={to}&{}", options.query());
+        let image = |side: &str| format!("{address}/image?path={path}&to={to}&side={side}");
         html! {
-            details .diff-file open[is_open] data-source=[body.is_none().then_some(&source)] {
-                summary {
-                    (kind_sign(&change.kind))
-                    code .name { bdi { (change.path) } }
-                    @if let Some(words) = describe(change) { span .faint { (words) } }
-                    (line_counts(change))
-                    @if matches!(body, Some(FileDiff::Lines(_))) {
-                        button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
-                    }
+            details .diff-file open[body.is_some_and(is_open)] data-source=[body.is_none().then_some(&source)] {
+                summary { (file_head(change)) }
+                @if matches!(body, Some(FileDiff::Lines(_))) {
+                    button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
                 }
                 div .diff-body {
-                    @match (body, lines) {
-                        (Some(body), _) => (render_lines(body, options)),
-                        (None, _) => p .faint { "Loading…" },
+                    @match body {
+                        Some(body) => (render_content(body, *options, &image)),
+                        None => p .faint { "Loading…" },
                     }
                 }
             }
@@ -148,19 +152,33 @@ impl DiffPage<'_> {
     }
 }
 
-/// Renders the content of one file.
-pub(super) fn render_body(
-    store: &Store,
-    change: &TreeChange,
-    options: Options,
-) -> Result<Markup, WorkError> {
-    let body = diff_file(store, change, options.is_whole).map_err(StoreError::from)?;
-    Ok(render_lines(&body, options))
+/// The kind of a change, the path and the numbers of lines.
+pub(super) fn file_head(change: &TreeChange) -> Markup {
+    html! {
+        (kind_sign(&change.kind))
+        code .name { bdi { (change.path) } }
+        @if let Some(words) = describe(change) { span .faint { (words) } }
+        (line_counts(change))
+    }
 }
 
-fn render_lines(body: &FileDiff, options: Options) -> Markup {
+/// Returns true if a file is shown without unfolding it.
+pub(super) fn is_open(body: &FileDiff) -> bool {
+    match body {
+        FileDiff::Images(sides) => sides.iter().flatten().all(|side| side.size <= MAX_IMAGE),
+        body => body.len() <= MAX_OPEN,
+    }
+}
+
+/// Renders the content of one file. `image` returns the address of the old or the new picture.
+pub(super) fn render_content(
+    body: &FileDiff,
+    options: Options,
+    image: &dyn Fn(&str) -> String,
+) -> Markup {
     let sections = match body {
         FileDiff::Note(note) => return html! { p .diff-note { (note) } },
+        FileDiff::Images(sides) => return render_images(sides, image),
         FileDiff::Lines(sections) => sections,
     };
     html! {
@@ -176,6 +194,27 @@ fn render_lines(body: &FileDiff, options: Options) -> Markup {
     }
 }
 
+/// Renders both sides of a picture beside each other.
+fn render_images(sides: &[Option<Image>; 2], image: &dyn Fn(&str) -> String) -> Markup {
+    let [old, new] = sides;
+    let figure = |side: &Option<Image>, name: &str, label: &str| {
+        html! {
+            figure class=(name) {
+                @if let Some(side) = side {
+                    @let source = image(name);
+                    @if source.is_empty() { p .faint { "Left out: too large, or not a picture" } }
+                    @else { img src=(source) alt=(label) loading="lazy"; }
+                    figcaption { (label) " · " (format_bytes(side.size)) }
+                } @else {
+                    p .faint { "No picture" }
+                    figcaption { (label) }
+                }
+            }
+        }
+    };
+    html! { div .images { (figure(old, "old", "Before")) (figure(new, "new", "After")) } }
+}
+
 fn unified_rows(section: &Section) -> Markup {
     let changed = |line: &Line, is_new: bool| {
         let (class, sign) = if is_new { ("added", "+") } else { ("removed", "−") };
@@ -184,7 +223,7 @@ fn unified_rows(section: &Section) -> Markup {
                 td .n { @if !is_new { (line.number) } }
                 td .n { @if is_new { (line.number) } }
                 td .sign { (sign) }
-                td .code { (parts(line)) }
+                td .code { (parts(&line.parts)) }
             }
         }
     };
@@ -192,7 +231,7 @@ fn unified_rows(section: &Section) -> Markup {
         Section::Fold(count) => fold(*count, 4),
         Section::Same(lines) => html! {
             @for (old, new, text) in lines {
-                tr { td .n { (old) } td .n { (new) } td .sign {} td .code { (text) } }
+                tr { td .n { (old) } td .n { (new) } td .sign {} td .code { (parts(text)) } }
             }
         },
         Section::Changed { old, new } => html! {
@@ -205,7 +244,7 @@ fn unified_rows(section: &Section) -> Markup {
 fn split_rows(section: &Section) -> Markup {
     let side = |line: Option<&Line>, class: &str| match line {
         Some(line) => {
-            html! { td class={ "n " (class) } { (line.number) } td class={ "code " (class) } { (parts(line)) } }
+            html! { td class={ "n " (class) } { (line.number) } td class={ "code " (class) } { (parts(&line.parts)) } }
         }
         None => html! { td .n .void {} td .code .void {} },
     };
@@ -213,7 +252,7 @@ fn split_rows(section: &Section) -> Markup {
         Section::Fold(count) => fold(*count, 4),
         Section::Same(lines) => html! {
             @for (old, new, text) in lines {
-                tr { td .n { (old) } td .code { (text) } td .n { (new) } td .code { (text) } }
+                tr { td .n { (old) } td .code { (parts(text)) } td .n { (new) } td .code { (parts(text)) } }
             }
         },
         Section::Changed { old, new } => html! {
@@ -228,6 +267,14 @@ fn fold(count: usize, columns: usize) -> Markup {
     html! { tr .fold { td colspan=(columns) { (text::count(count as u64, "unchanged line")) } } }
 }
 
-fn parts(line: &Line) -> Markup {
-    html! { @for (is_marked, text) in &line.parts { @if *is_marked { mark { (text) } } @else { (text) } } }
+fn parts(parts: &[Part]) -> Markup {
+    html! {
+        @for Part { is_marked, token, text } in parts {
+            @match (is_marked, token.class()) {
+                (true, class) => mark class=[class] { (text) },
+                (false, Some(class)) => span class=(class) { (text) },
+                (false, None) => (text),
+            }
+        }
+    }
 }

@@ -121,6 +121,15 @@ fn bar(change: &TreeChange) -> Markup {
     }
 }
 
+/// All changed files, to look at.
+pub(super) fn render_list(changes: &[TreeChange]) -> Markup {
+    html! { ul .files .most { @for change in changes { (plain_row(change)) } } }
+}
+
+fn plain_row(change: &TreeChange) -> Markup {
+    html! { li .file { (kind_sign(&change.kind)) code .name { bdi { (change.path) } } (line_counts(change)) (bar(change)) } }
+}
+
 /// The most changed files of a turn.
 pub(super) fn render_card(changes: &[TreeChange]) -> Markup {
     let size =
@@ -130,9 +139,7 @@ pub(super) fn render_card(changes: &[TreeChange]) -> Markup {
     let rest = sorted.len().saturating_sub(CARD);
     html! {
         ul .files .most {
-            @for change in sorted.into_iter().take(CARD) {
-                li .file { (kind_sign(&change.kind)) code .name { bdi { (change.path) } } (line_counts(change)) (bar(change)) }
-            }
+            @for change in sorted.into_iter().take(CARD) { (plain_row(change)) }
         }
         @if rest > 0 { p .faint { "and " (text::count(rest as u64, "more file")) } }
     }

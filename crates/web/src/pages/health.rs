@@ -1,18 +1,26 @@
 //! The state of the store, the workspaces and the failures.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
-use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use maud::{Markup, html};
 use takeback_base::text::format_bytes;
-use takeback_undo::retention::read_status;
+use takeback_undo::retention::{read_growth, read_status};
 use takeback_undo::{DirectoryState, Status};
 
 use super::PageResult;
+use super::charts::{Point, columns};
 use super::layout::{Shell, column, note, relative_time};
 use crate::app::{App, Work};
 use crate::text;
+
+/// The largest and the smallest number of days in the chart of the store's size.
+const DAYS: i64 = 60;
+const FEWEST: i64 = 13;
 
 pub(super) async fn show(State(app): State<Arc<App>>) -> PageResult {
     let page = app.work(|work| {
@@ -47,9 +55,11 @@ fn render(work: &Work, status: &Status) -> Markup {
                 dt { "Together" } dd { (format_bytes(status.total_bytes)) }
                 @if let Some(mirror) = &status.mirror { dt { "Mirror" } dd { code { bdi { (work.app.tilde(&mirror.path.0)) } } } }
             }
+            (render_growth(work, status))
             @if status.can_shrink { p { "The store is over its limit. " code { "takeback checkpoints prune" } " deletes the oldest checkpoints." } }
             p .faint { code { "takeback doctor" } " checks the hooks of all agents; " code { "takeback checkpoints verify" } " reads every object." }
         }
+        (render_prune(status))
         section .card {
             h2 { "Workspaces" }
             @if status.workspaces.is_empty() { p .faint { "None yet." } }
@@ -65,6 +75,44 @@ fn render(work: &Work, status: &Status) -> Markup {
                     }
                 } }
             }
+        }
+    }
+}
+
+/// The size of the store on each day, as a chart.
+fn render_growth(work: &Work, status: &Status) -> Markup {
+    let today = text::timestamp(work.opened.now()).to_zoned(TimeZone::UTC).date();
+    let mut known: BTreeMap<Date, u64> = BTreeMap::new();
+    for size in read_growth(&work.opened) {
+        known.extend(size.day.parse().ok().map(|day: Date| (day, size.bytes)));
+    }
+    known.insert(today, status.store_bytes);
+    let first = *known.keys().next().unwrap_or(&today);
+    let back = |days: i64| today.checked_sub(days.days()).unwrap_or(first);
+    let first = first.clamp(back(DAYS), back(FEWEST));
+    // On a day without changes, the size is that of the day before.
+    let point = |day: Date| {
+        let size = known.range(..=day).next_back().map_or(0, |(_, size)| *size);
+        let label = day.strftime("%-d %b").to_string();
+        Point { label, value: size as f64, text: format_bytes(size) }
+    };
+    let days = first.series(1.day()).take_while(|day| *day <= today);
+    columns("Size of the store", &days.map(point).collect::<Vec<_>>(), ["Day", "Size"])
+}
+
+/// The form that prunes. Scripts show it, because what would be deleted is shown first.
+fn render_prune(status: &Status) -> Markup {
+    html! {
+        section .card {
+            h2 { "Prune" }
+            p { "Deletes checkpoints that exceed the limits. You see which ones before anything is deleted. Pinned and named checkpoints stay." }
+            form .prune hidden {
+                label { "Unused for more than … days" input type="number" name="retention_days" min="0" max="36500" placeholder="as configured"; }
+                label { "Store larger than … MB" input type="number" name="max_size_mb" min="0" max="100000000" placeholder=(format!("{}", status.max_bytes >> 20)); }
+                label .check { input type="checkbox" name="orphans"; "Also workspaces whose directory is gone" }
+                button { "Show what would be deleted" }
+            }
+            noscript { p { "In a terminal: " code { "takeback checkpoints prune --dry-run" } } }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::problem::{Problem, WorkError};
 use crate::text;
 use crate::view::timeline::{RollbackEntry, WorkspaceSummary};
 
-/// What the head of a page shows: the workspace and its last rollback.
+/// The content of a page's head: the chosen workspace, the other workspaces, and the last rollback.
 pub(super) struct Shell {
     workspace: Option<String>,
     pub(super) path: Option<String>,
@@ -35,7 +35,9 @@ impl Shell {
         let timeline = self.workspace.as_ref().map_or("/".to_owned(), |id| format!("/w/{id}"));
         let links = [
             ("timeline", "Timeline", timeline.as_str()),
+            ("chat", "Chat", "/chat"),
             ("sessions", "Sessions", "/sessions"),
+            ("usage", "Usage", "/usage"),
             ("health", "Health", "/health"),
         ];
         html! {
@@ -114,6 +116,8 @@ fn head(title: &str) -> Markup {
             link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
             link rel="stylesheet" href="/assets/app.css";
             link rel="stylesheet" href="/assets/diff.css";
+            link rel="stylesheet" href="/assets/charts.css";
+            link rel="stylesheet" href="/assets/chat.css";
             script type="module" src="/assets/app.js" {}
         }
     }
@@ -161,7 +165,7 @@ pub(super) fn panes(which: &str, list: &Markup, detail: &Markup) -> Markup {
     }
 }
 
-/// One column.
+/// Puts the content of a page into a single column.
 pub(super) fn column(content: &Markup) -> Markup {
     html! { div .column { (content) } }
 }

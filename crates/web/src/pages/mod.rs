@@ -2,15 +2,22 @@
 //!
 //! With the parameter `part`, a page returns only the part that a script asks for.
 
+mod charts;
+mod chat;
 mod conversation;
 mod diff;
+mod downloads;
+pub(crate) mod export;
 mod files;
+mod goals;
 mod health;
 mod layout;
+mod lineage;
 mod overview;
 mod sessions;
 mod timeline;
 mod turn;
+mod usage;
 
 use std::sync::Arc;
 
@@ -28,6 +35,8 @@ use crate::problem::{Problem, WorkError};
 use crate::view::filter::{Filter, FilterQuery};
 use crate::view::timeline::take_page;
 use layout::Shell;
+
+pub(crate) use self::conversation::markdown as render_markdown;
 
 /// The number of entries that a page shows at first, and that each scroll adds.
 const WINDOW: usize = 50;
@@ -64,10 +73,17 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/w/{workspace}", get(timeline))
         .route("/w/{workspace}/c/{id}", get(turn::show))
         .route("/w/{workspace}/c/{id}/file", get(turn::show_file))
+        .route("/w/{workspace}/c/{id}/image", get(turn::show_image))
         .route("/w/{workspace}/c/{id}/card", get(turn::show_card))
+        .route("/chat", get(chat::home))
+        .route("/chat/{session}", get(chat::show))
         .route("/sessions", get(sessions::list))
         .route("/sessions/{id}", get(sessions::show))
+        .route("/sessions/{id}/export", get(downloads::session))
+        .route("/w/{workspace}/c/{id}/export", get(downloads::turn))
+        .route("/export", get(downloads::day))
         .route("/search", get(sessions::search))
+        .route("/usage", get(usage::show))
         .route("/health", get(health::show))
 }
 
@@ -78,6 +94,7 @@ pub(crate) struct ListQuery {
     agent: String,
     session: String,
     text: String,
+    file: String,
     since: String,
     until: String,
     before: String,
@@ -86,11 +103,12 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     fn to_filter(&self, app: &App) -> Result<Filter, Problem> {
-        let ListQuery { agent, session, text, since, until, before, .. } = self;
+        let ListQuery { agent, session, text, file, since, until, before, .. } = self;
         let query = FilterQuery {
             agent: agent.clone(),
             session: session.clone(),
             text: text.clone(),
+            file: file.clone(),
             since: since.clone(),
             until: until.clone(),
             before: before.clone(),
@@ -143,6 +161,7 @@ fn render_list(
         Some(id) => vec![work.timeline(id)?],
         None => work.all_timelines()?,
     };
+    let filter = &filter.clone().find_rows(work, &timelines)?;
     let page = take_page(&timelines, filter, WINDOW);
     let address = workspace.map_or("/".to_owned(), |id| format!("/w/{id}"));
     let list =

@@ -41,6 +41,7 @@ fn render_workspace(work: &Work, timeline: &Timeline) -> Markup {
                 @if back > 0 { span { (text::group_digits(back)) " taken back" } }
                 @if let Some(newest) = timeline.entries.first() { span { "last change " (relative_time(newest.time(), now)) } }
             }
+            p { button type="button" .small data-label="take" data-workspace=(timeline.id) { "Take a checkpoint now" } }
             @for failure in work.failures(Some(&timeline.path)) {
                 (note("warning", &html! { p { @if failure.checkpoint { "Checkpoints failed: " } (text::one_line(&failure.message)) } }))
             }

@@ -16,7 +16,7 @@ use takeback_undo::history::{find_first_message, known_workspaces};
 
 use super::layout::{Shell, column, relative_time};
 use super::timeline::encode;
-use super::{PageResult, conversation};
+use super::{PageResult, conversation, lineage};
 use crate::api::Params;
 use crate::app::{App, Work};
 use crate::problem::{Problem, WorkError};
@@ -70,11 +70,11 @@ pub(super) async fn list(
         };
         let now = text::timestamp(work.opened.now());
         let content = html! {
-            h1 { "Sessions" }
+            div .title-row { h1 { "Sessions" } a href="/usage" { "Tokens and cost" } }
             @if found.is_empty() {
                 div .empty { h2 { "No sessions yet" } p { "Run " code { "takeback install AGENT" } " to record new ones, or " code { "takeback sessions import" } " to import old ones." } }
             }
-            ul .sessions { @for summary in &found { (render_summary(work, summary, now)) } }
+            ul .sessions { @for summary in &found { (render_summary(work, summary, now, "/sessions/", None)) } }
             @if found.len() == LISTED { p .faint { "Older sessions are found by search." } }
         };
         Ok(Shell::new(work, None)?.render("Sessions", "sessions", &column(&content)))
@@ -82,15 +82,22 @@ pub(super) async fn list(
     Ok(page.await?)
 }
 
-fn render_summary(work: &Work, summary: &SessionSummary, now: jiff::Timestamp) -> Markup {
+pub(super) fn render_summary(
+    work: &Work,
+    summary: &SessionSummary,
+    now: jiff::Timestamp,
+    address: &str,
+    mark: Option<&str>,
+) -> Markup {
     let session = &summary.session;
     let title = session.title.as_deref().filter(|title| !title.trim().is_empty());
     let title = title.unwrap_or(&summary.preview);
     html! {
         li .{ "hue-" (text::agent_hue(&session.source)) } {
-            a href={ "/sessions/" (encode(&session.id)) } {
+            a href={ (address) (encode(&session.id)) } {
                 span .title { @if title.is_empty() { span .faint { "(no prompt)" } } @else { (text::one_line(title)) } }
                 span .meta {
+                    @if let Some(mark) = mark { span .badge .live { (mark) } }
                     span .agent { (text::one_line(&session.source)) }
                     (relative_time(text::timestamp(summary.last_activity), now))
                     span { (text::count(session.message_count.unsigned_abs(), "message")) }
@@ -185,39 +192,65 @@ pub(super) async fn show(
     Params(query): Params<SessionQuery>,
 ) -> PageResult {
     let page = app.work(move |work| {
-        let (session, messages) = {
+        let (session, messages, lineage) = {
             let ledger = work.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
             let id = ledger.resolve(&id)?;
-            (ledger.session(&id)?, ledger.messages(&id, MessageFilter::All)?)
+            let messages = ledger.messages(&id, MessageFilter::All)?;
+            (ledger.session(&id)?, messages, lineage::render(&ledger, &id)?)
         };
         let places = find_checkpoints(work, &session.id)?;
-        let content = render_conversation(work, &session, &messages, &places, query.from);
+        let conversation = render_conversation(work, &session, &messages, &places, query.from);
+        let content =
+            html! { (render_head(work, &session, messages.len())) (lineage) (conversation) };
         let title = text::shorten(&text::one_line(session_title(&session)), 60);
         Ok(Shell::new(work, None)?.render(&title, "sessions", &column(&content)))
     });
     Ok(page.await?)
 }
 
-/// Finds the checkpoints of a session: for the first message of each turn, the address of the turn.
-fn find_checkpoints(work: &Work, session: &str) -> Result<BTreeMap<i64, String>, WorkError> {
+/// The workspace and the checkpoint of a turn, by their ids.
+pub(super) type TurnPlace = (String, String);
+
+/// Finds the checkpoints of a session, by the number of the first message of each turn.
+pub(super) fn find_checkpoints(
+    work: &Work,
+    session: &str,
+) -> Result<BTreeMap<i64, TurnPlace>, WorkError> {
     let mut places = BTreeMap::new();
     for (known, _) in known_workspaces(&work.opened)? {
         let history = History::read(known.store(), known.id())?;
         for row in history.rows().filter(|row| row.turn().is_some_and(|(own, _)| own == session)) {
             if let Some(first) = find_first_message(&work.opened, &row)? {
-                let address = format!("/w/{}/c/{}", known.id(), row.first().pin.id);
-                places.entry(first).or_insert(address);
+                let place = (known.id().to_string(), row.first().pin.id.to_string());
+                places.entry(first).or_insert(place);
             }
         }
     }
     Ok(places)
 }
 
+fn render_head(work: &Work, session: &SessionRecord, messages: usize) -> Markup {
+    let workspace = session.workspace.as_deref().map(std::path::Path::new);
+    html! {
+        header .session-head .{ "hue-" (text::agent_hue(&session.source)) } {
+            h1 { (text::one_line(session_title(session))) }
+            p .meta {
+                span .agent { (text::one_line(&session.source)) }
+                @if let Some(model) = &session.model { span { (text::one_line(model)) } }
+                span { (text::count(messages as u64, "message")) }
+                @if let Some(cost) = cost(session) { span { (cost) } }
+                @if let Some(path) = workspace { span .path { bdi { (work.app.tilde(path)) } } }
+                a href={ "/sessions/" (encode(&session.id)) "/export" } download="" { "Export as a file" }
+            }
+        }
+    }
+}
+
 fn render_conversation(
     work: &Work,
     session: &SessionRecord,
     messages: &[MessageRecord],
-    places: &BTreeMap<i64, String>,
+    places: &BTreeMap<i64, TurnPlace>,
     from: i64,
 ) -> Markup {
     // A page that begins with a hit also shows what led to it.
@@ -231,24 +264,13 @@ fn render_conversation(
             }
         }
     };
-    let workspace = session.workspace.as_deref().map(std::path::Path::new);
     html! {
-        header .session-head .{ "hue-" (text::agent_hue(&session.source)) } {
-            h1 { (text::one_line(session_title(session))) }
-            p .meta {
-                span .agent { (text::one_line(&session.source)) }
-                @if let Some(model) = &session.model { span { (text::one_line(model)) } }
-                span { (text::count(messages.len() as u64, "message")) }
-                @if let Some(cost) = cost(session) { span { (cost) } }
-                @if let Some(path) = workspace { span .path { bdi { (work.app.tilde(path)) } } }
-            }
-        }
         @if messages.is_empty() { div .empty { h2 { "No messages" } p { "This conversation was never recorded, or has been cleared." } } }
         @if start > 0 { (link("Earlier messages", messages.first())) }
         div .messages {
             @for message in shown {
-                @if let Some(address) = places.get(&message.seq) {
-                    p .checkpoint-mark { a href=(address) { span aria-hidden="true" { "◆" } " Checkpoint before this turn: look, or return to here" } }
+                @if let Some((workspace, checkpoint)) = places.get(&message.seq) {
+                    p .checkpoint-mark { a href={ "/w/" (workspace) "/c/" (checkpoint) } { span aria-hidden="true" { "◆" } " Checkpoint before this turn: look, or return to here" } }
                 }
                 (conversation::render_message(message, &work.app.zone))
             }

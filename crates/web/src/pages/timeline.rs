@@ -39,7 +39,7 @@ impl ListView<'_> {
                 }
             }
             @if page.entries.is_empty() { (self.render_empty()) }
-            div .entries data-list=(self.address) data-query=(self.query_string(None)) { (self.render_groups(page)) }
+            div .entries data-list=(self.address) data-query=(self.query_string(None)) { @if !page.entries.is_empty() { div .chunk { (self.render_groups(page)) } } }
             @if let Some(next) = &page.next {
                 p .more { a href={ (self.address) "?" (self.query_string(Some(&next.to_string()))) } data-more="" { "Older" } }
             } @else if !page.entries.is_empty() {
@@ -195,7 +195,7 @@ impl ListView<'_> {
     }
 
     fn render_filter(&self) -> Markup {
-        let FilterQuery { agent, session, text, since, until, .. } = self.filter.query();
+        let FilterQuery { agent, session, text, file, since, until, .. } = self.filter.query();
         let agents: BTreeSet<&str> = self
             .timelines
             .iter()
@@ -205,7 +205,7 @@ impl ListView<'_> {
                 Entry::Rollback(_) => None,
             })
             .collect();
-        let is_open = !since.is_empty() || !until.is_empty();
+        let is_open = !(since.is_empty() && until.is_empty() && file.is_empty());
         html! {
             form .filter action=(self.address) role="search" aria-label="Filter the timeline" {
                 input type="search" name="text" value=(text) placeholder="Filter by prompt, command, name" aria-label="Filter by text" autocomplete="off";
@@ -217,7 +217,8 @@ impl ListView<'_> {
                 }
                 @if !session.is_empty() { input type="hidden" name="session" value=(session); }
                 details .dates open[is_open] {
-                    summary { "Dates" }
+                    summary { "More" }
+                    label { "File " input type="search" name="file" value=(file) placeholder="src/cart.py" autocomplete="off"; }
                     label { "From " input type="date" name="since" value=(since); }
                     label { "to " input type="date" name="until" value=(until); }
                 }
@@ -229,11 +230,12 @@ impl ListView<'_> {
     }
 
     fn query_string(&self, before: Option<&str>) -> String {
-        let FilterQuery { agent, session, text, since, until, .. } = self.filter.query();
+        let FilterQuery { agent, session, text, file, since, until, .. } = self.filter.query();
         let pairs = [
             ("agent", agent.as_str()),
             ("session", session),
             ("text", text),
+            ("file", file),
             ("since", since),
             ("until", until),
             ("before", before.unwrap_or_default()),

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
-use takeback_tree::{Head, RelPath};
+use takeback_tree::{Head, RelPath, StoreError, TreeChange};
 
 use super::layout::{Shell, note, panes, relative_time};
 use super::timeline::{counts, describe_rollback, encode};
-use super::{PageResult, conversation, diff, files, render_list};
+use super::{PageProblem, PageResult, conversation, diff, files, render_list};
 use crate::api::Params;
 use crate::app::{App, Work};
 use crate::problem::{Problem, WorkError};
 use crate::text;
+use crate::view::diff::{DiffView, diff_file, image_type, is_image};
 use crate::view::filter::{Filter, FilterQuery};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
@@ -28,6 +31,8 @@ pub(super) struct TurnQuery {
     to: String,
     /// `1` to show both sides of a diff beside each other.
     split: String,
+    /// `1` to leave out changes of spaces.
+    loose: String,
     part: String,
 }
 
@@ -39,9 +44,15 @@ pub(super) struct FileQuery {
     path: String,
     to: String,
     split: String,
+    loose: String,
     /// `1` to show all unchanged lines.
     whole: String,
+    /// `old` or `new`, for a picture.
+    side: String,
 }
+
+/// The largest picture that is shown, in bytes.
+const MAX_PICTURE: u64 = 32 << 20;
 
 /// The tabs of a turn: the name in the address, the label, the key.
 const TABS: [(&str, &str, &str); 5] = [
@@ -77,18 +88,57 @@ pub(super) async fn show_file(
     Path((workspace, id)): Path<(String, String)>,
     Params(query): Params<FileQuery>,
 ) -> PageResult {
-    let path: RelPath = serde_json::from_str(&query.path)
-        .map_err(|error| Problem::invalid(format!("path: {error}")))?;
     let page = app.work(move |work| {
-        let compared = Compared::parse(&query.to);
-        let changes = work.changes(&workspace, &id, &compared, std::slice::from_ref(&path))?;
-        let change = changes.iter().find(|change| change.path == path);
-        let change = change.ok_or_else(|| Problem::not_found("file in this diff"))?;
+        let change = find_change(work, &workspace, &id, &query)?;
         let store = work.workspace(&workspace)?.store();
-        let options = diff::Options { is_split: query.split == "1", is_whole: query.whole == "1" };
-        diff::render_body(store, change, options)
+        let view = DiffView {
+            is_whole: query.whole == "1",
+            is_loose: query.loose == "1",
+            ..DiffView::default()
+        };
+        let options = diff::Options { is_split: query.split == "1", view };
+        let body = diff_file(store, &change, view).map_err(StoreError::from)?;
+        let (path, to) = (encode(&query.path), encode(&query.to));
+        let image =
+            |side: &str| format!("/w/{workspace}/c/{id}/image?path={path}&to={to}&side={side}");
+        Ok(diff::render_content(&body, options, &image))
     });
     Ok(page.await?)
+}
+
+/// Finds the change of one file.
+fn find_change(
+    work: &Work,
+    workspace: &str,
+    id: &str,
+    query: &FileQuery,
+) -> Result<TreeChange, WorkError> {
+    let path: RelPath = serde_json::from_str(&query.path)
+        .map_err(|error| Problem::invalid(format!("path: {error}")))?;
+    let compared = Compared::parse(&query.to);
+    let changes = work.changes(workspace, id, &compared, std::slice::from_ref(&path))?;
+    let change = changes.into_iter().find(|change| change.path == path);
+    change.ok_or_else(|| Problem::not_found("file in this diff").into())
+}
+
+/// Serves the old or the new version of a picture. Nothing else is served as it is.
+pub(super) async fn show_image(
+    State(app): State<Arc<App>>,
+    Path((workspace, id)): Path<(String, String)>,
+    Params(query): Params<FileQuery>,
+) -> Result<Response, PageProblem> {
+    let image = app.work(move |work| {
+        let change = find_change(work, &workspace, &id, &query)?;
+        let side = if query.side == "old" { change.from } else { change.to };
+        let side = side.filter(|side| is_image(&change) && side.size <= MAX_PICTURE);
+        let side = side.ok_or_else(|| Problem::not_found("picture"))?;
+        let store = work.workspace(&workspace)?.store();
+        let bytes = store.blob(&side.oid).map_err(StoreError::from)?;
+        let kind = image_type(&bytes).ok_or_else(|| Problem::not_found("picture"))?;
+        Ok((kind, bytes))
+    });
+    let (kind, bytes) = image.await?;
+    Ok(([(CONTENT_TYPE, kind)], bytes).into_response())
 }
 
 /// The five most changed files of a turn, for the unfolded row in the timeline.
@@ -104,7 +154,7 @@ pub(super) async fn show_card(
 }
 
 /// Returns the prompt of a turn, or the reason of a checkpoint, as one line.
-fn subject_of(turn: &TurnView) -> String {
+pub(super) fn subject_of(turn: &TurnView) -> String {
     match turn.entry() {
         Some(Entry::Rollback(rollback)) => describe_rollback(rollback),
         _ => text::one_line(turn.checkpoint.prompt.as_deref().unwrap_or(&turn.checkpoint.reason)),
@@ -126,8 +176,9 @@ fn render_turn(
         "diff" => {
             let changes = work.changes(workspace, &id, &compared, &[])?;
             let store = work.workspace(workspace)?.store();
-            let is_split = query.split == "1";
-            let page = diff::DiffPage { address: &address, turn, compared: &compared, is_split };
+            let view = DiffView { is_loose: query.loose == "1", ..DiffView::default() };
+            let options = diff::Options { is_split: query.split == "1", view };
+            let page = diff::DiffPage { address: &address, turn, compared: &compared, options };
             page.render(store, &changes)?
         }
         "conversation" => {
@@ -201,6 +252,7 @@ fn render_head(work: &Work, turn: &TurnView) -> Markup {
                 @if let Some(session) = &view.session { a href={ "/sessions/" (encode(session)) } { "Session" } }
                 code .id title=(view.id) { (&view.id.to_string()[..7]) }
             }
+            (render_actions(turn))
             @if turn.is_step() {
                 p .step-note { "Before step " (view.number.as_deref().unwrap_or("")) ": " (text::one_line(view.reason.strip_prefix("before ").unwrap_or(&view.reason))) }
             }
@@ -208,7 +260,24 @@ fn render_head(work: &Work, turn: &TurnView) -> Markup {
     }
 }
 
-fn render_effects(turn: &TurnView) -> Markup {
+/// The buttons that change the checkpoint itself, and the link to a file to hand on.
+fn render_actions(turn: &TurnView) -> Markup {
+    let (view, workspace) = (&turn.checkpoint, &turn.timeline.id);
+    let name = view.name.as_deref().unwrap_or_default();
+    let button = |label: &str, value: &str, words: &str| {
+        html! { button type="button" .small .quiet data-label=(label) data-value=(value) data-workspace=(workspace) data-checkpoint=(view.id) { (words) } }
+    };
+    html! {
+        p .actions {
+            (button("name", name, if name.is_empty() { "Name" } else { "Rename" }))
+            (button("pin", if view.pinned { "true" } else { "false" }, if view.pinned { "Unpin" } else { "Pin" }))
+            (button("delete", "", "Delete…"))
+            a .button .small .quiet href={ "/w/" (workspace) "/c/" (view.id) "/export" } download="" { "Export as a file" }
+        }
+    }
+}
+
+pub(super) fn render_effects(turn: &TurnView) -> Markup {
     let view = &turn.checkpoint;
     html! {
         @if view.effects.is_empty() {
@@ -245,7 +314,7 @@ fn describe_head(head: Option<&Head>) -> Markup {
     }
 }
 
-fn render_coverage(turn: &TurnView) -> Markup {
+pub(super) fn render_coverage(turn: &TurnView) -> Markup {
     let view = &turn.checkpoint;
     html! {
         @if let Some(files) = view.files { p { "This checkpoint holds " (text::count(files, "file")) "." } }

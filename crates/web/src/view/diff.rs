@@ -1,9 +1,14 @@
 //! The lines of a changed file, for a unified view or side by side.
 
-use takeback_base::text::format_bytes;
-use takeback_tree::{ChangeKind, ObjectError, Store, TreeChange, find_hunks, split_lines};
+use std::ops::Range;
 
-use crate::text::visible;
+use takeback_base::text::format_bytes;
+use takeback_tree::{
+    ChangeKind, ChangeSide, Hunk, ObjectError, Oid, Store, TreeChange, find_hunks, split_lines,
+};
+
+use super::highlight::{Piece, Token, find_pieces};
+use crate::text::{mask_text, visible};
 
 /// The number of unchanged lines that are shown around changed ones.
 const CONTEXT: usize = 3;
@@ -17,8 +22,17 @@ const MAX_WORDS: usize = 400;
 /// The content of a changed file, as far as it can be shown.
 pub(crate) enum FileDiff {
     Lines(Vec<Section>),
+    /// Both sides of a picture; `None` where there is none.
+    Images([Option<Image>; 2]),
     /// The reason in words why no lines are shown.
     Note(String),
+}
+
+/// One side of a changed picture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Image {
+    pub(crate) oid: Oid,
+    pub(crate) size: u64,
 }
 
 /// A part of a file.
@@ -26,7 +40,7 @@ pub(crate) enum Section {
     /// Unchanged lines that are not shown.
     Fold(usize),
     /// Lines that both sides have, with their numbers in the old and the new file.
-    Same(Vec<(usize, usize, String)>),
+    Same(Vec<(usize, usize, Vec<Part>)>),
     /// Lines that were replaced.
     Changed { old: Vec<Line>, new: Vec<Line> },
 }
@@ -35,8 +49,27 @@ pub(crate) enum Section {
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) number: usize,
-    /// The parts of the line. A part is marked if the other side's line does not have it.
-    pub(crate) parts: Vec<(bool, String)>,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A part of a line with one meaning.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// True if the other side's line does not have this part.
+    pub(crate) is_marked: bool,
+    pub(crate) token: Token,
+    pub(crate) text: String,
+}
+
+/// The way in which files are compared.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DiffView {
+    /// True if all unchanged lines are shown.
+    pub(crate) is_whole: bool,
+    /// True if differences in spaces do not count.
+    pub(crate) is_loose: bool,
+    /// True if secrets are masked.
+    pub(crate) is_masked: bool,
 }
 
 impl FileDiff {
@@ -52,17 +85,22 @@ impl FileDiff {
     }
 }
 
-/// Reads both sides of a change and compares their lines. With `whole`, all unchanged lines are
-/// shown.
+/// Reads both sides of a change and compares their lines.
 pub(crate) fn diff_file(
     store: &Store,
     change: &TreeChange,
-    whole: bool,
+    view: DiffView,
 ) -> Result<FileDiff, ObjectError> {
+    if is_image(change) {
+        let image = |side: &ChangeSide| Image { oid: side.oid, size: side.size };
+        return Ok(FileDiff::Images(
+            [&change.from, &change.to].map(|side| side.as_ref().map(image)),
+        ));
+    }
     if let Some(note) = find_note(change) {
         return Ok(FileDiff::Note(note));
     }
-    let read = |side: Option<takeback_tree::ChangeSide>| match side {
+    let read = |side: Option<ChangeSide>| match side {
         Some(side) if !side.mode.is_directory() => store.blob(&side.oid),
         _ => Ok(Vec::new()),
     };
@@ -70,8 +108,41 @@ pub(crate) fn diff_file(
     if old == new {
         return Ok(FileDiff::Note("The content is the same.".into()));
     }
-    let context = if whole { usize::MAX } else { CONTEXT };
-    Ok(FileDiff::Lines(compare_lines(&split_lines(&old), &split_lines(&new), context)))
+    let mask = |content: Vec<u8>| match view.is_masked {
+        true => mask_text(&String::from_utf8_lossy(&content)).into_bytes(),
+        false => content,
+    };
+    let (old, new) = (mask(old), mask(new));
+    let name = String::from_utf8_lossy(change.path.name());
+    let sections = compare_files(&old, &new, &name, view);
+    match sections.iter().any(|section| matches!(section, Section::Changed { .. })) {
+        true => Ok(FileDiff::Lines(sections)),
+        false if view.is_loose => Ok(FileDiff::Note("Only spaces differ.".into())),
+        false => Ok(FileDiff::Note("Only a masked secret differs.".into())),
+    }
+}
+
+/// Returns true for a picture that browsers show. Its content decides later whether it is one.
+pub(crate) fn is_image(change: &TreeChange) -> bool {
+    const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "bmp", "ico"];
+    let name = String::from_utf8_lossy(change.path.name()).to_ascii_lowercase();
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    change.binary && !change.private && ending.is_some_and(|ending| ENDINGS.contains(&ending))
+}
+
+/// Finds the type of a picture by its first bytes. Vector graphics are text, and shown as text.
+pub(crate) fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    let is_container = bytes.get(4..8) == Some(b"ftyp");
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'B', b'M', ..] => Some("image/bmp"),
+        [0, 0, 1, 0, ..] => Some("image/x-icon"),
+        _ if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") => Some("image/webp"),
+        _ if is_container && bytes.get(8..12) == Some(b"avif") => Some("image/avif"),
+        _ => None,
+    }
 }
 
 /// Says why the content of a file is not shown.
@@ -84,14 +155,14 @@ fn find_note(change: &TreeChange) -> Option<String> {
         return Some("An empty directory.".into());
     }
     if change.binary {
-        let size = |side: Option<takeback_tree::ChangeSide>| {
+        let size = |side: Option<ChangeSide>| {
             side.map_or("nothing".to_owned(), |side| format_bytes(side.size))
         };
         let (old, new) = (size(change.from), size(change.to));
         return Some(format!("Not text, or too large to compare: {old} → {new}."));
     }
     if change.kind == ChangeKind::ModeChanged {
-        let mode = |side: Option<takeback_tree::ChangeSide>| {
+        let mode = |side: Option<ChangeSide>| {
             side.map_or(String::new(), |side| format!("{:o}", side.mode.0 & 0o7777))
         };
         let (old, new) = (mode(change.from), mode(change.to));
@@ -100,31 +171,98 @@ fn find_note(change: &TreeChange) -> Option<String> {
     None
 }
 
-fn compare_lines(old: &[&[u8]], new: &[&[u8]], context: usize) -> Vec<Section> {
-    let hunks = find_hunks(old, new);
+/// One side of a comparison.
+struct Side<'a> {
+    lines: Vec<&'a [u8]>,
+    /// The lines as they are shown.
+    texts: Vec<String>,
+    pieces: Option<Vec<Vec<Piece>>>,
+}
+
+impl<'a> Side<'a> {
+    fn new(content: &'a [u8], name: &str) -> Side<'a> {
+        let lines = split_lines(content);
+        let texts: Vec<String> = lines.iter().map(|line| show_line(line)).collect();
+        let pieces = find_pieces(name, &texts);
+        Side { lines, texts, pieces }
+    }
+
+    /// Returns the lines without spaces.
+    fn bare_lines(&self) -> Vec<Vec<u8>> {
+        let bare = |line: &&[u8]| {
+            line.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect()
+        };
+        self.lines.iter().map(bare).collect()
+    }
+
+    /// Splits a line at the ends of its marked parts and of its pieces.
+    fn parts(&self, at: usize, marked: &[(bool, usize)]) -> Vec<Part> {
+        let text = &self.texts[at];
+        let whole = [(Token::Plain, text.len())];
+        let pieces = self.pieces.as_ref().map_or(&whole[..], |pieces| &pieces[at]);
+        let mut pieces = pieces.iter().copied();
+        let (mut token, mut left) = pieces.next().unwrap_or((Token::Plain, text.len()));
+        let mut parts = Vec::new();
+        let mut start = 0;
+        for (is_marked, length) in marked {
+            let end = start + length;
+            while start < end {
+                if left == 0 {
+                    (token, left) = pieces.next().unwrap_or((Token::Plain, end - start));
+                }
+                let length = left.min(end - start);
+                let text = text[start..start + length].to_owned();
+                parts.push(Part { is_marked: *is_marked, token, text });
+                (start, left) = (start + length, left - length);
+            }
+        }
+        parts
+    }
+
+    fn plain_parts(&self, at: usize) -> Vec<Part> {
+        self.parts(at, &[(false, self.texts[at].len())])
+    }
+}
+
+/// Compares two versions of a file.
+fn compare_files(old: &[u8], new: &[u8], name: &str, view: DiffView) -> Vec<Section> {
+    let context = if view.is_whole { usize::MAX } else { CONTEXT };
+    let (old, new) = (Side::new(old, name), Side::new(new, name));
+    let hunks = match view.is_loose {
+        false => find_hunks(&old.lines, &new.lines),
+        true => {
+            let (old, new) = (old.bare_lines(), new.bare_lines());
+            let old: Vec<&[u8]> = old.iter().map(Vec::as_slice).collect();
+            let new: Vec<&[u8]> = new.iter().map(Vec::as_slice).collect();
+            find_hunks(&old, &new)
+        }
+    };
     let mut sections = Vec::new();
     let (mut old_at, mut new_at) = (0, 0);
     for (index, hunk) in hunks.iter().enumerate() {
         let gap = old_at..hunk.before.start;
         let leading = if index == 0 { 0 } else { context };
-        add_unchanged(&mut sections, old, gap, new_at, (leading, context));
-        sections.push(compare_hunk(old, new, hunk));
+        add_unchanged(&mut sections, &new, gap, new_at, (leading, context));
+        sections.push(compare_hunk(&old, &new, hunk));
         (old_at, new_at) = (hunk.before.end, hunk.after.end);
     }
-    add_unchanged(&mut sections, old, old_at..old.len(), new_at, (context, 0));
+    add_unchanged(&mut sections, &new, old_at..old.lines.len(), new_at, (context, 0));
     sections
 }
 
 /// Adds the unchanged lines between two hunks: the first and the last few, and a fold between them.
 fn add_unchanged(
     sections: &mut Vec<Section>,
-    old: &[&[u8]],
-    gap: std::ops::Range<usize>,
+    new: &Side<'_>,
+    gap: Range<usize>,
     new_start: usize,
     (leading, trailing): (usize, usize),
 ) {
-    let same = |range: std::ops::Range<usize>| {
-        let line = |at: usize| (at + 1, new_start + (at - gap.start) + 1, show_line(old[at]));
+    let same = |range: Range<usize>| {
+        let line = |at: usize| {
+            let new_at = new_start + (at - gap.start);
+            (at + 1, new_at + 1, new.plain_parts(new_at))
+        };
         Section::Same(range.map(line).collect())
     };
     let shown = leading.saturating_add(trailing);
@@ -144,32 +282,32 @@ fn add_unchanged(
     }
 }
 
-fn compare_hunk(old: &[&[u8]], new: &[&[u8]], hunk: &takeback_tree::Hunk) -> Section {
-    let show = |lines: &[&[u8]], start: usize| -> Vec<Line> {
-        let line = |(index, line): (usize, &&[u8])| Line {
-            number: start + index + 1,
-            parts: vec![(false, show_line(line))],
-        };
-        lines.iter().enumerate().map(line).collect()
+fn compare_hunk(old: &Side<'_>, new: &Side<'_>, hunk: &Hunk) -> Section {
+    let plain = |side: &Side<'_>, range: &Range<usize>| -> Vec<Line> {
+        range.clone().map(|at| Line { number: at + 1, parts: side.plain_parts(at) }).collect()
     };
-    let mut before = show(&old[hunk.before.clone()], hunk.before.start);
-    let mut after = show(&new[hunk.after.clone()], hunk.after.start);
+    let mut before = plain(old, &hunk.before);
+    let mut after = plain(new, &hunk.after);
     // Lines are paired in order. Pairs of unequal hunks are mostly unrelated.
     if before.len() == after.len() {
-        for (old, new) in before.iter_mut().zip(&mut after) {
-            if let Some((old_parts, new_parts)) = compare_words(&old.parts[0].1, &new.parts[0].1) {
-                (old.parts, new.parts) = (old_parts, new_parts);
+        for (index, (line, other)) in before.iter_mut().zip(&mut after).enumerate() {
+            let (at, other_at) = (hunk.before.start + index, hunk.after.start + index);
+            if let Some((marks, other_marks)) = compare_words(&old.texts[at], &new.texts[other_at])
+            {
+                line.parts = old.parts(at, &marks);
+                other.parts = new.parts(other_at, &other_marks);
             }
         }
     }
     Section::Changed { old: before, new: after }
 }
 
-type Parts = Vec<(bool, String)>;
+/// Marked and unmarked parts of a line, with their lengths in bytes.
+type Marks = Vec<(bool, usize)>;
 
 /// Marks the words in which two lines differ. Returns `None` if the lines have too little in common
 /// for marks to help.
-fn compare_words(old: &str, new: &str) -> Option<(Parts, Parts)> {
+fn compare_words(old: &str, new: &str) -> Option<(Marks, Marks)> {
     let (old, new) = (split_words(old), split_words(new));
     if old.len().max(new.len()) > MAX_WORDS {
         return None;
@@ -193,12 +331,12 @@ fn compare_words(old: &str, new: &str) -> Option<(Parts, Parts)> {
 }
 
 /// Joins words into marked and unmarked parts.
-fn mark(words: &[&str], marked: impl Iterator<Item = std::ops::Range<usize>>) -> Parts {
+fn mark(words: &[&str], marked: impl Iterator<Item = Range<usize>>) -> Marks {
     let mut parts = Vec::new();
     let mut at = 0;
     let mut push = |is_marked: bool, words: &[&str]| {
         if !words.is_empty() {
-            parts.push((is_marked, words.concat()));
+            parts.push((is_marked, words.concat().len()));
         }
     };
     for range in marked {
@@ -249,7 +387,7 @@ mod tests {
     use super::*;
 
     fn sections(old: &str, new: &str) -> Vec<Section> {
-        compare_lines(&split_lines(old.as_bytes()), &split_lines(new.as_bytes()), CONTEXT)
+        compare_files(old.as_bytes(), new.as_bytes(), "a.txt", DiffView::default())
     }
 
     #[test]
@@ -272,16 +410,38 @@ mod tests {
     #[test]
     fn changed_words_are_marked() {
         let (old, new) = compare_words("let total = price * 2;", "let total = price * 3;").unwrap();
+        assert_eq!(old, [(false, 20), (true, 1), (false, 1)]);
+        assert_eq!(new, old);
+        assert!(compare_words("alpha beta", "gamma delta epsilon").is_none());
+    }
+
+    #[test]
+    fn marks_and_colours_are_combined() {
+        let view = DiffView::default();
+        let found = compare_files(b"let total = 12;\n", b"let total = 13;\n", "a.rs", view);
+        let [Section::Changed { new, .. }] = &found[..] else { panic!("one hunk") };
+        let parts: Vec<(bool, Token, &str)> = new[0]
+            .parts
+            .iter()
+            .map(|part| (part.is_marked, part.token, part.text.as_str()))
+            .collect();
         assert_eq!(
-            old,
+            parts,
             [
-                (false, "let total = price * ".to_owned()),
-                (true, "2".to_owned()),
-                (false, ";".to_owned()),
+                (false, Token::Keyword, "let"),
+                (false, Token::Plain, " total = "),
+                (true, Token::Number, "13"),
+                (false, Token::Plain, ";"),
             ]
         );
-        assert_eq!(new[1], (true, "3".to_owned()));
-        assert!(compare_words("alpha beta", "gamma delta epsilon").is_none());
+    }
+
+    #[test]
+    fn spaces_can_be_left_out_of_the_comparison() {
+        let view = DiffView { is_loose: true, ..DiffView::default() };
+        let found = compare_files(b"if x:\n  a\nb\n", b"if x:\n      a\nc\n", "a.txt", view);
+        let changed = found.iter().filter(|part| matches!(part, Section::Changed { .. })).count();
+        assert_eq!(changed, 1);
     }
 
     #[test]

@@ -1,11 +1,17 @@
 //! The filter of a timeline, as the address carries it.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use takeback_undo::RowView;
+use takeback_tree::{Oid, RelPath};
+use takeback_undo::history::find_rows_with_path;
+use takeback_undo::{History, RowView};
 
 use super::timeline::{Cursor, Entry, Timeline};
-use crate::problem::Problem;
+use crate::app::Work;
+use crate::problem::{Problem, WorkError};
 
 /// The parameters that select entries of a timeline.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +22,8 @@ pub(crate) struct FilterQuery {
     pub(crate) session: String,
     /// Only turns whose prompt, reason, name or commands contain this text.
     pub(crate) text: String,
+    /// Only turns that changed this file or directory, relative to the workspace.
+    pub(crate) file: String,
     /// Only turns on this day or later: `2026-11-18`.
     pub(crate) since: String,
     /// Only turns on this day or earlier: `2026-11-18`.
@@ -32,6 +40,9 @@ pub(crate) struct Filter {
     since: Option<Date>,
     until: Option<Date>,
     zone: Option<TimeZone>,
+    path: Option<RelPath>,
+    /// The rows that changed the file, if the filter names one.
+    rows: HashSet<Oid>,
     pub(crate) before: Option<Cursor>,
 }
 
@@ -52,7 +63,16 @@ impl Filter {
                     Problem::invalid("before must be a place from an earlier page")
                 })?),
             };
+        let path = match query.file.trim_matches('/') {
+            "" => None,
+            file => Some(
+                RelPath::new(file.as_bytes())
+                    .map_err(|_| Problem::invalid("file must be a path in the workspace"))?,
+            ),
+        };
         Ok(Filter {
+            path,
+            rows: HashSet::new(),
             words: query.text.split_whitespace().map(str::to_lowercase).collect(),
             since: day(&query.since, "since")?,
             until: day(&query.until, "until")?,
@@ -68,12 +88,27 @@ impl Filter {
 
     /// Returns true if the filter selects anything less than everything.
     pub(crate) fn is_active(&self) -> bool {
-        let FilterQuery { agent, session, text, since, until, .. } = &self.query;
-        [agent, session, text, since, until].into_iter().any(|value| !value.is_empty())
+        let FilterQuery { agent, session, text, file, since, until, .. } = &self.query;
+        [agent, session, text, file, since, until].into_iter().any(|value| !value.is_empty())
+    }
+
+    /// Finds the rows that changed the file which the filter names.
+    pub(crate) fn find_rows(
+        mut self,
+        work: &Work,
+        timelines: &[Arc<Timeline>],
+    ) -> Result<Filter, WorkError> {
+        let Some(path) = &self.path else { return Ok(self) };
+        for timeline in timelines {
+            let known = work.workspace(&timeline.id)?;
+            let history = History::read(known.store(), known.id())?;
+            self.rows.extend(find_rows_with_path(known.store(), &history, path)?);
+        }
+        Ok(self)
     }
 
     pub(crate) fn matches(&self, entry: &Entry, timeline: &Timeline) -> bool {
-        if !self.has_day(entry) {
+        if !self.has_day(entry) || (self.path.is_some() && !self.rows.contains(&entry.id())) {
             return false;
         }
         match entry {

@@ -33,7 +33,7 @@ pub(crate) enum Compared {
     Turn,
     /// The current state of the workspace.
     Now,
-    /// Another checkpoint.
+    /// The state in another checkpoint.
     Checkpoint(String),
 }
 
@@ -165,13 +165,16 @@ fn find_exact<'h>(
     known: &WorkspaceRef<'_>,
     id: &str,
 ) -> Result<&'h Checkpoint, WorkError> {
-    // Row numbers change with every new checkpoint, so that an address must not contain one.
-    let is_number = id.len() < 6 && id.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    if is_number {
-        return Err(Problem::not_found("checkpoint").into());
-    }
+    check_id(id)?;
     match history.find(known.store(), id) {
         Err(FindError::Elsewhere { .. }) => Err(Problem::not_found("checkpoint").into()),
         found => Ok(found?.checkpoint),
     }
+}
+
+/// Refuses the number of a row in place of an id. Row numbers change with every new checkpoint, so
+/// that an address must not contain one.
+pub(crate) fn check_id(id: &str) -> Result<(), Problem> {
+    let is_number = id.len() < 6 && id.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_number { Err(Problem::not_found("checkpoint")) } else { Ok(()) }
 }

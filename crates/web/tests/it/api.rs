@@ -213,6 +213,77 @@ fn a_checkpoint_is_taken_by_hand() {
 }
 
 #[test]
+fn a_checkpoint_gets_a_name_and_protection_later() {
+    let scratch = two_turns();
+    let browser = scratch.browser();
+    let id = ids(&scratch)[0].clone();
+    let path = format!("/api/v1/checkpoints/{}/{id}", scratch.workspace());
+    let change = |body: Value| {
+        browser.header("content-type", "application/json").send("PATCH", &path, &body.to_string())
+    };
+    let named = change(json!({ "name": "good", "pinned": true }));
+    assert_eq!(named.status, 200, "{}", named.body);
+    let entry = browser.json("/api/v1/checkpoints")["entries"][0].clone();
+    assert_eq!((&entry["name"], &entry["pinned"]), (&json!("good"), &json!(true)));
+    assert_eq!(browser.send("DELETE", &path, "").status, 409);
+    assert_eq!(change(json!({ "name": "a b" })).status, 409);
+    assert_eq!(change(json!({ "nothing": 1 })).status, 422);
+    // A name that is left out stays; null removes it.
+    assert_eq!(change(json!({ "pinned": false })).json()["name"], "good");
+    assert_eq!(change(json!({ "name": null })).json()["name"], Value::Null);
+    let deleted = browser.send("DELETE", &path, "");
+    assert_eq!((deleted.status, &deleted.json()["id"]), (200, &json!(id)), "{}", deleted.body);
+    assert_eq!(browser.send("DELETE", &path, "").status, 404);
+    assert_eq!(ids(&scratch).len(), 1);
+    let number = format!("/api/v1/checkpoints/{}/1", scratch.workspace());
+    assert_eq!(browser.send("DELETE", &number, "").status, 404, "numbers change");
+}
+
+#[test]
+fn turns_are_found_by_the_files_that_they_changed() {
+    let scratch = two_turns();
+    let browser = scratch.browser();
+    let prompts = |file: &str| -> Vec<String> {
+        let list = browser.json(&format!("/api/v1/checkpoints?file={file}"));
+        let entries = list["entries"].as_array().unwrap().iter();
+        entries.map(|entry| entry["prompt"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(prompts("src/cart.py"), ["add the cart"]);
+    assert_eq!(prompts("src"), ["add the cart"]);
+    assert_eq!(prompts("old.txt").len(), 1);
+    assert_ne!(prompts("old.txt"), ["add the cart"]);
+    assert!(prompts("nothing.txt").is_empty());
+    assert_eq!(browser.get("/api/v1/checkpoints?file=../x").status, 400);
+    assert!(browser.page("/?file=src/cart.py").contains("value=\"src/cart.py\""));
+}
+
+#[test]
+fn a_prune_is_shown_before_it_deletes() {
+    let scratch = two_turns();
+    let browser = scratch.browser();
+    let shown = browser.post("/api/v1/prune", json!({ "max_size_mb": 0 })).json();
+    assert_eq!(shown["dry_run"], true, "{shown}");
+    assert_eq!(shown["workspaces"][0]["checkpoints"], 1, "{shown}");
+    assert_eq!(ids(&scratch).len(), 2, "nothing was deleted");
+    let body = json!({ "max_size_mb": 0, "dry_run": false });
+    let done = browser.post("/api/v1/prune", body).json();
+    assert_eq!(done["workspaces"], shown["workspaces"], "{done}");
+    assert_eq!(ids(&scratch).len(), 1);
+}
+
+#[test]
+fn conflicts_are_resolved_for_each_file() {
+    let scratch = two_turns();
+    let id = ids(&scratch)[0].clone();
+    scratch.write("keep.txt", "one\nzwei\nthree\n");
+    let files = json!([{ "path": "keep.txt", "resolution": "theirs" }]);
+    let planned = plan(&scratch, json!({ "checkpoint": id, "undo": true, "files": files }));
+    assert_eq!(planned["plan"]["conflicts"][0]["resolved"], true, "{planned}");
+    scratch.browser().post("/api/v1/apply", json!({ "digest": planned["digest"] }));
+    assert_eq!(scratch.read("keep.txt"), "one\ntwo\nthree\n");
+}
+
+#[test]
 fn sessions_messages_and_search_are_served() {
     let scratch = two_turns();
     let browser = scratch.browser();
@@ -264,11 +335,14 @@ fn the_openapi_document_describes_every_route() {
     let paths = document["paths"].as_object().unwrap();
     let mut known: Vec<&str> = paths.keys().map(String::as_str).collect();
     known.sort_unstable();
-    let routes = include_str!("../../src/api/mod.rs").split(".route(\"").skip(1);
+    let routes = include_str!("../../src/api/mod.rs").split(".route(").skip(1);
     let mut served: Vec<String> =
-        routes.map(|route| format!("/api/v1{}", route.split('"').next().unwrap())).collect();
+        routes.map(|route| format!("/api/v1{}", route.split('"').nth(1).unwrap())).collect();
     served.retain(|path| path != "/api/v1/openapi.json");
     served.sort_unstable();
     assert_eq!(known, served);
-    assert_eq!(document["paths"]["/api/v1/plan"]["post"]["requestBody"]["required"], true);
+    let plan = &document["paths"]["/api/v1/plan"]["post"];
+    assert_eq!(plan["requestBody"]["required"], true);
+    let problem = &plan["responses"]["default"]["content"]["application/problem+json"];
+    assert!(problem["schema"].is_object(), "{plan}");
 }

@@ -43,6 +43,16 @@ impl Client {
         self.send("GET", path, "")
     }
 
+    /// Fetches bytes: the status, the type and the content.
+    pub(crate) fn get_bytes(&self, path: &str) -> (u16, String, Vec<u8>) {
+        let mut reader = self.open("GET", path, "", "close");
+        let (status, headers) = read_head(&mut reader);
+        let mut body = Vec::new();
+        reader.read_to_end(&mut body).unwrap();
+        let kind = headers.into_iter().find(|(name, _)| name == "content-type");
+        (status, kind.map(|(_, kind)| kind).unwrap_or_default(), body)
+    }
+
     /// Fetches a page, which must exist.
     pub(crate) fn page(&self, path: &str) -> String {
         let answer = self.get(path);

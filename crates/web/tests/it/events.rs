@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::scratch::Scratch;
 
 /// Reads the next event: its name, id and data.
-fn next_event(stream: &mut BufReader<TcpStream>) -> (String, u64, String) {
+pub(crate) fn next_event(stream: &mut BufReader<TcpStream>) -> (String, u64, String) {
     let (mut name, mut id, mut data) = Default::default();
     loop {
         let mut line = String::new();
@@ -27,7 +27,7 @@ fn next_event(stream: &mut BufReader<TcpStream>) -> (String, u64, String) {
 }
 
 /// Reads events until one has this name.
-fn wait_for(stream: &mut BufReader<TcpStream>, name: &str) -> (u64, String) {
+pub(crate) fn wait_for(stream: &mut BufReader<TcpStream>, name: &str) -> (u64, String) {
     loop {
         let (found, id, data) = next_event(stream);
         if found == name {

@@ -12,8 +12,9 @@ use takeback_undo::{
     Deadline, OpenOptions, Opened, Protection, Report, ReportedEvent, Settings, ToolCall, ToolWork,
     hook,
 };
-use takeback_web::{Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
 
+use crate::chat_host::TestChat;
 use crate::client::Client;
 
 pub(crate) const TOKEN: &str = "test-token";
@@ -40,11 +41,26 @@ pub(crate) struct Scratch {
     link: String,
     stopper: Stopper,
     server: Option<JoinHandle<()>>,
+    url: String,
 }
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        let base = tempfile::tempdir().unwrap();
+        Scratch::start("http://127.0.0.1:9", None)
+    }
+
+    /// Starts a server whose connections are encrypted, if there is a certificate.
+    pub(crate) fn with_certificate(certificate: Option<Certificate>) -> Scratch {
+        Scratch::start("http://127.0.0.1:9", certificate)
+    }
+
+    /// Starts a server whose agent asks the model at this address.
+    pub(crate) fn with_model(url: &str) -> Scratch {
+        Scratch::start(url, None)
+    }
+
+    fn start(url: &str, certificate: Option<Certificate>) -> Scratch {
+        let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs::create_dir(base.path().join("project")).unwrap();
         let home = base.path().join("home");
         let opened = Arc::new(Opened::new(OpenOptions {
@@ -59,20 +75,21 @@ impl Scratch {
             resume_hint: |_| None,
             find_hook_files: |_| Vec::new(),
             reports_ends: |_| true,
+            conversations: Default::default(),
         }));
-        let server = Server::bind(ServerOptions {
-            address: ([127, 0, 0, 1], 0).into(),
-            reach: Reach::Loopback,
-            token: TOKEN.into(),
-            cookie: COOKIE.into(),
-            home: Arc::new(TestHome(opened.clone())),
-            zone: jiff::tz::TimeZone::UTC,
-            user_home: None,
-        })
-        .unwrap();
-        let (link, stopper) = (server.link(), server.stopper());
-        let server = Some(thread::spawn(move || server.run().unwrap()));
-        Scratch { base, opened, link, stopper, server }
+        let project = base.path().join("project").canonicalize().unwrap();
+        let chat = TestChat { opened: opened.clone(), url: url.to_owned(), directory: project };
+        let (stopper, link, server) = serve(&opened, chat, certificate);
+        Scratch { base, opened, link, stopper, server: Some(server), url: url.to_owned() }
+    }
+
+    /// Stops the server, and starts another one on the same home.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        let (opened, directory) = (self.opened.clone(), self.project());
+        let chat = TestChat { opened, url: self.url.clone(), directory };
+        let (stopper, link, server) = serve(&self.opened, chat, None);
+        (self.stopper, self.link, self.server) = (stopper, link, Some(server));
     }
 
     pub(crate) fn opened(&self) -> &Opened {
@@ -146,7 +163,7 @@ impl Scratch {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        let rest = self.link.strip_prefix("http://127.0.0.1:").unwrap();
+        let rest = self.link.rsplit_once(':').unwrap().1;
         rest.split('/').next().unwrap().parse().unwrap()
     }
 
@@ -163,4 +180,26 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Starts a server on a home.
+fn serve(
+    opened: &Arc<Opened>,
+    chat: TestChat,
+    certificate: Option<Certificate>,
+) -> (Stopper, String, JoinHandle<()>) {
+    let server = Server::bind(ServerOptions {
+        address: ([127, 0, 0, 1], 0).into(),
+        reach: Reach::Loopback,
+        certificate,
+        token: TOKEN.into(),
+        cookie: COOKIE.into(),
+        home: Arc::new(TestHome(opened.clone())),
+        chat: Arc::new(chat),
+        zone: jiff::tz::TimeZone::UTC,
+        user_home: None,
+    })
+    .unwrap();
+    let (link, stopper) = (server.link(), server.stopper());
+    (stopper, link, thread::spawn(move || server.run().unwrap()))
 }

@@ -1,4 +1,4 @@
-//! A simulated day: agents work in turns, the user edits files in between, and changes are taken
+//! A simulated day: agents carry out turns, the user edits files in between, and changes are taken
 //! back.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,13 +28,14 @@ pub(super) struct ListedCheckpoint {
     pub(super) id: String,
     /// True if the checkpoint is the first of its turn.
     is_first: bool,
-    /// True if the checkpoint was taken after its call had begun. Its moment is then unknown.
+    /// True if the checkpoint was taken after its call had begun. It is then unknown which state it
+    /// holds.
     is_late: bool,
     /// The prompt of its turn.
     prompt: Option<String>,
 }
 
-/// The state at a moment that a rollback can return to.
+/// The state at one moment, to which a rollback can return.
 #[derive(Clone)]
 pub(super) struct Moment {
     pub(super) files: Files,
@@ -67,7 +68,7 @@ pub(super) struct Day<'a> {
     pub(super) mixed_up: BTreeSet<String>,
     /// The sessions whose open turn has a call without a reported end.
     pub(super) unended: BTreeSet<&'static str>,
-    /// The marks in edits that the user made while there was such a call. If no end was ever
+    /// The marks in edits that the user made while such a call was open. If no end was ever
     /// reported, the edits count as the call's work, and the program must say so.
     pub(super) edited_meanwhile: BTreeSet<String>,
     pub(super) calls: usize,
@@ -340,7 +341,8 @@ impl<'a> Day<'a> {
                 continue;
             }
             if listed.is_late {
-                // A process in the background took it, at any time since its call was reported.
+                // A background process took this checkpoint at some unknown time after its call was
+                // reported.
                 let is_of = |turn: &&TurnKey| listed.prompt == Some(name_prompt(turn.1));
                 self.worked.extend(self.in_force.iter().find(is_of).copied());
                 continue;

@@ -1,4 +1,4 @@
-//! The judgement of single steps, based only on plain copies of files.
+//! Judging single steps, based only on plain copies of files.
 
 use std::collections::BTreeSet;
 use std::path::Path;

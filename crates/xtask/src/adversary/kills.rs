@@ -31,8 +31,7 @@ impl Day<'_> {
         if !is_untouched {
             let left = changed_paths(&moment.files, &now);
             let named = self.list_answered(&planned.json, &LEFT);
-            // Outside the workspace, a path may be as it was before only if the plan leaves it
-            // alone.
+            // Outside the workspace, a path may be unchanged only if the plan does not change it.
             let is_forgotten = |path: &str| {
                 let is_followed = moment.files.contains_key(path) && !self.lost.contains(path);
                 !is_inside(path)

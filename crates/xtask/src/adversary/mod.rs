@@ -2,12 +2,12 @@
 //! comparing plain copies of the files.
 //!
 //! The program under test is the real one, and a real bash runs the agents' commands. The judge
-//! knows nothing about checkpoints: it copies all files at each moment, and it knows who wrote each
-//! line, because every line says so. It checks five things:
+//! knows nothing about checkpoints: it copies all files before and after each step, and it knows
+//! who wrote each line, because every line says so. It checks five things:
 //!
 //! - Nothing is lost: everything that a call destroys is in the store or was reported as
 //!   unprotected.
-//! - A rollback leads exactly to its target, and its reversal leads exactly back again.
+//! - A rollback restores exactly its target, and its reversal exactly the state before it.
 //! - The undo of a turn keeps every line that the user wrote.
 //! - Files and conversation agree.
 //! - Everything that the program reports is true: plans, changed paths, counts.
@@ -171,7 +171,7 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     let _ = fs::remove_dir_all(&root);
     fs::rename(&aside, &root).map_err(|error| format!("cannot rename {aside:?}: {error}"))?;
     let story = format!("day {seed}, in {}: {failure}\n  {log}\n", root.display());
-    // All stories are printed at the end; this one can be read at once.
+    // All stories are printed at the end of the run, but this file can be read before then.
     let file = root.join("story.txt");
     fs::write(&file, &story).map_err(|error| format!("cannot write {file:?}: {error}"))?;
     Ok(story)

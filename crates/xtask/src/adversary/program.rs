@@ -87,7 +87,7 @@ impl<'a> Program<'a> {
         Ok(child)
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to completion.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<Answer, Failure> {
         let mut command = self.takeback(arguments);
         command.arg("--json");

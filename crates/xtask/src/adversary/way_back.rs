@@ -51,7 +51,7 @@ impl Day<'_> {
     }
 
     /// Checks that a rollback did exactly what its plan had announced. `known` are the checkpoints
-    /// from the time before the plan.
+    /// that existed before the plan was made.
     fn check_planned(
         &self,
         known: &[ListedCheckpoint],
@@ -63,8 +63,9 @@ impl Day<'_> {
         let Some(key) = ["restored", "deleted"].into_iter().find(|key| !is_same(key)) else {
             return Ok(());
         };
-        // The end of a turn prunes in the background. Files that only a pruned checkpoint named are
-        // no longer captured, so a later rollback leaves them unchanged and says so.
+        // At the end of a turn, checkpoints are pruned in the background. Files that only a pruned
+        // checkpoint named are no longer captured, so a later rollback leaves them unchanged and
+        // says so.
         let present = self.list_checkpoints()?;
         let is_pruned = known.iter().any(|checkpoint| !present.contains(checkpoint));
         if !planned.succeeded || !is_whole || is_pruned {
@@ -239,9 +240,9 @@ impl Day<'_> {
         is_elsewhere && !is_missing && lines(now.get(path)).iter().all(is_in_force)
     }
 
-    /// Reverses the last rollback or undo. This must lead exactly to the files `before`. Sometimes
-    /// redoes it afterwards, which must lead exactly to the current files. `after` holds the turns
-    /// that are in force after the redo, if they are known.
+    /// Reverses the last rollback or undo. Afterwards, the files must be exactly those in `before`.
+    /// Sometimes redoes it, which must restore exactly the files from before the reversal. `after`
+    /// holds the turns that are in force after the redo, if they are known.
     fn reverse(
         &mut self,
         before: &Files,
@@ -269,7 +270,7 @@ impl Day<'_> {
         let answer = self.program.run(&["rollback", verb])?;
         if !list_failed_parts(&answer).is_empty() && self.is_full {
             self.free_disk()?;
-            // The command that takeback names does the rest.
+            // A rollback to the checkpoint that the answer names restores the rest.
             let id = answer.json["checkpoint"].as_str().unwrap_or_default();
             self.log.push(format!("rollback {id} after a rollback {verb} that failed in part"));
             self.program.run_well(&["rollback", id])?;
@@ -342,8 +343,8 @@ impl Day<'_> {
         Ok(())
     }
 
-    /// Takes over the turns that were in force at a moment, and checks that the conversations have
-    /// also returned to it.
+    /// Records that the turns of an earlier moment are in force again, and checks that the
+    /// conversations contain exactly these turns.
     pub(super) fn follow_rollback(&mut self, moment: &Moment) -> Result<(), Failure> {
         self.in_force = moment.in_force.clone();
         for (session, turn) in &moment.begun {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use self::npm::AgentCache;
+pub(crate) use self::npm::{AgentCache, FetchError};
 use self::program::AgentProgram;
 use self::programs::PROGRAMS;
 use self::sandbox::Sandbox;
@@ -24,7 +24,7 @@ use crate::run::{cargo, run_step};
 /// The agents that are tested with every change.
 const USUAL: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
-/// The maximum number of agents that are tested at once.
+/// The maximum number of agents that are tested at the same time.
 const AT_ONCE: usize = 2;
 
 /// The result of testing one agent.
@@ -54,7 +54,8 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
     test_each(&programs, is_latest, &mut Tally::default())
 }
 
-/// Tests the usual agents in the versions that are known to work. takeback must have been built.
+/// Tests the usual agents in the versions that are known to work. Takeback must already have been
+/// built.
 pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
     test_each(&find_programs(&USUAL)?, false, tally)
 }
@@ -102,8 +103,7 @@ fn test_each(
             }
             AgentResult::Failed(failure) => {
                 tally.add_failed();
-                eprintln!("\n{}: {failure}", program.title());
-                failures.push(program.name);
+                failures.push(format!("\n{}: {failure}", program.title()));
                 "FAILED".to_owned()
             }
         };
@@ -113,7 +113,7 @@ fn test_each(
     if failures.is_empty() {
         return Ok(());
     }
-    Err(format!("\nthe tests failed with {}", failures.join(", ")))
+    Err(failures.join("\n"))
 }
 
 /// A finished test of one agent.
@@ -123,8 +123,8 @@ struct AgentTest {
     duration: Duration,
 }
 
-/// Tests several agents at once, because a single one does not keep the machine busy. Returns the
-/// results in the order of the agents.
+/// Tests several agents at the same time, because a single agent does not keep the machine busy.
+/// Returns the results in the order of the agents.
 fn test_together(
     programs: &[&'static AgentProgram],
     cache: &AgentCache,
@@ -158,10 +158,10 @@ fn test_one(
 ) -> (String, AgentResult) {
     let (version, installed) = match cache.fetch(program, is_latest) {
         Ok(found) => found,
-        Err(npm::FetchError::Unavailable(why)) => {
+        Err(FetchError::Unavailable(why)) => {
             return (program.version.to_owned(), AgentResult::Skipped(why));
         }
-        Err(npm::FetchError::Failed(failure)) => {
+        Err(FetchError::Failed(failure)) => {
             return (program.version.to_owned(), AgentResult::Failed(failure));
         }
     };

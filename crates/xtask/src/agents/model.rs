@@ -1,4 +1,4 @@
-//! The scripted model. It writes a file, and then removes a directory in a shell.
+//! The scripted model. It writes a file, and then removes a directory with a shell command.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -22,11 +22,17 @@ pub(crate) struct Job {
     pub(crate) answer: &'static str,
 }
 
-/// The jobs of the conversation that is taken back. The first is kept.
+/// The jobs in the conversation that a rollback rewinds. The rollback keeps the first job and takes
+/// back the second.
 pub(crate) const JOBS: [Job; 2] = [
     Job { prompt: "Please do job-three now", file: "three.txt", answer: "Job three is complete" },
     Job { prompt: "Please do job-four now", file: "four.txt", answer: "Job four is complete" },
 ];
+
+/// The job in a fork. The model creates the file with a shell command, in the directory in which
+/// the agent runs the shell.
+pub(crate) const FORK_JOB: Job =
+    Job { prompt: "Please do job-five now", file: "five.txt", answer: "Job five is complete" };
 
 /// The model's answer when the work is done.
 pub(crate) const DONE: &str = "All of job-one is done";
@@ -36,10 +42,10 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// One side of a pause: a channel to the other side, and a channel from it.
+/// The channels of one side of a pause: one to the other side, and one from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
-/// A model whose answers depend only on the request, and on a pause if one is planned.
+/// A model whose answers depend only on the request, and on whether a pause is planned.
 #[derive(Clone)]
 pub(crate) struct ScriptedModel {
     program: &'static AgentProgram,
@@ -52,8 +58,8 @@ impl ScriptedModel {
         ScriptedModel { program, project, pause: Arc::default() }
     }
 
-    /// Makes the model pause when its work is done. The model then sends a message, and waits for
-    /// an answer before it continues.
+    /// Makes the model pause when its work is done: it signals that the pause has begun, and waits
+    /// for an answer before it continues.
     pub(crate) fn begin_pause(&self) -> Side {
         let (begins, begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
@@ -61,8 +67,8 @@ impl ScriptedModel {
         (end, begun)
     }
 
-    /// Takes the pause, if there is one. Dropping the pause wakes the thread that waits for it to
-    /// begin.
+    /// Takes the planned pause, if there is one. Dropping it wakes the thread that is waiting for
+    /// the pause to begin.
     pub(crate) fn take_pause(&self) -> Option<Side> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -73,6 +79,11 @@ impl ScriptedModel {
         // Requests for titles and summaries offer no tools.
         if !request.has_tool(shell) {
             return Reply::text("Two jobs");
+        }
+        match calls_since(request, FORK_JOB.prompt) {
+            Some(0) => return (self.program.shell)(&format!("touch {}", FORK_JOB.file)),
+            Some(_) => return Reply::text(FORK_JOB.answer),
+            None => {}
         }
         for job in JOBS.iter().rev() {
             match calls_since(request, job.prompt) {
@@ -106,7 +117,7 @@ impl ScriptedModel {
 /// Counts the tool calls since this prompt. Returns `None` if the prompt is missing, or if the
 /// model has already answered it with text.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
-    // The output of a rollback quotes the prompt that it takes back.
+    // The output of a rollback quotes the prompt that the rollback takes back.
     let is_quoted = |message: &Message| message.text.contains("The prompt was:");
     let is_said = |message: &Message| {
         message.role == Role::User && message.text.contains(said) && !is_quoted(message)

@@ -10,7 +10,7 @@ use super::program::AgentProgram;
 use crate::Failure;
 use crate::run::target_directory;
 
-/// The package of a Node version that is new enough for all agents.
+/// The Node package, in a version that is new enough for all agents.
 const NODE: (&str, &str) = ("node", "22.23.3");
 const NODE_MAJOR: u32 = 22;
 
@@ -36,8 +36,8 @@ impl AgentCache {
         Ok(AgentCache { directory, node: None }.with_node())
     }
 
-    /// Fetches a Node if the machine's own is too old. If that fails, the agents that need it will
-    /// report the problem.
+    /// Fetches Node if the machine's own version is too old. If that fails, the agents that need it
+    /// will report the problem.
     fn with_node(mut self) -> AgentCache {
         if node_major().is_none_or(|major| major < NODE_MAJOR)
             && let Ok(installed) = self.install_package("node", NODE.0, NODE.1)
@@ -75,8 +75,9 @@ impl AgentCache {
         Ok((version, installed))
     }
 
-    /// Looks up the number of a version. Every installation does this first, because `npm install`
-    /// takes minutes to fail if npm cannot reach the registry.
+    /// Looks up a version, such as `latest`, in the registry, and returns its number. Every
+    /// installation does this first, because `npm install` takes minutes to fail if npm cannot
+    /// reach the registry.
     fn look_up(&self, package: &str, version: &str) -> Result<String, FetchError> {
         let mut npm = self.npm_command(&self.directory);
         npm.args(["--fetch-retries=0", "--fetch-timeout=15000"]);
@@ -94,7 +95,8 @@ impl AgentCache {
         }
     }
 
-    fn install_package(
+    /// Installs a package, unless it is already installed. Returns its directory.
+    pub(crate) fn install_package(
         &self,
         name: &str,
         package: &str,

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::Failure;
 
 /// The maximum time that a program may run. A turn takes seconds, or minutes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// The output of a program.
 pub(crate) struct ProgramOutput {
@@ -40,7 +40,7 @@ fn log_file(logs: &Path, name: &str, stream: &str) -> PathBuf {
     logs.join(format!("{name}.{stream}"))
 }
 
-/// Runs a command to its end. Its output goes to files in `logs`. Fails if the command fails or
+/// Runs a command to completion. Its output goes to files in `logs`. Fails if the command fails or
 /// does not end in time.
 pub(crate) fn run_with_limit(
     command: &mut Command,
@@ -64,7 +64,7 @@ pub(crate) fn run_with_limit(
         Ok(Err(error)) => Err(failed(error)),
         Err(_) => {
             if let Some(group) = group {
-                // This fails if the program has just ended by itself.
+                // This fails if the program has just ended on its own.
                 let _ = kill_process_group(group, Signal::KILL);
             }
             Err(format!("{name} did not end within {} s:\n{}", LIMIT.as_secs(), said().all_text()))

@@ -11,18 +11,18 @@ pub(crate) struct AgentProgram {
     pub(crate) package: &'static str,
     /// The version that is known to work.
     pub(crate) version: &'static str,
-    /// The files that the user's home contains before takeback is installed. They name the model's
-    /// address.
+    /// The files that the user's home contains before takeback is installed. They contain the
+    /// model's address.
     pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
-    /// The environment variables that name the model's address and keep the agent from using the
+    /// The environment variables that contain the model's address and keep the agent from using the
     /// network for anything else.
     pub(crate) environment: fn(url: &str) -> Vec<(&'static str, String)>,
     /// The arguments for a turn without a terminal and without permission prompts.
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
-    /// The arguments that end the processes which the agent leaves running.
+    /// The arguments with which the agent ends the processes that it left running.
     pub(crate) leave: &'static [&'static str],
     /// The arguments for each step of checking the package that takeback builds for the agent. `{}`
-    /// stands for the package's directory.
+    /// is replaced with the package's directory.
     pub(crate) package_steps: &'static [&'static [&'static str]],
     /// True if a conversation can be continued without a terminal.
     pub(crate) can_continue: bool,
@@ -41,8 +41,8 @@ pub(crate) enum Turn<'a> {
     First(&'a str),
     /// A prompt in the same conversation.
     Next(&'a str),
-    /// A prompt in the conversation that takeback names after a rollback: its id, and its file if
-    /// the agent takes one.
+    /// A prompt in the conversation that takeback says to continue after a rollback. The agent
+    /// finds the conversation by its id or by its file.
     At { session: &'a str, file: &'a str, prompt: &'a str },
     /// The rollback command with these arguments, for agents in which it is not typed as a prompt.
     Command(&'a str),
@@ -51,7 +51,7 @@ pub(crate) enum Turn<'a> {
 /// The way in which a rollback is typed inside an agent, and where its result is shown.
 pub(crate) enum RollbackCommand {
     /// takeback answers without asking the model, but changes nothing, because the agent reports
-    /// that it runs without a user.
+    /// that it is running without a user.
     Withheld {
         typed: &'static str,
         /// True if the answer is shown when there is no terminal.

@@ -292,8 +292,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         environment: |url| {
             vec![
                 ("FACTORY_API_KEY", "fk-not-a-secret".to_owned()),
-                // At this address, the scripted model answers "not found"; only then does the agent
-                // continue the conversation.
+                // The scripted model answers "not found" at this address. The agent continues the
+                // conversation only after it has received that answer.
                 ("FACTORY_API_BASE_URL", url.to_owned()),
                 ("DROID_AUTO_UPDATE_ENABLED", "false".to_owned()),
             ]
@@ -396,8 +396,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// Builds a call to the only tool that Codex offers to newer models: it runs a program, which can
-/// use other tools.
+/// Builds a call to the only tool that Codex offers to newer models. That tool runs a program,
+/// which can use other tools.
 fn codex_program(javascript: &str) -> Reply {
     Reply::call("exec", Value::String(javascript.to_owned()))
 }

@@ -109,9 +109,19 @@ impl Sandbox {
         turn: Turn<'_>,
         name: &str,
     ) -> Result<(ProgramOutput, Vec<Request>), Failure> {
+        self.run_turn_in(&self.project(), turn, name)
+    }
+
+    /// Runs one turn with the agent in another directory.
+    pub(crate) fn run_turn_in(
+        &self,
+        directory: &Path,
+        turn: Turn<'_>,
+        name: &str,
+    ) -> Result<(ProgramOutput, Vec<Request>), Failure> {
         let before = self.server.log().len();
         let words = (self.program.words)(&self.home(), turn);
-        let said = self.run_agent(&words, name);
+        let said = self.run_agent(&words, directory, name);
         let asked = self.server.log().split_off(before);
         // The log helps to find out why a test fails.
         let lines = asked.iter().map(|entry| {
@@ -140,7 +150,11 @@ impl Sandbox {
         }
         for step in steps {
             let place = |word: &&str| word.replace("{}", &package.display().to_string());
-            self.run_agent(&step.iter().map(place).collect::<Vec<_>>(), "package")?;
+            self.run_agent(
+                &step.iter().map(place).collect::<Vec<_>>(),
+                &self.project(),
+                "package",
+            )?;
         }
         Ok(())
     }
@@ -151,14 +165,22 @@ impl Sandbox {
             [] => Ok(()),
             words => {
                 let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-                self.run_agent(&words, "leave").map(drop)
+                self.run_agent(&words, &self.project(), "leave").map(drop)
             }
         }
     }
 
-    fn run_agent(&self, words: &[String], name: &str) -> Result<ProgramOutput, Failure> {
+    fn run_agent(
+        &self,
+        words: &[String],
+        directory: &Path,
+        name: &str,
+    ) -> Result<ProgramOutput, Failure> {
         let mut command = self.command_for(Path::new(self.program.name));
-        command.args(words).envs((self.program.environment)(&self.server.url()));
+        command
+            .current_dir(directory)
+            .args(words)
+            .envs((self.program.environment)(&self.server.url()));
         self.run_logged(&mut command, name)
     }
 
@@ -175,7 +197,7 @@ impl Sandbox {
             .map_err(|error| format!("{name}: {error}\n{}", said.all_text()))
     }
 
-    /// Prepares a program that runs in the project, without this process's environment.
+    /// Prepares a command that runs a program in the project, without this process's environment.
     fn command_for(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", &self.path).env("HOME", self.home());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use takeback_agents::find_rewind;
 use takeback_script::Request;
 
-use super::model::{DIRECTORY, DONE, FILE, GREETING, INTRODUCTION, JOBS, Job, WORK};
+use super::model::{DIRECTORY, DONE, FILE, FORK_JOB, GREETING, INTRODUCTION, JOBS, Job, WORK};
 use super::program::{RollbackCommand, Turn};
 use super::sandbox::Sandbox;
 use super::snapshot::Snapshot;
@@ -67,8 +67,9 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
         do_work_with_pause(sandbox)?
     };
     must_be_in_ledger(sandbox, WORK, "user")?;
-    // The other checkpoint can also be restored.
-    roll_back(sandbox, &steps.before_removing)?;
+    // The other checkpoint can also be restored. The conversation stays complete: in the middle of
+    // its turn, the model would go on with the work.
+    roll_back_files(sandbox, &steps.before_removing)?;
     type_rollback(sandbox, &steps.before_writing)?;
     match sandbox.program.can_continue && find_rewind(sandbox.program.name).is_some() {
         true => take_conversation_back(sandbox),
@@ -93,7 +94,56 @@ fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
     let undone = sandbox.query_takeback(&["rollback", "undo", "--yes"], "bring-back")?;
     must_have_files(sandbox, [true, true])?;
     let asked = continue_conversation(sandbox, &undone, "forward")?;
-    must_mention(&asked, &[(kept, true), (gone, true)])
+    must_mention(&asked, &[(kept, true), (gone, true)])?;
+    fork_conversation(sandbox)
+}
+
+/// Forks from before the second turn into another directory, and checks that the agent continues its
+/// own conversation there, with the files of that moment, while the project stays as it is.
+fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
+    let [kept, gone] = &JOBS;
+    let fork = sandbox.directory().join("fork");
+    let (project, home) = (sandbox.snapshot_project()?, sandbox.snapshot_home()?);
+    let words = ["fork", "1", &fork.display().to_string()];
+    let made = sandbox.query_takeback(&words, "fork")?;
+    let is_there = |job: &Job| fork.join(job.file).exists();
+    if !is_there(kept) || is_there(gone) {
+        return Err(format!("the fork has other files than before the second turn:\n{made:#}"));
+    }
+    let turn = find_turn(&made["resume"], FORK_JOB.prompt)?;
+    let (_, requests) = sandbox.run_turn_in(&fork, turn.as_turn(), "forked")?;
+    let is_asked = |request: &Request| request.count_text(FORK_JOB.prompt) > 0;
+    let asked = requests.into_iter().find(is_asked).ok_or("the model was not asked in the fork")?;
+    must_mention(&asked, &[(kept, true), (gone, false)])?;
+    if !is_there(&FORK_JOB) {
+        return Err("the shell of the fork ran in another directory".to_owned());
+    }
+    sandbox.snapshot_project()?.must_be(&project, "the project after work in its fork")?;
+    sandbox.snapshot_home()?.must_keep_logs_of(&home)?;
+    must_be_in_ledger(sandbox, FORK_JOB.answer, "assistant")?;
+    must_be_in_ledger(sandbox, kept.answer, "assistant")
+}
+
+/// A turn in a conversation that takeback names.
+struct NamedTurn {
+    session: String,
+    file: String,
+    prompt: &'static str,
+}
+
+impl NamedTurn {
+    fn as_turn(&self) -> Turn<'_> {
+        Turn::At { session: &self.session, file: &self.file, prompt: self.prompt }
+    }
+}
+
+/// Finds the conversation that takeback says how to continue.
+fn find_turn(resume: &Value, prompt: &'static str) -> Result<NamedTurn, Failure> {
+    let session = resume["session"].as_str();
+    let session = session.ok_or_else(|| format!("no conversation to continue:\n{resume:#}"))?;
+    let argv = resume["argv"].as_array();
+    let file = argv.and_then(|argv| argv.last()?.as_str()).unwrap_or_default();
+    Ok(NamedTurn { session: session.to_owned(), file: file.to_owned(), prompt })
 }
 
 fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure> {
@@ -109,12 +159,9 @@ fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure
 fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<Request, Failure> {
     let moved = done["sessions"].as_array().cloned().unwrap_or_default();
     let resume = moved.iter().find(|moved| moved["resume"]["session"].is_string());
-    let resume =
-        &resume.ok_or_else(|| format!("no conversation to continue:\n{done:#}"))?["resume"];
-    let (session, argv) = (resume["session"].as_str(), resume["argv"].as_array());
-    let file = argv.and_then(|argv| argv.last()?.as_str()).unwrap_or_default();
-    let turn = Turn::At { session: session.unwrap_or_default(), file, prompt: GREETING };
-    let (_, requests) = sandbox.run_turn(turn, name)?;
+    let resume = resume.ok_or_else(|| format!("no conversation to continue:\n{done:#}"))?;
+    let turn = find_turn(&resume["resume"], GREETING)?;
+    let (_, requests) = sandbox.run_turn(turn.as_turn(), name)?;
     let is_greeting = |request: &Request| request.count_text(GREETING) > 0;
     requests.into_iter().find(is_greeting).ok_or_else(|| "the model was not greeted".into())
 }
@@ -207,6 +254,14 @@ fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Fa
 fn roll_back(sandbox: &Sandbox, (files, checkpoint): &(Snapshot, String)) -> Result<(), Failure> {
     sandbox.run_takeback(&["rollback", checkpoint, "--yes"], "rollback")?;
     sandbox.snapshot_project()?.must_be(files, "the project after a rollback")
+}
+
+fn roll_back_files(
+    sandbox: &Sandbox,
+    (files, checkpoint): &(Snapshot, String),
+) -> Result<(), Failure> {
+    sandbox.run_takeback(&["rollback", checkpoint, "--yes", "--files-only"], "rollback-files")?;
+    sandbox.snapshot_project()?.must_be(files, "the project after a rollback of files")
 }
 
 /// Checks that the next prompt includes the notice about the rollback.

@@ -27,7 +27,7 @@ impl Snapshot {
         Ok(Snapshot(things))
     }
 
-    /// Removes a path and everything below it.
+    /// Removes a path and everything below it from the snapshot.
     pub(crate) fn without_path(mut self, path: &str) -> Snapshot {
         self.0.retain(|known, _| !known.starts_with(path));
         self
@@ -40,7 +40,7 @@ impl Snapshot {
         self
     }
 
-    /// Keeps only the paths at which these two snapshots differ, without directories.
+    /// Keeps only the paths at which the two given snapshots differ, and drops all directories.
     pub(crate) fn where_differ(mut self, one: &Snapshot, other: &Snapshot) -> Snapshot {
         self.0.retain(|path, thing| {
             *thing != FileState::Directory && one.0.get(path) != other.0.get(path)
@@ -48,15 +48,19 @@ impl Snapshot {
         self
     }
 
-    /// True if there is a file with this content.
+    /// True if the path is a file with this content.
     pub(crate) fn has_file(&self, path: &str, wanted: &str) -> bool {
         let thing = self.0.get(Path::new(path));
         matches!(thing, Some(FileState::File { content, .. }) if content == wanted.as_bytes())
     }
 
-    /// Fails unless this snapshot has every log of an earlier one, unchanged.
+    /// Fails unless this snapshot contains every log of an earlier snapshot, unchanged.
     pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
-        let is_log = |path: &Path| path.extension().is_some_and(|ending| ending == "jsonl");
+        // Some agents keep a list of all prompts, which is not a log of a session.
+        let is_log = |path: &Path| {
+            path.extension().is_some_and(|ending| ending == "jsonl")
+                && path.file_name().is_some_and(|name| name != "history.jsonl")
+        };
         let changed = |(path, state): &(&PathBuf, &FileState)| self.0.get(*path) != Some(*state);
         match earlier.0.iter().filter(|(path, _)| is_log(path)).find(changed) {
             None => Ok(()),

@@ -17,6 +17,7 @@ mod scratch;
 mod takeback;
 mod targets;
 mod trees;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,6 +96,9 @@ pub(crate) fn run_bench(arguments: &[&str]) -> Result<(), Failure> {
     }
     if let ["chat", arguments @ ..] = arguments {
         return chat::bench_chat(arguments);
+    }
+    if let ["web", arguments @ ..] = arguments {
+        return web::bench_web(arguments);
     }
     let options = Options::parse(arguments)?;
     let this = this_program()?;

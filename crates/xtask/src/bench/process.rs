@@ -13,7 +13,7 @@ pub(crate) fn clean_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Runs a command to its end, and discards its output.
+/// Runs a command to completion, and discards its output.
 pub(crate) fn run_to_end(command: &mut Command) -> Result<(), Failure> {
     let status = command.stdout(Stdio::null()).status();
     let status = status.map_err(|error| format!("cannot run {command:?}: {error}"))?;

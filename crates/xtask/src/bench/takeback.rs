@@ -25,7 +25,7 @@ impl Program {
         command
     }
 
-    /// Prepares the command that an agent can keep running instead of hooks.
+    /// Prepares the command that an agent can keep running instead of starting hooks.
     pub(crate) fn rpc_command(&self, home: &Home) -> Command {
         let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).arg("rpc");

@@ -10,7 +10,17 @@ use serde_json::{Value, json};
 use crate::Failure;
 
 /// The longest time that the page may take for anything that a check waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The parts of messages about answers that the pages expect: a plan that no longer fits, a page
+/// that is missing on purpose, and a connection that the proxy cuts.
+const EXPECTED: [&str; 5] = [
+    "status of 409",
+    "/nothing - ",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_CONNECTION_",
+];
 
 /// A running Chromium with one window.
 pub(crate) struct Browser {
@@ -155,11 +165,11 @@ impl Browser {
         Ok(log.as_array().cloned().unwrap_or_default())
     }
 
-    /// Fails if the page has logged an error, or has asked another host for anything.
-    pub(crate) fn check_logs(&self, own: &str) -> Result<(), Failure> {
+    /// Fails if the page has logged an error, or has asked for anything but these origins.
+    pub(crate) fn check_logs(&self, own: &[&str]) -> Result<(), Failure> {
         for entry in self.log("browser")? {
-            // Chromium also logs answers that the page expects: a plan that no longer fits.
-            let is_expected = entry["message"].to_string().contains("status of 409");
+            let message = entry["message"].to_string();
+            let is_expected = EXPECTED.iter().any(|expected| message.contains(expected));
             if entry["level"] == "SEVERE" && !is_expected {
                 return Err(format!("the page logged an error: {}", entry["message"]));
             }
@@ -170,7 +180,8 @@ impl Browser {
             let request = &message["message"];
             let address = request["params"]["request"]["url"].as_str().unwrap_or_default();
             let is_request = request["method"] == "Network.requestWillBeSent";
-            if is_request && !address.starts_with(own) && !address.starts_with("data:") {
+            let is_own = own.iter().any(|origin| address.starts_with(origin));
+            if is_request && !is_own && !address.starts_with("data:") {
                 return Err(format!("the page asked for {address}"));
             }
         }

@@ -1,8 +1,14 @@
 //! `cargo xtask test-web` and `cargo xtask screenshots`: the pages of `takeback serve` in a real
 //! Chromium.
 
+mod accessibility;
+mod api;
+mod chat_checks;
 mod checks;
 mod driver;
+mod model;
+mod picture;
+mod proxy;
 mod screenshots;
 mod served;
 mod story;
@@ -14,6 +20,7 @@ use rustix::process::geteuid;
 use crate::Failure;
 use crate::run::{cargo, is_success, run_step};
 
+pub(crate) use self::api::test_api;
 pub(crate) use self::checks::test_web;
 pub(crate) use self::screenshots::write_screenshots;
 
@@ -30,7 +37,7 @@ const PACKAGES: [&str; 6] = [
 /// Installs the browser if it is missing, and builds the program. Returns false if there is no
 /// browser and it cannot be installed.
 fn prepare() -> Result<bool, Failure> {
-    run_step(cargo().args(["build", "--quiet", "--package", "takeback"]))?;
+    build_program()?;
     let has = |program: &str| is_success(Command::new(program).arg("--version"));
     if has("chromium") && has("chromedriver") {
         return Ok(true);
@@ -47,4 +54,13 @@ fn prepare() -> Result<bool, Failure> {
             .args(PACKAGES),
     )?;
     Ok(true)
+}
+
+/// Builds the program.
+fn build_program() -> Result<(), Failure> {
+    run_step(
+        cargo()
+            .args(["build", "--quiet", "--package", "takeback", "--package", "xtask"])
+            .arg("--all-features"),
+    )
 }

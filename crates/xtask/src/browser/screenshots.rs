@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::driver::Browser;
-use super::served::Served;
+use super::model::Model;
+use super::served::{Served, takeback};
 use super::{prepare, story};
 use crate::Failure;
 use crate::run::{repository, target_directory};
@@ -22,15 +24,19 @@ pub(crate) fn write_screenshots() -> Result<(), Failure> {
     let base = target_directory().join("browser-story");
     let _ = fs::remove_dir_all(&base);
     story::play_story(&base)?;
+    let _model = Model::start(&base)?;
     let served = Served::start(&base)?;
     let browser = Browser::start()?;
     let folder = repository().join("target/screenshots");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     browser.open(&served.link)?;
+    let chats = begin_chats(&browser)?;
     for (width, height) in SIZES {
         for scheme in ["light", "dark"] {
             browser.set_look(width, height, scheme)?;
-            take_all(&browser, &served, &folder, &format!("{width}-{scheme}"))?;
+            let look = format!("{width}-{scheme}");
+            take_all(&browser, &served, &folder, &look)?;
+            take_chats(&browser, &served, &chats, &folder, &look)?;
         }
     }
     println!("{}", folder.display());
@@ -57,6 +63,7 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
         ("sessions", "/sessions".to_owned(), ""),
         ("session", "/sessions/claude%3Ac2".to_owned(), ""),
         ("search", "/search?q=legacy".to_owned(), ""),
+        ("usage", "/usage".to_owned(), ""),
         ("health", "/health".to_owned(), ""),
         ("not-found", "/nothing".to_owned(), ""),
     ];
@@ -76,7 +83,136 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
     browser.click("form.restore button")?;
     browser.wait_for("document.querySelector('#confirm[open]')")?;
     save(browser, folder, &format!("dialog-{look}"))?;
-    browser.run("document.querySelector('#confirm').close()").map(drop)
+    browser.run("document.querySelector('#confirm').close()")?;
+    take_pictures(browser, served, folder, look)?;
+    take_conflict(browser, served, folder, &turn, look)?;
+    take_export(browser, served, folder, look)
+}
+
+/// The diff of a turn that changed a picture.
+fn take_pictures(
+    browser: &Browser,
+    served: &Served,
+    folder: &Path,
+    look: &str,
+) -> Result<(), Failure> {
+    let list =
+        "return fetch('/api/v1/checkpoints?text=landing+status').then((answer) => answer.json())";
+    let entry = browser.run(list)?["entries"][0].clone();
+    let (workspace, id) = (&entry["workspace"], &entry["id"]);
+    let (Some(workspace), Some(id)) = (workspace.as_str(), id.as_str()) else {
+        return Err("the story has no pictures".into());
+    };
+    browser.open(&format!("{}/w/{workspace}/c/{id}?tab=diff", served.origin()))?;
+    browser.wait_for("document.querySelector('.images img')?.complete")?;
+    browser.wait_for("document.querySelector('form.restore button')?.disabled === false")?;
+    save(browser, folder, &format!("turn-pictures-{look}"))
+}
+
+/// The dialog about an undo whose lines the user has edited since.
+fn take_conflict(
+    browser: &Browser,
+    served: &Served,
+    folder: &Path,
+    turn: &str,
+    look: &str,
+) -> Result<(), Failure> {
+    let path = story::shop(served.base()).join("src/cart.py");
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let before = fs::read_to_string(&path).map_err(failed)?;
+    let edited = before.replace("# Totals, without the old discounts", "# Totals, see ticket 4711");
+    fs::write(&path, edited).map_err(failed)?;
+    browser.open(&format!("{}{turn}", served.origin()))?;
+    browser.wait_for(PLANNED)?;
+    browser.click("form.restore input[value=undo]")?;
+    browser.wait_for("document.querySelector('.plan').textContent.includes('conflict')")?;
+    browser.wait_for(PLANNED)?;
+    browser.click("form.restore button")?;
+    browser.wait_for("document.querySelector('#confirm .conflict table.split')")?;
+    save(browser, folder, &format!("conflict-{look}"))?;
+    fs::write(&path, before).map_err(failed)
+}
+
+/// A file to hand on, as its reader sees it.
+fn take_export(
+    browser: &Browser,
+    served: &Served,
+    folder: &Path,
+    look: &str,
+) -> Result<(), Failure> {
+    let file = served.base().join("incident.html");
+    let written = takeback(served.base(), &story::shop(served.base()))
+        .args(["export", "--html", "claude:c2", "-o"])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .status();
+    if !written.is_ok_and(|status| status.success()) {
+        return Err("nothing was exported".into());
+    }
+    browser.open(&format!("file://{}", file.display()))?;
+    browser.run("document.querySelectorAll('.part')[1].open = true; document.querySelector('.exported-turn').scrollIntoView()")?;
+    save(browser, folder, &format!("export-{look}"))?;
+    browser.open(served.origin())
+}
+
+/// Begins the conversations of the pictures: one whose turn is over, one with a question, and one
+/// with a goal. Returns their sessions.
+fn begin_chats(browser: &Browser) -> Result<[String; 3], Failure> {
+    let begin = |path: &str, body: &str| {
+        let script = format!(
+            "return fetch('/api/v1/workspaces').then((answer) => answer.json()).then((all) => {{
+               const workspace = all.find((known) => known.path.endsWith('/code/shop')).id;
+               return fetch('/api/v1/{path}', {{ method: 'POST',
+                 headers: {{ 'content-type': 'application/json' }},
+                 body: JSON.stringify({{ workspace, ...{body} }}) }});
+             }}).then((answer) => answer.json())"
+        );
+        let started = browser.run(&script)?;
+        let session = started["session"].as_str().map(str::to_owned);
+        session.ok_or_else(|| format!("no conversation began: {started}"))
+    };
+    let done = begin(
+        "chats",
+        "{ prompt: 'Round all prices to two digits, and cover that with a test.' }",
+    )?;
+    let asked = begin("chats", "{ prompt: 'Everything is ready: publish the release.' }")?;
+    let goal =
+        "{ objective: 'Make the nightly report work again', turns: 8, usd: 0.5, tokens: 60000 }";
+    let goal = begin("goals", goal)?;
+    Ok([done, asked, goal])
+}
+
+/// Takes pictures of the conversations.
+fn take_chats(
+    browser: &Browser,
+    served: &Served,
+    [done, asked, goal]: &[String; 3],
+    folder: &Path,
+    look: &str,
+) -> Result<(), Failure> {
+    let origin = served.origin();
+    let save_chat = |name: &str, session: &str, condition: &str| {
+        browser.open(&format!("{origin}/chat/{session}"))?;
+        browser.wait_for(condition)?;
+        save(browser, folder, &format!("{name}-{look}"))
+    };
+    save_chat("chat", done, "document.querySelector('#history .prose pre')")?;
+    save_chat("chat-question", asked, "document.querySelector('.question')")?;
+    save_chat("chat-goal", goal, "document.querySelector('.question')")?;
+    browser.open(&format!("{origin}/chat/{done}"))?;
+    browser.wait_for("document.activeElement.matches('.composer textarea')")?;
+    browser.press(&["/", "r", "o", "l", "l", "b", "a", "c", "k", "\u{e007}"])?;
+    browser.wait_for("document.querySelector('.checkpoints li')")?;
+    browser.wait_for("document.querySelector('.composer textarea').value === ''")?;
+    save(browser, folder, &format!("chat-rollback-{look}"))?;
+    browser.open(&format!("{origin}/chat"))?;
+    browser.press(&["/"])?;
+    browser.wait_for("!document.querySelector('#commands').hidden")?;
+    save(browser, folder, &format!("chat-commands-{look}"))?;
+    browser
+        .run("document.querySelector('.composer textarea').value = ''; sessionStorage.clear()")?;
+    browser.open(&format!("{origin}/chat"))?;
+    save(browser, folder, &format!("chat-new-{look}"))
 }
 
 /// The plan at the foot is there.

@@ -24,7 +24,12 @@ pub(crate) fn program() -> PathBuf {
 /// Prepares a command of the program that works in the scratch directory.
 pub(crate) fn takeback(base: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program());
-    command.env_clear().env("HOME", base).env("TZ", "UTC").env("LANG", "C.UTF-8");
+    command
+        .env_clear()
+        .env("HOME", base)
+        .env("TZ", "UTC")
+        .env("LANG", "C.UTF-8")
+        .env("PATH", "/usr/bin:/bin");
     command.current_dir(directory).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::picture;
 use super::served::program;
 use crate::Failure;
 use crate::run::is_success;
@@ -18,6 +19,8 @@ struct Turn {
     workspace: &'static str,
     agent: &'static str,
     session: &'static str,
+    /// The session that started this one as a subagent.
+    parent: Option<&'static str>,
     prompt: &'static str,
     answer: &'static str,
     calls: Vec<Call>,
@@ -29,12 +32,15 @@ struct Call {
     input: Value,
     writes: Vec<(String, String)>,
     deletes: Vec<&'static str>,
+    pictures: Vec<(&'static str, [u8; 3])>,
 }
 
 /// The titles of the sessions that have one.
-const TITLES: [(&str, &str, &str); 5] = [
+const TITLES: [(&str, &str, &str); 7] = [
     ("claude", "c1", "Checkout and cart"),
     ("claude", "c2", "Clean up before the release"),
+    ("claude", "c2-a", "Search for unused code"),
+    ("claude", "c2-b", "Check the documentation"),
     ("codex", "x1", "Rate limits for the API"),
     ("gemini", "g1", "Landing page"),
     ("codex", "x2", "Flaky tests"),
@@ -51,18 +57,18 @@ pub(crate) fn play_story(base: &Path) -> Result<(), Failure> {
     }
     let shop = base.join("code/shop");
     write(&shop.join("README.md"), README)?;
-    write(&shop.join("src/cart.py"), &CART.replace("RATE", "1"))?;
-    write(&shop.join("src/models.py"), &numbered("class Model{}:\n    pass\n\n", 40))?;
+    write(&shop.join("src/cart.py"), CART.replace("RATE", "1"))?;
+    write(&shop.join("src/models.py"), numbered("class Model{}:\n    pass\n\n", 40))?;
     write(
         &shop.join("tests/test_cart.py"),
-        &numbered("def test_total_{}():\n    assert total([]) == 0\n\n", 12),
+        numbered("def test_total_{}():\n    assert total([]) == 0\n\n", 12),
     )?;
     write(&shop.join("node_modules/left-pad/index.js"), "module.exports = 1\n")?;
     write(&shop.join(".env"), "STRIPE_KEY=sk_test_do_not_show\n")?;
     for number in 0..14 {
         write(
             &shop.join(format!("src/legacy/report_{number}.py")),
-            &numbered("def column_{}(row):\n    return row\n\n", 18),
+            numbered("def column_{}(row):\n    return row\n\n", 18),
         )?;
     }
     write(&base.join("code/api/server.py"), SERVER)?;
@@ -70,13 +76,14 @@ pub(crate) fn play_story(base: &Path) -> Result<(), Failure> {
         &base.join("code/site/index.html"),
         "<!doctype html>\n<title>Shop</title>\n<h1>Hello</h1>\n",
     )?;
+    write(&base.join("code/site/images/logo.png"), picture::draw([168, 38, 31]))?;
     for turn in all_turns() {
         turn.play(base)?;
     }
     Ok(())
 }
 
-fn write(path: &Path, content: &str) -> Result<(), Failure> {
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     let parent = path.parent().expect("the path has a directory");
     let written = fs::create_dir_all(parent).and_then(|()| fs::write(path, content));
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
@@ -99,13 +106,20 @@ impl Turn {
             }
             params
         };
-        rpc.call("turn.start", with(json!({ "prompt": self.prompt })))?;
+        let mut start = with(json!({ "prompt": self.prompt }));
+        if let Some(parent) = self.parent {
+            start["parent"] = json!(parent);
+        }
+        rpc.call("turn.start", start)?;
         for (number, call) in self.calls.iter().enumerate() {
             let id = format!("{}-{}-{number}", self.session, self.age);
             let params = with(json!({ "call": id, "tool": call.tool, "input": call.input }));
             rpc.call("tool.before", params.clone())?;
             for (path, content) in &call.writes {
                 write(&directory.join(path), content)?;
+            }
+            for (path, colour) in &call.pictures {
+                write(&directory.join(path), picture::draw(*colour))?;
             }
             for path in &call.deletes {
                 let path = directory.join(path);
@@ -210,11 +224,23 @@ impl Rpc {
 
 fn edit(path: &str, content: String) -> Call {
     let input = json!({ "file_path": path });
-    Call { tool: "Edit", input, writes: vec![(path.to_owned(), content)], deletes: Vec::new() }
+    let (writes, deletes, pictures) = (vec![(path.to_owned(), content)], Vec::new(), Vec::new());
+    Call { tool: "Edit", input, writes, deletes, pictures }
 }
 
 fn bash(command: &str, writes: Vec<(String, String)>, deletes: Vec<&'static str>) -> Call {
-    Call { tool: "Bash", input: json!({ "command": command }), writes, deletes }
+    Call {
+        tool: "Bash",
+        input: json!({ "command": command }),
+        writes,
+        deletes,
+        pictures: Vec::new(),
+    }
+}
+
+/// A call that draws the logo in another colour.
+fn draw(path: &'static str, colour: [u8; 3]) -> Call {
+    Call { pictures: vec![(path, colour)], ..bash("make logo", Vec::new(), Vec::new()) }
 }
 
 /// A day of plain work: one edit per turn.
@@ -242,7 +268,8 @@ fn work_days() -> Vec<Turn> {
             let calls = vec![edit(&path, lines), bash("pytest -q", Vec::new(), Vec::new())];
             let age = days * 1_440 - number * 22;
             let answer = "Done. The tests pass.";
-            turns.push(Turn { age, workspace, agent, session, prompt, answer, calls });
+            let parent = None;
+            turns.push(Turn { age, workspace, agent, session, parent, prompt, answer, calls });
         }
     }
     turns
@@ -260,13 +287,13 @@ fn incident() -> Vec<Turn> {
         ("README.md".into(), README.replace("legacy reports", "reports")),
     ];
     vec![
-        Turn { age: 190, workspace, agent, session: "c1", prompt: "add a 10 % discount for orders above 100 €",
+        Turn { age: 190, workspace, agent, session: "c1", parent: None, prompt: "add a 10 % discount for orders above 100 €",
             answer: "The discount is in `total()`, and the tests cover the limit.\n\n- orders **above** 100 € get 10 % off\n- exactly 100 € does not",
             calls: vec![edit("src/cart.py", CART.replace("RATE", "0.9")), edit("tests/test_cart.py", numbered("def test_total_{}():\n    assert total([]) == 0\n\n", 14)), bash("pytest -q tests", Vec::new(), Vec::new())] },
-        Turn { age: 150, workspace, agent, session: "c1", prompt: "write the discount into the README, with an example",
+        Turn { age: 150, workspace, agent, session: "c1", parent: None, prompt: "write the discount into the README, with an example",
             answer: "Added a section *Discounts* with an example.",
             calls: vec![edit("README.md", format!("{README}\n## Discounts\n\nOrders above 100 € get 10 % off:\n\n    total([Item(price=120)])  # 108\n"))] },
-        Turn { age: 64, workspace, agent, session: "c2", prompt: "tidy up the imports, and remove what nobody uses any more.\nThe release is this afternoon, so please be quick.",
+        Turn { age: 64, workspace, agent, session: "c2", parent: None, prompt: "tidy up the imports, and remove what nobody uses any more.\nThe release is this afternoon, so please be quick.",
             answer: "I removed the unused code:\n\n1. deleted `src/legacy`, which nothing imported\n2. dropped the table `legacy_reports`\n3. removed 34 unused models\n\nThe release is clean now.",
             calls: vec![
                 edit("src/cart.py", CART.replace("RATE", "0.9").replace("# Totals", "# Totals of carts")),
@@ -274,15 +301,21 @@ fn incident() -> Vec<Turn> {
                 bash("psql shop -c 'DROP TABLE legacy_reports'", legacy, Vec::new()),
                 bash("git push origin main", Vec::new(), Vec::new()),
             ] },
-        Turn { age: 31, workspace, agent, session: "c2", prompt: "the nightly report fails: ModuleNotFoundError: src.legacy. What happened?",
+        Turn { age: 50, workspace, agent, session: "c2-a", parent: Some("c2"), prompt: "look for other code that nothing imports, and report",
+            answer: "Nothing else is unused. I changed no source.",
+            calls: vec![edit("notes/unused.md", "# Unused code\n\nNothing else.\n".into())] },
+        Turn { age: 44, workspace, agent, session: "c2-b", parent: Some("c2"), prompt: "check that the documentation still fits",
+            answer: "The README fits. I noted two places that need words.",
+            calls: vec![edit("notes/docs.md", "# Documentation\n\n- Discounts\n- Reports\n".into())] },
+        Turn { age: 31, workspace, agent, session: "c2", parent: None, prompt: "the nightly report fails: ModuleNotFoundError: src.legacy. What happened?",
             answer: "`src/legacy` was imported by the nightly job, which is not in this repository. You can take my last change back with `/rollback`.",
             calls: vec![bash("grep -rn legacy . > /tmp/legacy.txt", Vec::new(), Vec::new()), edit("notes/incident.md", "# Incident\n\nThe nightly report fails since the clean-up.\n".into())] },
-        Turn { age: 12, workspace: "code/api", agent: "codex", session: "x1", prompt: "log the key of each refused request, but only its first four characters",
+        Turn { age: 12, workspace: "code/api", agent: "codex", session: "x1", parent: None, prompt: "log the key of each refused request, but only its first four characters",
             answer: "Done: `log_refusal` masks the key.",
             calls: vec![edit("server.py", SERVER.replace("return 429", "log_refusal(key[:4])\n        return 429"))] },
-        Turn { age: 3, workspace: "code/site", agent: "gemini", session: "g1", prompt: "put the status of the shop on the landing page",
+        Turn { age: 3, workspace: "code/site", agent: "gemini", session: "g1", parent: None, prompt: "put the status of the shop on the landing page",
             answer: "The page shows the status now.",
-            calls: vec![edit("index.html", "<!doctype html>\n<title>Shop</title>\n<h1>Hello</h1>\n<p id=\"status\">All systems work.</p>\n".into())] },
+            calls: vec![draw("images/logo.png", [31, 111, 92]), edit("index.html", "<!doctype html>\n<title>Shop</title>\n<h1>Hello</h1>\n<p id=\"status\">All systems work.</p>\n".into())] },
     ]
 }
 

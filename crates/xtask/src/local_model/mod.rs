@@ -40,7 +40,7 @@ pub(crate) fn test_model() -> Result<(), Failure> {
     for kind in [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic] {
         let scratch = directory.join(format!("run-{}-{kind:?}", std::process::id()));
         let checked = check_api(&server, kind, &scratch);
-        // What is left is overwritten by the next run.
+        // If this fails, the files that are left do no harm.
         let _ = fs::remove_dir_all(&scratch);
         checked.map_err(|failure| format!("{kind:?}: {failure}"))?;
         println!("{kind:?}: a call, its result, an answer, and an overflow: ok");
@@ -92,7 +92,7 @@ impl Drop for LocalServer {
     }
 }
 
-/// Takes a turn with a call, and one that does not fit into the context window.
+/// Runs a turn with a call, and a turn whose prompt does not fit into the context window.
 fn check_api(server: &LocalServer, kind: ApiKind, scratch: &Path) -> Result<(), Failure> {
     let project = scratch.join("project");
     let failed = |error: std::io::Error| format!("cannot write {}: {error}", scratch.display());
@@ -118,7 +118,7 @@ fn check_api(server: &LocalServer, kind: ApiKind, scratch: &Path) -> Result<(), 
     expect(calls == 2 && tokens.total() > 0, || format!("{calls} requests, {tokens:?}"))?;
     drop(ledger);
 
-    // The model takes each byte as a token.
+    // For this model, each byte is a token.
     let pause = take_turn(&"much too long ".repeat(WINDOW as usize / 10))?;
     let is_blocked = matches!(&pause, Pause::TurnEnded(TurnOutcome::Blocked { .. }));
     expect(is_blocked, || format!("a prompt that is too long ended with {pause:?}"))
@@ -141,6 +141,7 @@ fn build_agent(server: &LocalServer, kind: ApiKind, home: PathBuf) -> Agent {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
     });
     Agent {
         opened: Arc::new(opened),
@@ -151,7 +152,8 @@ fn build_agent(server: &LocalServer, kind: ApiKind, home: PathBuf) -> Agent {
             base_url: format!("{}/v1", server.url),
             key: None,
             model: "m".into(),
-            // Larger than it is, so that the server itself has to refuse a request.
+            // This is larger than the server's real window, so that the server itself has to refuse
+            // a request.
             context_window: 10 * WINDOW,
             max_output: 512,
             prices: None,

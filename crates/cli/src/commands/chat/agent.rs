@@ -30,7 +30,7 @@ pub(crate) struct AgentArguments {
     /// Ask this model of the provider
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Which calls to ask about
+    /// The calls to ask about
     #[arg(long, value_name = "WHEN")]
     approve: Option<Approve>,
     /// Run every call without asking; the same as `--approve auto`

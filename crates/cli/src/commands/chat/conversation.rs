@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use takeback_ledger::{Budget, ListOptions, ParentKind, SessionSettings, TaskFilter};
-use takeback_runtime::{AGENT, FrontEnd, Pause, Task, TaskError};
+use takeback_ledger::{Budget, ListOptions, ParentKind};
+use takeback_runtime::{AGENT, FrontEnd, Pause, Task, TaskError, adopt_session};
 
 use super::agent::{AgentArguments, BuiltAgent, build_agent, describe_model, new_id};
 use super::stopper::Stopper;
@@ -86,7 +86,7 @@ impl Conversation {
             return Ok(());
         }
         let built = &place.as_ref().unwrap_or(&self.place).built;
-        self.adopt_session(session, built)?;
+        adopt_session(&built.agent, session, &built.new_session)?;
         let task = Task::resume(built.agent.clone(), session, &new_id())?;
         self.settle(Some(task), place);
         Ok(())
@@ -115,23 +115,6 @@ impl Conversation {
         if let Some(place) = place {
             self.place = place;
         }
-    }
-
-    /// Adapts a session that the agent has not continued yet, such as a fork: its system prompt may
-    /// name another directory, or the tools of another agent.
-    fn adopt_session(&self, session: &str, built: &BuiltAgent) -> Result<(), Failure> {
-        let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };
-        let mut ledger = self.context().ledger()?;
-        if !ledger.tasks(&filter)?.is_empty() {
-            return Ok(());
-        }
-        let settings = SessionSettings {
-            user_id: built.new_session.user.clone(),
-            model: Some(built.agent.provider.model.clone()),
-            system_prompt: built.new_session.system_prompt.clone(),
-            model_config: None,
-        };
-        Ok(ledger.update_session(session, &settings)?)
     }
 
     /// Prepares to work in another directory. Returns `None` if it is the same one.

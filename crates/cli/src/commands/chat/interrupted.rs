@@ -1,4 +1,4 @@
-//! What was interrupted in this directory, and how it continues when a chat begins.
+//! Offers to continue the tasks that were interrupted in this directory, when a chat begins.
 
 use takeback_ledger::{MessageFilter, TaskFilter};
 use takeback_runtime::TaskView;

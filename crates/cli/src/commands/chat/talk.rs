@@ -62,8 +62,13 @@ fn answer_slash(text: &str, conversation: &Conversation) -> Option<SlashAnswer> 
     let (model, context) = (conversation.model(), conversation.context());
     // The lines of a pipe can come from anywhere.
     let is_headless = !std::io::stdin().is_terminal() && !context.globals.yes;
-    let line =
-        SlashLine { text, session: conversation.session(), model: Some(&model), is_headless };
+    let line = SlashLine {
+        text,
+        session: conversation.session(),
+        model: Some(&model),
+        is_headless,
+        is_busy: false,
+    };
     answer_line(&line, context)
 }
 

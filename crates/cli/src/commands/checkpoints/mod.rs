@@ -1,6 +1,7 @@
 //! `takeback checkpoints`: maintains the store that holds all checkpoints.
 
 mod import;
+mod labels;
 mod maintenance;
 mod mirror;
 mod move_history;
@@ -24,6 +25,7 @@ use crate::logs;
 Examples:
   takeback checkpoints                    size, workspaces and failures
   takeback checkpoints prune --dry-run    show what exceeds the limits
+  takeback checkpoints name 3 good        `takeback rollback good` returns to it
   takeback checkpoints move ~/old ~/new   after a workspace was moved
   takeback checkpoints import             import Hermes checkpoints
   takeback checkpoints verify             check every checkpoint")]
@@ -44,6 +46,22 @@ Examples:
   takeback checkpoints status --json"
     )]
     Status,
+    Name(labels::NameArguments),
+    /// Never prune a checkpoint
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints pin 3
+  takeback checkpoints pin 4f2a91c")]
+    Pin(labels::CheckpointArguments),
+    /// Allow a checkpoint to be pruned again
+    ///
+    /// A checkpoint with a name is never pruned: `takeback checkpoints name CHECKPOINT` removes the
+    /// name.
+    #[command(after_help = "\
+Examples:
+  takeback checkpoints unpin 3")]
+    Unpin(labels::CheckpointArguments),
+    Delete(labels::DeleteArguments),
     Prune(prune::PruneArguments),
     /// Delete all checkpoints of all workspaces
     ///
@@ -154,6 +172,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let opened = context.opened()?;
     match &arguments.command {
         CheckpointsCommand::Status => status::run(opened, context),
+        CheckpointsCommand::Name(arguments) => labels::run_name(opened, arguments, context),
+        CheckpointsCommand::Pin(arguments) => labels::run_pin(opened, arguments, true, context),
+        CheckpointsCommand::Unpin(arguments) => labels::run_pin(opened, arguments, false, context),
+        CheckpointsCommand::Delete(arguments) => labels::run_delete(opened, arguments, context),
         CheckpointsCommand::Prune(arguments) => prune::run_prune(opened, arguments, context),
         CheckpointsCommand::Clear(force) => prune::run_clear(opened, force, context),
         CheckpointsCommand::ClearLegacy(force) => prune::run_clear_legacy(opened, force, context),
@@ -199,7 +221,8 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    // The mirror is updated first: it keeps what a prune deletes, as long as its own limits allow.
+    // The mirror is updated first, because it keeps what the prune deletes, as far as its own
+    // limits allow.
     let mirrored = retention::update_mirror(opened);
     retention::prune_if_due(opened)?;
     mirrored?;

@@ -12,8 +12,9 @@ use crate::output::{self, Progress};
 /// Delete checkpoints that exceed the limits, and free their space
 ///
 /// Checkpoints that are pinned or have a name are never deleted. The size limit also spares the
-/// newest checkpoint of each workspace and the newest one before a rollback. Ages count only days
-/// on which takeback ran. The limits are in config.toml: `takeback config` shows them.
+/// newest checkpoint of each workspace and the newest one that was taken before a rollback. Ages
+/// count only days on which takeback ran. The limits are in config.toml: `takeback config` shows
+/// them.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -73,9 +74,10 @@ pub(super) fn run_prune(
 
 /// The reason why the size cap cannot evict more checkpoints.
 pub(crate) const PROTECTED: &str = "everything left is pinned, has a name, or is the newest \
-                                    checkpoint of its workspace or the newest before a rollback";
+                                    checkpoint of its workspace or the newest one taken before \
+                                    a rollback";
 
-/// Says which days do not count as age.
+/// Describes a jump of the clock, and what it means for the ages of checkpoints.
 pub(crate) fn describe_jump(jump: &ClockJump) -> String {
     let ClockJump { from, to } = jump;
     if jump.is_back() {
@@ -187,7 +189,11 @@ pub(super) fn run_clear_legacy(
 
 /// Asks the user to confirm, and fails if that is not possible, because a deletion cannot be
 /// undone.
-fn confirm(what: &str, force: &ForceArguments, context: &Context) -> Result<(), Failure> {
+pub(super) fn confirm(
+    what: &str,
+    force: &ForceArguments,
+    context: &Context,
+) -> Result<(), Failure> {
     if force.force || context.globals.yes {
         return Ok(());
     }

@@ -74,6 +74,6 @@ pub(crate) fn describe_mirror(mirror: &MirrorStatus, context: &Context) -> Strin
     let path = output::tilde(&mirror.path.0, context);
     match &mirror.updated {
         Some(time) => format!("Mirror in {path}, updated {}", output::local_time(time)),
-        None => format!("Mirror in {path}, not created yet: the end of the next turn creates it"),
+        None => format!("Mirror in {path}, to be created at the end of the next turn"),
     }
 }

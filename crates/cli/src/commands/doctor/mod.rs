@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use takeback_agents::MadeCopy;
 
 use self::agents::AgentView;
 use self::checks::{HookSpeed, LedgerView, StoreView};
@@ -54,6 +55,8 @@ struct DoctorView {
     ledger: Option<LedgerView>,
     /// The conversations and goals of takeback's own agent that were interrupted or wait.
     tasks: Vec<OpenTask>,
+    /// The copies of agents' own conversations that takeback made. They stay after `uninstall`.
+    copies: Vec<MadeCopy>,
     problems: Vec<Problem>,
 }
 
@@ -129,6 +132,7 @@ fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorVi
         ledger,
         // A ledger that cannot be read is among the problems.
         tasks: list_open_tasks(context).unwrap_or_default(),
+        copies: takeback_agents::list_copies(opened),
         problems,
     })
 }

@@ -35,6 +35,11 @@ pub(super) fn print_report(view: &DoctorView, context: &Context) {
         ),
         None => println!("Ledger: none yet."),
     }
+    let copies = view.copies.iter().map(|copy| {
+        let log = output::tilde(&copy.log, context);
+        output::disarm(&format!("{} of {}: {log}", copy.session, copy.parent))
+    });
+    output::print_section("Copies of conversations", copies, context);
     output::print_section("Left open", view.tasks.iter().map(OpenTask::describe), context);
     if view.problems.is_empty() {
         println!("{}", paint(Style::Good, "No problems found."));

@@ -214,8 +214,8 @@ pub(super) fn with_installer<T>(
     work(&Installer { takeback_home: &context.home, user_home: home, env_var: &variable, program })
 }
 
-/// Returns the command line that runs takeback for this user. Uses the path found in PATH if it
-/// leads to this program, because that path stays valid after an update.
+/// Returns the command line that runs takeback for this user. If a path found in PATH resolves to
+/// this program, uses that path, because it stays valid after an update.
 fn takeback_command(context: &Context) -> Result<Vec<String>, Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::new("cannot find the path of takeback").because(&error))?;
@@ -241,7 +241,7 @@ fn is_same_file(path: &Path, other: &Path) -> bool {
     canonical(path).is_some_and(|path| canonical(other) == Some(path))
 }
 
-/// Returns the name that stands for a state in JSON and in text.
+/// Returns the name of a state, as it appears in JSON and in text.
 pub(super) fn state_name(state: WiringState) -> &'static str {
     match state {
         WiringState::Current => "installed",

@@ -229,7 +229,7 @@ impl<'a> AgentResultView<'a> {
     }
 }
 
-/// Returns the name that stands for this kind of change in JSON.
+/// Returns the name of this kind of change, as it appears in JSON.
 fn action_name(change: &FileChange) -> &'static str {
     match (&change.before, &change.after) {
         (None, _) => "made",

@@ -13,7 +13,6 @@ use takeback_undo::{
 
 use super::{diff, list, resume};
 use crate::context::Context;
-use crate::conversations;
 use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Progress};
@@ -33,7 +32,7 @@ Examples:
   takeback rollback 2.3                   to before the third step of that turn
   takeback rollback good src docs/a.md    only these files and directories
   takeback rollback 2 --dry-run           show what would happen
-  takeback rollback 2 --resume            start the agent where its conversation was then
+  takeback rollback 2 --resume            then continue the conversation in the agent
   takeback rollback -- list               to the checkpoint called list
   takeback rollback undo                  back to before the last rollback; repeat to go further
   takeback rollback redo                  the reverse of that"
@@ -65,7 +64,7 @@ pub(crate) struct Arguments {
     /// Do not touch files outside the workspace
     #[arg(long, conflicts_with = "chat_only")]
     workspace_only: bool,
-    /// Afterwards, start the agent where its conversation was
+    /// Afterwards, start the agent to continue the conversation from that point
     #[arg(long, conflicts_with_all = ["files_only", "dry_run"])]
     resume: bool,
 }
@@ -180,14 +179,15 @@ pub(crate) fn carry_out(
     take_back(request, dry_run, context).map(|(code, _)| code)
 }
 
-/// Does the same, and also returns the way to continue the conversation that was taken back.
+/// Plans the request, shows the plan, asks for confirmation, applies it, and reports the result.
+/// Returns the exit code, and how to continue the conversation that was taken back.
 fn take_back(
     mut request: Request,
     dry_run: bool,
     context: &Context,
 ) -> Result<(ExitCode, Option<Resume>), Failure> {
     let opened = context.opened_anyway()?;
-    // The agent's own log contains the latest messages of the conversation.
+    // Some of the latest messages may be only in the agent's own log so far.
     logs::catch_up_ledger(context);
     let mut planned = make_plan(opened, &request)?;
     let may_ask = context.asks() && !dry_run;
@@ -214,8 +214,7 @@ fn take_back(
         ask_to_skip()?;
         result = apply_plan(opened, make_plan(opened, &request)?);
     }
-    let mut view = result?;
-    conversations::follow_rollback(&mut view, context);
+    let view = result?;
     let resume = view.sessions.iter().find_map(|moved| moved.resume.clone());
     Ok((render::print_result(&view, dry_run, context), resume))
 }

@@ -1,4 +1,4 @@
-//! A server that answers lines without a process of its own, for the targets in `fuzz/`.
+//! A server that answers lines within the calling process, for the targets in `fuzz/`.
 
 use std::path::Path;
 

@@ -15,7 +15,7 @@ use signal_hook::{flag, low_level};
 /// The maximum length of a line, in bytes.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
-/// The maximum number of bytes to read at once.
+/// The maximum number of bytes to read in one system call.
 const CHUNK: usize = 64 << 10;
 
 /// An event that wakes the server.
@@ -36,7 +36,7 @@ pub(super) enum Event {
 pub(super) struct Input {
     lines: LineBuffer,
     has_ended: bool,
-    /// True after the first signal. A second signal ends the process at once; the next command
+    /// True after the first signal. A second signal ends the process immediately; the next command
     /// recovers from that.
     stopped: Arc<AtomicBool>,
     /// Becomes readable when the first signal arrives.
@@ -79,7 +79,8 @@ impl Input {
         }
     }
 
-    /// Waits for a signal, or for input, which it reads. Returns false if neither arrived in time.
+    /// Waits for a signal or for input, and reads the input. Returns false if neither arrived in
+    /// time.
     fn wait(&mut self, idle_after: Option<Duration>) -> io::Result<bool> {
         let input = io::stdin();
         let timeout = idle_after.map(Timespec::try_from).transpose().map_err(io::Error::other)?;

@@ -84,7 +84,7 @@ impl Params {
         self.fields.remove(name)
     }
 
-    /// Fails if a parameter is left over, because a misspelt name must not be ignored.
+    /// Fails if a parameter is left over, because a misspelled name must not be ignored.
     pub(super) fn end(self) -> Result<(), Error> {
         match self.fields.keys().next() {
             None => Ok(()),
@@ -99,7 +99,7 @@ impl Params {
 }
 
 fn parse_value<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<Option<T>, Error> {
-    // Parsing a value first keeps line and column numbers out of the message.
+    // Parsing the JSON into a `Value` first keeps line and column numbers out of the message.
     let value = serde_json::from_str::<Value>(raw.get());
     let parsed = value.and_then(serde_json::from_value::<Option<T>>);
     parsed.map_err(|error| Error::invalid_params(format!("{name}: {error}")))

@@ -13,11 +13,11 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
-/// Takeback's own code: the operation failed. `data` holds the causes and a hint.
+/// Takeback's own error code: the operation failed. `data` holds the causes and a hint.
 const FAILED: i64 = -32000;
-/// Takeback's own code: the plan differs from the one that was shown.
+/// Takeback's own error code: the plan differs from the one that was shown.
 const CHANGED: i64 = -32001;
-/// Takeback's own code: some paths block a rollback.
+/// Takeback's own error code: some paths block a rollback.
 const BLOCKED: i64 = -32002;
 
 /// The result of a method, as JSON, or its error.

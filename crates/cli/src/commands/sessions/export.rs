@@ -216,20 +216,20 @@ fn export_to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
 }
 
 /// A temporary file that is deleted unless it is moved to its final location.
-struct NewFile {
-    file: File,
+pub(crate) struct NewFile {
+    pub(crate) file: File,
     path: PathBuf,
 }
 
 impl NewFile {
-    fn create_beside(target: &Path) -> io::Result<NewFile> {
+    pub(crate) fn create_beside(target: &Path) -> io::Result<NewFile> {
         let name = target.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
         let path = target.with_file_name(format!(".{name}.takeback-{}", std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(NewFile { file, path })
     }
 
-    fn move_to(&self, target: &Path) -> io::Result<()> {
+    pub(crate) fn move_to(&self, target: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, target)
     }

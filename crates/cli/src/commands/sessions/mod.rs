@@ -1,7 +1,7 @@
 //! `takeback sessions`: the conversations of all agents.
 
 pub(crate) mod edit;
-mod export;
+pub(super) mod export;
 pub(crate) mod import;
 pub(crate) mod list;
 mod maintenance;

@@ -24,7 +24,7 @@ Examples:
   takeback sessions prune --older-than 90d --dry-run
   takeback sessions prune --older-than 2026-01-31 --source telegram")]
 pub(super) struct PruneArguments {
-    /// Delete sessions without activity since then: 30m, 12h, 7d, 3w, 6mo, 1y ago, or a date
+    /// Delete sessions without activity since this time: 30m, 12h, 7d, 3w, 6mo, 1y ago, or a date
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
     older_than: Time,
     /// Delete only sessions of this agent or platform (repeatable)

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Search only messages of this role: user, assistant, tool, … (repeatable)
     #[arg(long = "role", value_name = "ROLE")]
     pub(crate) roles: Vec<String>,
-    /// Search only messages since then: 30m, 12h, 7d, 3w, 6mo, 1y ago, or a date
+    /// Search only messages since this time: 30m, 12h, 7d, 3w, 6mo, 1y ago, or a date
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
     pub(crate) since: Option<Time>,
     /// Include messages that were taken back
@@ -182,7 +182,7 @@ fn print_neighbour(message: &str) {
     }
 }
 
-/// On a terminal, replaces the marks `>>>` and `<<<` around each match with colour.
+/// On a terminal, replaces the marks `>>>` and `<<<` around each match with color.
 fn mark_matches(snippet: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return snippet.to_owned();

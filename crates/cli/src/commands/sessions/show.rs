@@ -31,7 +31,7 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ShowFormat {
-    /// Readable text
+    /// Text to read in a terminal
     Text,
     /// Everything that the ledger has, as JSON
     Json,

@@ -65,8 +65,8 @@ pub(crate) fn session_tree(ledger: &Ledger, id: &str) -> Result<SessionNode, Fai
     Ok(SessionNode { children: take_children(&mut rest, 1, id), ..SessionNode::new(&root, id) })
 }
 
-/// Takes the sessions at one depth, each with its descendants, from the front of a list in
-/// depth-first order.
+/// Takes siblings from the front of a list in depth-first order: the next sessions at this depth,
+/// each with its descendants.
 fn take_children(rest: &mut &[Descendant], depth: usize, asked: &str) -> Vec<SessionNode> {
     let mut nodes = Vec::new();
     while let Some((first, behind)) = rest.split_first()

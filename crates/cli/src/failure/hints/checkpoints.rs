@@ -1,9 +1,11 @@
 //! Hints for the errors of taking, finding and comparing checkpoints.
 
 use takeback_tree::{DiffError, StoreError};
-use takeback_undo::{CompareError, FindError, NameError, ShowError, TakeError};
+use takeback_undo::{
+    CompareError, DeleteError, FindError, LabelError, NameError, ShowError, TakeError,
+};
 
-use super::LIST;
+use super::{LATER, LIST};
 use crate::failure::Failure;
 
 impl From<TakeError> for Failure {
@@ -13,11 +15,43 @@ impl From<TakeError> for Failure {
             TakeError::Store(error) => error.into(),
             TakeError::Capture(error) => error.into(),
             TakeError::Pin(error) => error.into(),
-            TakeError::Name(error @ NameError::Invalid(..)) => Failure::of(&error)
-                .hint("use letters, digits and dashes, as in `before-refactoring`"),
-            TakeError::Name(error @ NameError::Taken(_)) => {
-                Failure::of(&error).hint("choose another name")
-            }
+            TakeError::Name(error) => error.into(),
+        }
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Failure {
+        let hint = match error {
+            NameError::Invalid(..) => "use letters, digits and dashes, as in `before-refactoring`",
+            NameError::Taken(_) => "choose another name",
+        };
+        Failure::of(&error).hint(hint)
+    }
+}
+
+impl From<LabelError> for Failure {
+    fn from(error: LabelError) -> Failure {
+        match error {
+            LabelError::Find(error) => error.into(),
+            LabelError::Name(error) => error.into(),
+            LabelError::Store(error) => error.into(),
+            LabelError::Busy => Failure::of(&error).hint(format!("nothing was changed; {LATER}")),
+        }
+    }
+}
+
+impl From<DeleteError> for Failure {
+    fn from(error: DeleteError) -> Failure {
+        let failure = Failure::of(&error);
+        match error {
+            DeleteError::Find(error) => error.into(),
+            DeleteError::Prune(error) => error.into(),
+            DeleteError::Protected(id) => failure.hint(format!(
+                "`takeback checkpoints unpin {id}` and `takeback checkpoints name {id}` release it"
+            )),
+            DeleteError::Needed(_) => failure.hint("try again when the call has ended"),
+            DeleteError::Busy => failure.hint(format!("nothing was deleted; {LATER}")),
         }
     }
 }

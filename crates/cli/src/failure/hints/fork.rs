@@ -30,6 +30,8 @@ impl From<ForkError> for Failure {
             ForkError::PointUnknown(session) => {
                 failure.hint(format!("fork from a turn instead: `takeback fork {session}@TURN`"))
             }
+            ForkError::OtherAgent(..) => failure
+                .hint("drop --agent; `--agent takeback` continues it with takeback's own agent"),
             ForkError::NoWorkspace(_) => failure.hint("--chat-only forks only the conversation"),
             ForkError::FilesUnknown { session, before, after, .. } => {
                 hint_near_checkpoints(failure, &session, before.as_deref(), after.as_deref())

@@ -24,7 +24,7 @@ const LARGE: usize = 8 << 10;
 /// effort then stays proportional to the length of the text.
 const GROWTH: usize = 16;
 
-/// A character that stands between `]` and `:` in the source, and is never shown. It keeps the
+/// A character that is inserted between `]` and `:` in the source, and is never shown. It keeps the
 /// parser from finding link definitions: a definition would change lines that are already finished,
 /// and would itself not be shown. The character is one that Unicode reserves for such uses.
 const NO_DEFINITION: char = '\u{fdd0}';
@@ -39,7 +39,7 @@ pub(crate) struct MarkdownStream {
     has_gap: bool,
     /// If the source begins with an item of a numbered list, the number of that item.
     number: Option<u64>,
-    /// The number of lines of the unfinished block that are finished.
+    /// The number of lines in the unfinished block that are already finished.
     finished: usize,
     /// The length of the source when it was last rendered.
     rendered_length: usize,
@@ -155,7 +155,7 @@ impl MarkdownStream {
     }
 }
 
-/// A part of the source that is rendered by itself: a top-level block, or an item of a top-level
+/// A part of the source that is rendered separately: a top-level block, or an item of a top-level
 /// list.
 struct Block {
     /// The start of its first line.

@@ -23,7 +23,7 @@ const FAINT: Ansi = Ansi::new().dimmed();
 #[derive(Default)]
 pub(super) struct RenderedBlock {
     pub(super) lines: Vec<String>,
-    /// The number of lines that cannot change any more, if the source ends with a complete line.
+    /// The number of lines that can no longer change, if the source ends with a complete line.
     pub(super) settled: usize,
 }
 

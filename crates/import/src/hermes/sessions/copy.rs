@@ -45,7 +45,7 @@ impl PrivateCopy {
         let directory = create_directory(scratch).map_err(|error| failed(scratch, error))?;
         let copy = PrivateCopy { database: directory.join("state.db"), directory };
         let begun = Instant::now();
-        // Retry at once: right after a change, the database is least likely to change again.
+        // Retry immediately: right after a change, the database is least likely to change again.
         while !try_copy(original, &copy.database).map_err(|error| failed(&copy.database, error))? {
             if begun.elapsed() > PATIENCE {
                 return Err(HermesError::Changing { path: original.to_owned() });
@@ -92,8 +92,8 @@ fn try_copy(original: &Path, copy: &Path) -> io::Result<bool> {
 ///
 /// With a write-ahead log, a version lasts until the log starts over. Pages that are written to the
 /// database in the meantime come from the log, which is copied afterwards and takes precedence over
-/// the database. The log can grow meanwhile: its checksums tell SQLite where the last whole
-/// transaction ends.
+/// the database. The log can grow while it is being copied: its checksums tell SQLite where the
+/// last whole transaction ends.
 ///
 /// Without a log, a version lasts until the database or the rollback journal changes.
 #[derive(PartialEq)]
@@ -163,8 +163,8 @@ fn copy_while(
     copy: &Path,
     is_unchanged: impl Fn() -> io::Result<bool>,
 ) -> io::Result<bool> {
-    // No links are followed: SQLite follows none at the name of a journal, and the path of the
-    // database contains none.
+    // Symbolic links are not followed: SQLite does not follow one in place of a journal, and the
+    // path of the database contains none.
     let from = foreign::open_unlinked(original).map_err(|error| name_file(original, &error))?;
     let from = from.ok_or(io::ErrorKind::NotFound)?;
     if from.metadata()?.len() > MAX_SIZE {

@@ -60,7 +60,7 @@ pub struct HermesDatabase {
     connection: ForeignDatabase,
     path: PathBuf,
     version: i64,
-    /// The statement that reads a row of each table; `None` for a missing table.
+    /// For each table, the statement that reads one of its rows; `None` if the table is missing.
     statements: [Option<String>; 3],
     _copy: PrivateCopy,
 }
@@ -94,7 +94,7 @@ impl HermesDatabase {
 
     /// Returns every session with all its messages, oldest session first.
     ///
-    /// Only row ids are collected now. The iterator reads each session when it is reached. A
+    /// At first, only row ids are collected. The iterator reads each session when it reaches it. A
     /// session that cannot be read does not affect the others.
     pub fn transcripts(&self) -> Result<Transcripts<'_>, HermesError> {
         let failed = |source| sqlite_error(&self.path, source);

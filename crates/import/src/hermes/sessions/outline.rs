@@ -46,8 +46,8 @@ impl Outline {
                 };
                 visit(outline.rows_of(id.unwrap_or_else(missing)), row, time);
                 // In a damaged database, several rows can share the same bytes, so the total size
-                // of the ids must be limited. The factor allows for ids that are made up or
-                // encoded, which can be longer than the stored value.
+                // of the ids must be limited. The factor allows for ids that are generated or
+                // encoded, which can be longer than the stored values.
                 outline.id_bytes <= 4 * database.size()
             })
         };
@@ -92,9 +92,9 @@ impl Outline {
     }
 }
 
-/// Calls `visit` with the row id, the session's id and the time of every row of a table. A missing
-/// table counts as empty, and a missing column as null. Fails if the table has more rows than fit
-/// into the database, or if `visit` returns false.
+/// Calls `visit` for every row of a table, with the row id, the session's id and the time. A
+/// missing table counts as empty, and a missing column as null. Fails if the table has more rows
+/// than fit into the database, or if `visit` returns false.
 fn scan_table(
     database: &ForeignDatabase,
     table: &str,

@@ -4,11 +4,11 @@ use takeback_ledger::{MessageRecord, ParentKind, SessionRecord, Time, Tokens, Us
 
 use super::row::RowFields;
 
-/// Names of Hermes columns that have another meaning in a [`SessionRecord`].
+/// Names of Hermes columns that have a different meaning in a [`SessionRecord`].
 const SESSION_NAMES: &[&str] =
     &["workspace", "parent_kind", "messages", "usage", "calls", "effects"];
 
-/// Names of Hermes columns that have another meaning in a [`MessageRecord`].
+/// Names of Hermes columns that have a different meaning in a [`MessageRecord`].
 const MESSAGE_NAMES: &[&str] = &["seq", "undone", "summarizes"];
 
 /// Converts a session, except for `parent_kind`, which also depends on the row of the parent.
@@ -58,8 +58,9 @@ fn default_source() -> String {
 ///
 /// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
 /// compaction copies the mark of delegated work to the next session. So a mark that names exactly
-/// this parent takes precedence, then the way in which the parent ended, then any other mark. A
-/// child without any of these counts as delegated work, as it does in Hermes.
+/// this parent takes precedence. If there is none, the way in which the parent ended decides, and
+/// after that any other mark. A child without any of these counts as delegated work, as it does in
+/// Hermes.
 pub(super) fn parent_kind(
     session: &SessionRecord,
     parent: Option<&SessionRecord>,

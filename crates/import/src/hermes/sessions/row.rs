@@ -151,7 +151,7 @@ impl RowFields {
         Ok(RowFields { cells, originals: Map::new() })
     }
 
-    /// Returns the approximate memory that a record of this row may take.
+    /// Returns the approximate memory that a record built from this row may take.
     pub(super) fn cost(&self) -> usize {
         ROW_COST + self.cells.iter().map(|(_, cell)| cell.cost()).sum::<usize>()
     }
@@ -239,7 +239,7 @@ impl RowFields {
         index.map_or(Cell::Null, |index| self.cells.swap_remove(index).1)
     }
 
-    /// Returns a converted value. If the conversion failed, keeps the original.
+    /// Returns the converted value. If the conversion failed, keeps the original value of the cell.
     fn keep_unconverted<T>(&mut self, name: &str, cell: &Cell, value: Option<T>) -> Option<T> {
         if value.is_none() && *cell != Cell::Null {
             self.keep_original(name, cell);

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Rule] = &[
         &["bearer ", "authorization: token ", "authorization: bot ", "ssws "],
         r"(?i-u:bearer|authorization: (?:token|bot)|ssws) {1,4}([A-Za-z0-9._~+/-]{16,}={0,2})", 3.2)
         .at(KeywordPosition::Before).test(SecretTest::Random),
-    token("session-cookie", "cookie that stands for a login",
+    token("session-cookie", "cookie that keeps a user logged in",
         &["session=", "sessionid=", "sessid=", "sid="],
         r"(?:(?:^|[^A-Za-z0-9_])(?i-u:session|sid)|(?i-u:sess(?:ion)?id))=((?:s%3A)?[A-Za-z0-9._%+/-]{24,})", 3.4)
         .at(KeywordPosition::Around(1)).test(SecretTest::Token),

@@ -72,7 +72,8 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Generates ids. There are few, so that calls and results share some.
+/// Generates ids. There are only a few different ones, so that calls and results share some of
+/// them.
 fn any_id() -> impl Strategy<Value = String> {
     let long = "x".repeat(90);
     let ids = ["", "a", "b", "c.d", "c_d", "é", "call|fc"].map(str::to_owned);

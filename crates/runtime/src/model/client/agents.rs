@@ -1,4 +1,4 @@
-//! The agents that hold connections: one for each running request.
+//! HTTP agents, which hold connections: one for each running request.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use ureq::{Agent, Proxy, http};
 
 use super::{AttemptFailure, ClientOptions};
 
-/// The number of HTTP agents, that is, connection pools, that are kept for later requests.
+/// The number of idle HTTP agents, each with its connections, that are kept for later requests.
 const MAX_IDLE: usize = 8;
 
-/// The time for which a connection is kept.
+/// The time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// A source of HTTP agents. Each request has an HTTP agent of its own and can therefore be
@@ -34,13 +34,13 @@ impl AgentPool {
         &self.options
     }
 
-    /// Returns the place of the certificates, which are loaded when they are first needed.
+    /// Returns the cell that holds the certificates. They are loaded when they are first needed.
     #[cfg(test)]
     pub(super) fn certificates(&self) -> &OnceLock<Result<RootCerts, String>> {
         &self.certificates
     }
 
-    /// Takes an agent for a request to an address. If possible, it is one that is connected.
+    /// Takes an agent for a request to an address. If possible, the agent already has a connection.
     pub(super) fn take_agent(&self, uri: &http::Uri) -> Result<Agent, AttemptFailure> {
         let origin = find_origin(uri);
         let mut idle = self.lock_idle();
@@ -68,7 +68,7 @@ impl AgentPool {
         let proxy = self.find_proxy(uri)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            // A redirected request would lose its body, or send the key elsewhere.
+            // Following a redirect could drop the body, or send the key to another server.
             .max_redirects(0)
             .timeout_resolve(Some(self.options.connect_timeout))
             .timeout_connect(Some(self.options.connect_timeout))

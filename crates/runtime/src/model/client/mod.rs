@@ -1,4 +1,4 @@
-//! The client: sends requests to providers and returns what came of them.
+//! The client: sends requests to providers and returns their outcomes.
 
 mod agents;
 #[cfg(test)]
@@ -24,18 +24,19 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 /// The options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The time in which a connection must be established.
+    /// The time within which a connection must be established.
     pub connect_timeout: Duration,
-    /// The time without a single byte after which a request counts as stalled.
+    /// The time after which a request counts as stalled if not a single byte has arrived.
     pub stall_timeout: Duration,
-    /// The time to wait after the first attempt that fails. It doubles with each further one.
+    /// The time to wait after the first attempt that fails. The time doubles with each further
+    /// failure.
     pub first_wait: Duration,
     /// The name that servers see.
     pub user_agent: String,
     /// The address of a proxy.
     pub proxy: Option<String>,
     /// The hosts that are reached without the proxy, as in the variable `NO_PROXY`. Hosts on the
-    /// loopback interface always are.
+    /// loopback interface are always reached directly.
     pub no_proxy: String,
 }
 
@@ -43,7 +44,8 @@ impl Default for ClientOptions {
     fn default() -> ClientOptions {
         ClientOptions {
             connect_timeout: Duration::from_secs(20),
-            // Models that think, and local ones that read a long prompt, are silent for minutes.
+            // A model that is thinking, or a local one that is reading a long prompt, can be silent
+            // for minutes.
             stall_timeout: Duration::from_secs(300),
             first_wait: Duration::from_secs(2),
             user_agent: concat!("takeback/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -53,7 +55,8 @@ impl Default for ClientOptions {
     }
 }
 
-/// A client for model providers. It keeps connections, and many threads can use it at a time.
+/// A client for model providers. It keeps connections open, and many threads can use it at the same
+/// time.
 pub struct Client(AgentPool);
 
 impl fmt::Debug for Client {
@@ -73,8 +76,8 @@ impl Client {
         self.0.options().first_wait
     }
 
-    /// Asks a model for a reply and waits for its end. The pieces of the reply are passed to
-    /// `on_delta` as they arrive.
+    /// Asks a model for a reply and waits until the reply ends. The pieces of the reply are passed
+    /// to `on_delta` as they arrive.
     pub fn request(
         &self,
         provider: &Provider,
@@ -85,7 +88,8 @@ impl Client {
         self.send(provider, &(&build_request(provider, request)).into(), cancel, on_delta)
     }
 
-    /// Sends a request that [`build_request`] has built, as [`Client::request`] does.
+    /// Sends a request that [`build_request`] has already built. Otherwise works like
+    /// [`Client::request`].
     pub fn send(
         &self,
         provider: &Provider,
@@ -177,8 +181,8 @@ fn build_http(
         .map_err(|error| AttemptFailure::rejected(format!("invalid request: {error}")))
 }
 
-/// Assigns an id to each call that has none, or that shares one with another call. The ids follow
-/// from the request, so they do not occur in the rest of the conversation.
+/// Assigns an id to each call that has none, or that has the same id as an earlier call. The new
+/// ids are derived from the request, so they do not occur in the rest of the conversation.
 fn add_call_ids(reply: &mut Reply, body: &RequestBody) {
     let mut known = Vec::new();
     for (place, call) in reply.calls.iter_mut().enumerate() {

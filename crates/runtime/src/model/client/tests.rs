@@ -104,7 +104,7 @@ fn a_server_with_a_trusted_certificate_is_asked() {
 }
 
 #[test]
-fn a_server_with_another_certificate_is_refused() {
+fn a_server_with_an_untrusted_certificate_is_refused() {
     // The system's certificates, or none if the system has none.
     let attempt = ask(&Client::new(ClientOptions::default()), &provider(start_tls_server()));
     let AttemptEnd::Failed(failure) = attempt.end else { panic!("{:?}", attempt.end) };
@@ -113,7 +113,7 @@ fn a_server_with_another_certificate_is_refused() {
 }
 
 #[test]
-fn a_server_without_tls_is_a_failed_connection() {
+fn a_connection_to_a_server_without_tls_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
     let server = thread::spawn(move || {

@@ -13,16 +13,16 @@ use super::{list_field, text_field, usage};
 /// A decoder for one reply.
 #[derive(Default)]
 pub(crate) struct AnthropicDecoder {
-    /// The blocks that have begun and not ended, by their index in the stream.
+    /// The blocks that have begun but not ended, by their index in the stream.
     open: HashMap<u64, Block>,
-    /// The blocks that have ended, in order. Of the reasoning, only blocks that are signed or
-    /// encrypted can be sent back.
+    /// The blocks that have ended, in order. Reasoning blocks are included only if they are signed
+    /// or encrypted, because others cannot be sent back.
     ended: Vec<Value>,
     end: Option<ReplyEnd>,
 }
 
 enum Block {
-    /// A call, and its place in the draft.
+    /// A call, given by its index in the draft.
     Call(usize),
     Thinking {
         text: String,
@@ -151,7 +151,7 @@ impl AnthropicDecoder {
             Some(Block::Call(place)) => {
                 let call = &mut draft.calls()[place];
                 call.is_complete = true;
-                // A tool without any input.
+                // The call has no input.
                 if call.arguments.is_empty() {
                     call.arguments.push_str("{}");
                 }
@@ -175,7 +175,7 @@ impl AnthropicDecoder {
         self.end = Some(match reason {
             "max_tokens" => ReplyEnd::Finished(Finish::Length),
             "refusal" => ReplyEnd::Finished(Finish::Refused),
-            // Going on needs a shorter conversation, not a higher output limit.
+            // Continuing requires a shorter conversation, not a higher output limit.
             "model_context_window_exceeded" => ReplyEnd::Failed(ErrorReport {
                 codes: vec![reason.to_owned()],
                 ..ErrorReport::from_message("the reply reached the end of the context window")

@@ -12,7 +12,7 @@ use super::{arguments_text, list_field, text_field, usage};
 /// A decoder for one reply.
 #[derive(Default)]
 pub(crate) struct ChatDecoder {
-    /// For each index in the stream, the call that it stands for.
+    /// For each index in the stream, the call that it refers to.
     by_index: HashMap<u64, usize>,
     /// The fields of the message that hold reasoning, as they are sent back.
     reasoning: Map<String, Value>,
@@ -130,8 +130,8 @@ impl ChatDecoder {
 
     /// Completes the draft once the stream has ended, for whatever reason.
     ///
-    /// This API does not mark the end of a call. All calls of a reply that ended well are complete.
-    /// Otherwise, a call is complete if another one follows and its JSON is whole.
+    /// This API does not mark the end of a call. All calls of a reply that ended normally are
+    /// complete. Otherwise, a call is complete if another one follows and its JSON is whole.
     pub(super) fn complete_draft(&mut self, draft: &mut ReplyDraft) {
         if !self.reasoning.is_empty() {
             draft.details = Some(Value::Object(std::mem::take(&mut self.reasoning)));
@@ -147,7 +147,7 @@ impl ChatDecoder {
 /// True if a piece belongs to a call that has already begun.
 ///
 /// Normally, the index decides. But some servers send several whole calls with the same index or
-/// without any, and some repeat the name and the id in every piece.
+/// without an index, and some repeat the name and the id in every piece.
 fn continues_call(known: &CallDraft, piece: &CallDraft, has_index: bool) -> bool {
     let has_ids = !known.id.is_empty() && !piece.id.is_empty();
     if has_ids && (has_index || known.id != piece.id) {
@@ -187,7 +187,8 @@ fn decode_blocks(blocks: &[Value], draft: &mut ReplyDraft, on_delta: &mut OnDelt
     }
 }
 
-/// Adds a piece of reasoning in a gateway's own form. Pieces with the same index are one block.
+/// Adds a piece of reasoning in the form that a gateway uses. Pieces with the same index are one
+/// block.
 fn merge_detail(list: &mut Vec<Value>, piece: &Value) {
     let (Some(Value::Object(last)), Value::Object(piece)) = (list.last_mut(), piece) else {
         return list.push(piece.clone());

@@ -46,7 +46,7 @@ impl Decoder {
             draft.is_done = true;
             return;
         }
-        // Some servers send other words to keep the connection alive.
+        // Some servers send something other than JSON to keep the connection alive.
         if !data.starts_with('{') {
             return;
         }
@@ -97,7 +97,7 @@ impl Decoder {
     }
 }
 
-/// Finds an error in an event. The stream may have begun well.
+/// Finds an error in an event. Even a stream that begins normally can contain one.
 fn find_error(event: &SseEvent, value: &Value) -> Option<ErrorReport> {
     let has_error = value.get("error").is_some_and(|error| !error.is_null());
     let is_error = has_error
@@ -108,17 +108,17 @@ fn find_error(event: &SseEvent, value: &Value) -> Option<ErrorReport> {
     is_error.then(|| ErrorReport::find_error(value).unwrap_or_default())
 }
 
-/// Returns a text that is not empty.
+/// Returns the text of a field, if it is not empty.
 fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Returns the elements of a list. Any other value has none.
+/// Returns the elements of a field that is a list. Any other value counts as an empty list.
 fn list_field<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the arguments of a call as text. Most servers send text, and some send the object.
+/// Returns the arguments of a call as text. Most servers send text, and some send an object.
 fn arguments_text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),

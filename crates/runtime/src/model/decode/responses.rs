@@ -11,7 +11,7 @@ use super::{arguments_text, list_field, text_field, usage};
 /// A decoder for one reply.
 #[derive(Default)]
 pub(crate) struct ResponsesDecoder {
-    /// For each call, its place in the draft, by the index of its item.
+    /// The index of each call in the draft, by the index of its item.
     calls: HashMap<u64, usize>,
     /// The indexes of the items whose text has arrived.
     texts: Vec<u64>,
@@ -99,8 +99,8 @@ impl ResponsesDecoder {
         draft.add_text(text, on_delta);
     }
 
-    /// Ends an item. Its final form contains everything, so it also serves servers that send no
-    /// pieces.
+    /// Ends an item. Its final form contains everything, so this also works with servers that send
+    /// no pieces.
     fn end_item(
         &mut self,
         index: u64,
@@ -170,7 +170,7 @@ impl ResponsesDecoder {
         draft.is_done = true;
     }
 
-    /// Adds the items that no event has completed. Some servers send them only with the end.
+    /// Adds the items that no event has completed. Some servers send them only in the last event.
     fn add_missing_items(
         &mut self,
         response: &Value,
@@ -180,7 +180,7 @@ impl ResponsesDecoder {
         let has_text = !self.texts.is_empty();
         let mut known_calls: Vec<usize> = Vec::new();
         for (number, item) in (0..).zip(list_field(response, "output")) {
-            // The numbers in this list can differ from those in the stream.
+            // The positions in this list can differ from the indexes in the stream.
             let index = u64::MAX - number;
             let is_known = match item["type"].as_str() {
                 Some("function_call") => {
@@ -210,7 +210,7 @@ impl ResponsesDecoder {
     }
 }
 
-/// Finds the call that an item stands for, among those that no other item stands for.
+/// Finds the call that an item describes, among those that no earlier item describes.
 fn find_call(calls: &[CallDraft], item: &Value, known: &[usize]) -> Option<usize> {
     let id = text_field(item, "call_id").unwrap_or_default();
     (0..calls.len()).find(|place| calls[*place].id == id && !known.contains(place))

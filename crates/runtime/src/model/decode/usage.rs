@@ -18,7 +18,7 @@ pub(super) fn read_chat(usage: &Value) -> Option<Tokens> {
     let cache_write = cache_write.min(input - cache_read);
     let reasoning =
         read_count(&usage["completion_tokens_details"], "reasoning_tokens").unwrap_or_default();
-    // One provider does not count reasoning as output; the total shows it.
+    // One provider does not count reasoning as output. Its total reveals this.
     let is_separate = read_count(usage, "total_tokens") == Some(input + output + reasoning);
     let output = if is_separate { output } else { (output - reasoning).max(0) };
     Some(Tokens {
@@ -46,7 +46,8 @@ pub(super) fn read_responses(usage: &Value) -> Option<Tokens> {
     })
 }
 
-/// Reads the usage of a Messages reply. The counts of a later event replace those before it.
+/// Reads the usage of a Messages reply. The counts of a later event replace those of an earlier
+/// one.
 pub(super) fn read_anthropic(usage: &Value, before: Option<Tokens>) -> Option<Tokens> {
     if !usage.is_object() {
         return before;
@@ -61,7 +62,7 @@ pub(super) fn read_anthropic(usage: &Value, before: Option<Tokens>) -> Option<To
     })
 }
 
-/// Reads a count. A negative or absurd number counts as none, so that sums cannot overflow.
+/// Reads a count. A negative or absurdly large number is ignored, so that sums cannot overflow.
 fn read_count(value: &Value, key: &str) -> Option<i64> {
     let number = value.get(key)?;
     let count = number.as_i64().or_else(|| number.as_f64().map(|number| number as i64))?;

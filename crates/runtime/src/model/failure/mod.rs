@@ -1,4 +1,4 @@
-//! Classifying failed attempts: each kind of failure needs another treatment.
+//! Classifying failed attempts: each kind of failure is handled differently.
 
 mod report;
 mod retry_after;
@@ -42,21 +42,22 @@ const OVERFLOW_CODES: &[&str] = &[
     "string_above_max_length",
 ];
 
-/// The names of the parameter that limits the output.
+/// The various names of the parameter that limits the output.
 const OUTPUT_PARAMETERS: &[&str] =
     &["max_tokens", "max_completion_tokens", "max_output_tokens", "output tokens"];
 
-/// Phrases that say that the output limit fits only together with a shorter conversation.
+/// Phrases that say that the input and the output limit are too large together.
 const SHARED_LIMITS: &[&str] = &["input length and", "in the messages"];
 
-/// Phrases that say that the limit of the output itself is wrong. They win over the words for an
-/// overflow, because such a message often names the context window as the reason.
+/// Phrases that say that the output limit itself is wrong. They take precedence over the phrases
+/// for an overflow, because such a message often names the context window as the reason.
 const OUTPUT_REJECTED: &[&str] = &["too large", "unsupported parameter"];
 
 /// The number of characters of a provider's message that are kept.
 const MAX_MESSAGE: usize = 600;
 
-/// The length from which a key is masked. A shorter one is a placeholder, and may be a word.
+/// The minimum length of a key that is masked. A shorter key is a placeholder, and may be a common
+/// word.
 const MIN_SECRET: usize = 8;
 
 /// Classifies a failed response, or an error inside a response whose status is 200. The message
@@ -87,7 +88,7 @@ pub(crate) fn classify_error(
     AttemptFailure { kind, status: Some(status), message, retry_after }
 }
 
-/// Replaces the key in a message.
+/// Replaces the key in a message with `[key]`.
 pub(crate) fn mask_key(text: &str, key: Option<&str>) -> String {
     match key.filter(|key| key.len() >= MIN_SECRET) {
         Some(key) => text.replace(key, "[key]"),
@@ -105,13 +106,13 @@ fn shorten_message(text: &str) -> String {
 }
 
 fn find_kind(status: u16, report: &ErrorReport) -> FailureKind {
-    // Inside a response that began well, only the error itself can name a status.
+    // If the response has a good status, only the error itself can name the real one.
     let status = if status < 300 { report.status.unwrap_or(status) } else { status };
     if is_out_of_money(status, report) {
         return FailureKind::Rejected;
     }
     if status == 413 || report.has_phrase(&["request too large"]) {
-        // Even as a rate limit: one request alone exceeds it, so waiting does not help.
+        // This applies even to a rate limit: a single request exceeds it, so waiting does not help.
         return FailureKind::Overflow;
     }
     if status == 429 || report.has_code(&["rate_limit", "too_many_requests"]) {
@@ -126,7 +127,7 @@ fn find_kind(status: u16, report: &ErrorReport) -> FailureKind {
     if report.has_code(OVERFLOW_CODES) || report.has_phrase(OVERFLOW) {
         return FailureKind::Overflow;
     }
-    // Checked last, so that the name of the parameter in another message does not count.
+    // Checked last, so that messages that merely mention the parameter are not matched.
     if (400..500).contains(&status) && report.has_phrase(OUTPUT_PARAMETERS) {
         return FailureKind::OutputLimit;
     }
@@ -144,7 +145,7 @@ fn find_kind(status: u16, report: &ErrorReport) -> FailureKind {
     }
 }
 
-/// True if the account has no money left. Waiting does not help then.
+/// True if the account has no money left. In that case, waiting does not help.
 fn is_out_of_money(status: u16, report: &ErrorReport) -> bool {
     status == 402 || report.has_code(&["insufficient_quota", "billing", "insufficient_balance"])
 }
@@ -167,8 +168,8 @@ fn is_output_rejected(report: &ErrorReport) -> bool {
         && !report.has_phrase(SHARED_LIMITS)
 }
 
-/// True if the provider does not know the model. A 404 without any word about a model means that
-/// the address is wrong.
+/// True if the provider does not know the model. A 404 that does not mention a model means that the
+/// address is wrong.
 fn is_unknown_model(status: u16, report: &ErrorReport) -> bool {
     let phrases = &[
         "not a valid model",

@@ -1,11 +1,11 @@
-//! Reading the errors of providers, in all their forms.
+//! Reading the errors that providers report, in all their forms.
 
 use serde_json::Value;
 
 /// An error as the provider describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorReport {
-    /// The HTTP status that the error names itself, in the body or in a stream.
+    /// The HTTP status that is part of the error itself, in the body or in a stream.
     pub(crate) status: Option<u16>,
     /// The type and the code of the error, in lower case.
     pub(crate) codes: Vec<String>,
@@ -47,7 +47,8 @@ impl ErrorReport {
             }
             _ => {}
         }
-        // The last event of a failed response contains the response. Other servers send a list.
+        // In a stream of the Responses API, the last event contains the failed response. Some other
+        // servers send a list of errors.
         for inner in ["response", "errors"].iter().filter_map(|key| value.get(*key)) {
             if inner.is_array() || inner.get("error").is_some_and(Value::is_object) {
                 return ErrorReport::find_error(inner);
@@ -82,12 +83,12 @@ fn read_status(value: &Value) -> Option<u16> {
     u16::try_from(number).ok().filter(|status| (400..600).contains(status))
 }
 
-/// Returns the message of an error. It has many names.
+/// Returns the message of an error. Servers use various names for its field.
 fn find_message(error: &Value) -> String {
     let names = ["message", "detail", "error_message", "error_description", "msg", "title"];
     let text = names.iter().find_map(|name| match error.get(*name)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
-        // A list of what is wrong with the fields of the request.
+        // A list of problems with the fields of the request.
         Value::Array(list) => {
             let messages: Vec<String> =
                 list.iter().map(find_message).filter(|text| !text.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! The time that a provider asks to wait.
+//! The time that a provider asks the client to wait.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use jiff::fmt::rfc2822::DateTimeParser;
 
 use super::super::response::Headers;
 
-/// Returns the time that a response asks to wait, from its headers or from its message.
+/// Returns the time that a response asks the client to wait, taken from its headers or from its
+/// message.
 ///
-/// A date is compared with the server's own clock, which is in the response, too.
+/// A date is compared with the server's own clock, which is also in the response.
 pub(crate) fn find_retry_after(headers: &Headers, message: &str) -> Option<Duration> {
     let milliseconds = || parse_number(headers.get("retry-after-ms")?, 1e-3);
     let seconds = || parse_number(headers.get("retry-after")?, 1.0);
@@ -31,7 +32,8 @@ fn parse_date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text.trim()).ok()
 }
 
-/// Finds `try again in 1m2.5s` in a message. In a stream, there is no other place for the time.
+/// Finds `try again in 1m2.5s` in a message. In a stream, the message is the only place for the
+/// time.
 fn in_message(message: &str) -> Option<Duration> {
     let (_, rest) = message.split_once("try again in ")?;
     let mut rest = rest.trim_start();

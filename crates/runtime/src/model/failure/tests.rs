@@ -41,7 +41,7 @@ fn a_conversation_that_does_not_fit_is_an_overflow() {
         "Invalid request: Your request exceeded model token limit: 262144".to_owned(),
     ];
     for body in &bodies {
-        // Local servers report it as a fault of their own.
+        // Local servers report the overflow as an internal error.
         [400, 422, 500, 503].into_iter().for_each(|status| check(status, body, Overflow));
     }
     check(413, "Request Entity Too Large", Overflow);
@@ -117,7 +117,7 @@ fn keys_and_models_are_told_apart() {
 }
 
 #[test]
-fn limits_and_faults_of_the_server_are_told_apart() {
+fn rate_limits_and_server_errors_are_told_apart() {
     check(
         429,
         &anthropic("rate_limit_error", "This request would exceed your rate limit"),
@@ -170,7 +170,7 @@ fn limits_and_faults_of_the_server_are_told_apart() {
 }
 
 #[test]
-fn an_error_inside_a_good_response_is_classified_by_its_own_words() {
+fn an_error_in_a_response_with_a_good_status_is_classified_by_its_own_words() {
     check(200, &anthropic("overloaded_error", "Overloaded"), Overloaded);
     check(200, &anthropic("api_error", "Internal server error"), Server);
     check(200, &anthropic("rate_limit_error", "slow down"), RateLimited);

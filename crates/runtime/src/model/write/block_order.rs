@@ -1,29 +1,29 @@
 //! The order of the blocks in a reply of Anthropic's Messages API.
 //!
-//! The API wants the reasoning of a reply back at its place among the texts and calls, and rejects
-//! a request that moves it. The ledger keeps reasoning, text and calls of a message apart. So if
-//! the reasoning is not simply at the beginning, it is stored together with markers for the texts
-//! and calls around it.
+//! The API requires that the reasoning of a reply be sent back in its original position among the
+//! texts and calls. It rejects a request in which the reasoning has moved. The ledger stores the
+//! reasoning, the text and the calls of a message separately. So if the reasoning is not simply at
+//! the beginning, it is stored together with markers for the texts and calls around it.
 
 use serde_json::{Value, json};
 use takeback_ledger::MessageRecord;
 
-/// The type of the markers.
+/// The types of the markers.
 const TEXT: &str = "text_marker";
 const CALL: &str = "call_marker";
 
-/// Marks the place of a text.
+/// Creates a marker for the position of a text.
 pub(in super::super) fn text_marker(text: &str) -> Value {
     json!({ "type": TEXT, "text": text })
 }
 
-/// Marks the place of the call with this index.
+/// Creates a marker for the position of the call with this index.
 pub(in super::super) fn call_marker(index: usize) -> Value {
     json!({ "type": CALL, "call": index })
 }
 
-/// Returns the reasoning of a reply, given all its blocks in order. The markers are part of it only
-/// if they are needed.
+/// Returns the reasoning of a reply, given all its blocks in order. The result contains the markers
+/// only if they are needed.
 pub(in super::super) fn describe_order(mut blocks: Vec<Value>) -> Vec<Value> {
     let last = blocks.iter().rposition(|block| !is_marker(block)).map_or(0, |last| last + 1);
     let is_first = !blocks[..last].iter().any(is_marker);
@@ -57,8 +57,8 @@ pub(super) fn restore_order(body: &mut Value, stored: &[MessageRecord]) {
     }
 }
 
-/// Puts the blocks of one message, which begin at `at`, into their original order. Leaves them as
-/// they are if they are not all there.
+/// Puts the blocks of one message, which begin at `at`, into their original order. If some of them
+/// are missing, does not change anything.
 fn restore_message(blocks: &mut Vec<Value>, at: usize, message: &MessageRecord, order: &[Value]) {
     let reasoning = order.iter().filter(|block| !is_marker(block)).count();
     let has_text = order.iter().any(|block| block["type"] == TEXT);
@@ -86,7 +86,7 @@ fn restore_message(blocks: &mut Vec<Value>, at: usize, message: &MessageRecord, 
     }
 }
 
-/// Returns true if a message still has the text that the markers have.
+/// Returns true if a message still has the text that the markers contain.
 fn has_same_text(message: &MessageRecord, order: &[Value]) -> bool {
     let dense = |text: &str| text.split_whitespace().collect::<String>();
     let marked = order.iter().filter_map(|block| block["text"].as_str());
@@ -149,7 +149,7 @@ mod tests {
             tool_use("1"),
         ]);
         assert_eq!(body[0]["content"], expected);
-        // A message that was changed since stays in the usual order.
+        // A message that has been changed since then stays in the usual order.
         let changed = MessageRecord { content: Some("Other words.".into()), ..message };
         let mut body = json!([{ "role": "assistant", "content": usual }]);
         restore_order(&mut body, &[changed]);

@@ -1,4 +1,5 @@
-//! Writing the requests of a long conversation without writing it all again each time.
+//! Writing the requests of a long conversation without writing the whole conversation again each
+//! time.
 
 use std::collections::HashSet;
 
@@ -11,14 +12,14 @@ use super::super::estimate::estimate_message;
 use super::super::{ModelRequest, Provider};
 use super::{list_name, mark_messages, write_frame, write_messages};
 
-/// The number of messages from which on the older ones become part of the prefix.
+/// The number of messages above which the older ones become part of the prefix.
 const MAX_REST: usize = 64;
 
-/// The number of prompts that are never part of the prefix. Marks for the provider's cache are among
-/// them.
+/// The number of prompts that are never part of the prefix. Some of them are marked for the
+/// provider's cache.
 const PROMPTS_IN_REST: usize = 4;
 
-/// The length of a call's id that every API accepts.
+/// The maximum length of a call id that every API accepts.
 const MAX_ID: usize = 40;
 
 /// The body of a request, as it is sent.
@@ -48,11 +49,11 @@ impl From<&Value> for RequestBody {
     }
 }
 
-/// The beginning of a conversation, written for one model. It consists of whole turns, to which
-/// later messages do not relate, so its form does not depend on what follows.
+/// The beginning of a conversation, written for one model. It consists of whole turns that no later
+/// message refers to, so its form does not depend on what follows.
 #[derive(Default)]
 pub(crate) struct ConversationPrefix {
-    /// The provider, the model, and the last message whose result is left out.
+    /// The provider, the model, and the number of the last result that is left out.
     key: (String, String, i64),
     count: usize,
     /// The number of the last message, which shows whether the conversation is still the same.
@@ -71,13 +72,13 @@ impl ConversationPrefix {
         self.count
     }
 
-    /// Returns the estimated number of tokens of the prefix.
+    /// Returns the estimated number of tokens in the prefix.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Adds older messages of a conversation to the prefix. `prepare` makes the changes that
-    /// requests contain, such as leaving out results up to the message `cleared`.
+    /// Adds older messages of a conversation to the prefix. `prepare` adapts the messages for
+    /// requests. For example, it leaves out the results up to the message `cleared`.
     pub(crate) fn extend(
         &mut self,
         provider: &Provider,
@@ -107,8 +108,8 @@ impl ConversationPrefix {
         }
     }
 
-    /// Reads the ids of calls. Returns `None` if one of them is written differently in another
-    /// place, as one that occurs twice is.
+    /// Reads the ids of calls. Returns `None` if a request would change one of them, for example
+    /// because it occurs twice.
     fn read_ids(&self, messages: &[MessageRecord]) -> Option<HashSet<String>> {
         let calls = messages.iter().filter_map(|message| message.tool_calls.as_ref()?.as_array());
         let mut ids = HashSet::new();
@@ -121,8 +122,8 @@ impl ConversationPrefix {
         Some(ids)
     }
 
-    /// Reads the ids of the calls in whole turns. Returns `None` if they must not be part of
-    /// the prefix, for example because a result is missing.
+    /// Reads the ids of the calls in whole turns. Returns `None` if the turns must not become part
+    /// of the prefix, for example because a result is missing.
     fn list_new_ids(&self, turns: &[MessageRecord]) -> Option<HashSet<String>> {
         let ids = self.read_ids(turns)?;
         let results = turns.iter().filter(|message| message.role == "tool");
@@ -146,7 +147,8 @@ impl ConversationPrefix {
         self.count += turns.len();
         self.last_seq = turns.last().map_or(0, |last| last.seq);
         self.call_ids.extend(ids);
-        // The last message of a request can have another form, so another one follows.
+        // The last message of a request can have a different form, so a placeholder is added after
+        // it.
         turns.push(MessageRecord {
             role: "user".to_owned(),
             content: Some("…".into()),
@@ -170,7 +172,7 @@ impl ConversationPrefix {
         self.json.push_str(&json);
     }
 
-    /// Writes a request. Its messages are those that follow the prefix.
+    /// Writes a request. `request` contains only the messages after the prefix.
     pub(crate) fn write_request(
         &self,
         provider: &Provider,
@@ -193,7 +195,7 @@ impl ConversationPrefix {
             }
             rest.push_str(&message.to_string());
         }
-        // The frame is an object that is never empty.
+        // The frame is never an empty object, so a field follows the comma.
         rest.push_str("],");
         rest.push_str(&frame[1..]);
         let digest = hex::encode(&self.hasher.clone().chain_update(&rest).finalize());
@@ -204,8 +206,8 @@ impl ConversationPrefix {
     }
 }
 
-/// Finds the end of the first turns of a conversation, as many as can be added at once: the next
-/// message is a prompt, and the last one is a plain answer.
+/// Finds the end of the turns that can be added to the prefix, as many as possible. The last of
+/// their messages must be a plain answer, and the message after it a prompt.
 fn find_end(messages: &[MessageRecord]) -> Option<usize> {
     let prompts = messages.iter().enumerate().filter(|(_, message)| message.role == "user");
     let prompts: Vec<usize> = prompts.map(|(at, _)| at).collect();
@@ -280,7 +282,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
-        /// A conversation is written in the same way in one piece and bit by bit.
+        /// A conversation that is written bit by bit is the same as one that is written in one
+        /// piece.
         #[test]
         fn a_prefix_is_written_as_in_one_piece(
             kinds in prop::collection::vec(prop_oneof![9 => 0u8..3, 1 => 3u8..8], 20..70),
@@ -324,7 +327,7 @@ mod tests {
         let session = SessionRecord::default();
         prefix.extend(&provider(ApiKind::Openai), &session, &messages, 0, |_| {});
         assert!(messages.len() - prefix.count() <= MAX_REST, "{}", prefix.count());
-        // After a rollback, the conversation is another one.
+        // After a rollback, the conversation is a different one.
         messages.truncate(10);
         prefix.extend(&provider(ApiKind::Openai), &session, &messages, 0, |_| {});
         assert_eq!(prefix.count(), 0);

@@ -31,10 +31,10 @@ pub fn request_digest(body: &Value) -> String {
     hex::encode(&Sha256::digest(body.to_string()))
 }
 
-/// Messages in the form of an API.
+/// Messages in the form that an API expects.
 struct Written {
     list: Vec<Value>,
-    /// The field with the system prompt, if the API keeps it apart from the messages.
+    /// The field with the system prompt, if the API keeps the prompt separate from the messages.
     prompt: Option<Value>,
 }
 
@@ -58,7 +58,7 @@ fn write_messages(
             let mut messages = replay::openai(session, &messages);
             for message in messages.as_array_mut().into_iter().flatten() {
                 if let Value::Object(fields) = message {
-                    // These belong to another API.
+                    // These fields belong to another API.
                     fields.retain(|field, _| !field.starts_with("codex_"));
                 }
             }
@@ -79,7 +79,7 @@ fn write_messages(
     Written { list, prompt: body.get_mut(prompt_name).map(Value::take) }
 }
 
-/// Writes everything but the messages.
+/// Writes everything except the messages.
 fn write_frame(
     provider: &Provider,
     request: &ModelRequest<'_>,
@@ -118,8 +118,8 @@ fn frame_chat(provider: &Provider, request: &ModelRequest<'_>) -> Value {
     body
 }
 
-/// Returns the name of the output limit. OpenAI's newer models reject the old name, and other
-/// servers do not know the new one.
+/// Returns the name of the parameter that limits the output. OpenAI's newer models reject the old
+/// name, and other servers do not know the new one.
 fn output_parameter(base_url: &str) -> &'static str {
     let host = base_url.split("://").last().unwrap_or_default();
     let host = host.split(['/', ':']).next().unwrap_or_default();
@@ -151,7 +151,8 @@ fn frame_responses(
     body
 }
 
-/// True if the model may reason. OpenAI rejects a request for reasoning from a model that cannot.
+/// True if the model may be able to reason. OpenAI rejects a request that asks any other model for
+/// reasoning.
 fn can_reason(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
     !["gpt-3", "gpt-4", "chatgpt"].iter().any(|old| name.starts_with(old))
@@ -184,7 +185,7 @@ fn mark_prompt(body: &mut Value) {
 }
 
 /// Asks the API to cache the conversation so far. The last two messages from the user are marked:
-/// the first mark finds what the request before stored, the second one stores the rest.
+/// the earlier mark finds what the previous request stored, and the later one stores the rest.
 fn mark_messages(kind: ApiKind, messages: &mut [Value]) {
     if kind != ApiKind::Anthropic {
         return;

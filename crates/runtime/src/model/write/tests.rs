@@ -42,7 +42,7 @@ fn build(provider: &Provider, prompt: Option<&str>, messages: Value, has_tools: 
 }
 
 #[test]
-fn a_chat_request_has_its_form() {
+fn a_chat_request_has_the_expected_form() {
     let hi = json!([{ "role": "user", "content": "hi" }]);
     let function = json!({ "name": "t", "description": "d", "parameters": { "type": "object" } });
     assert_eq!(
@@ -65,7 +65,7 @@ fn a_chat_request_has_its_form() {
 }
 
 #[test]
-fn a_responses_request_has_its_form() {
+fn a_responses_request_has_the_expected_form() {
     let hi = json!([{ "role": "user", "content": "hi" }]);
     let mut provider = provider(ApiKind::Responses);
     assert_eq!(
@@ -112,7 +112,7 @@ fn an_anthropic_request_marks_what_can_be_cached() {
             ],
         })
     );
-    // Without a system prompt, the tools are what is the same in every request.
+    // Without a system prompt, only the tools are the same in every request.
     let body = build(&provider, None, stored.clone(), true);
     assert_eq!(body["tools"][0]["cache_control"], cached);
     let body = build(&provider, None, stored, false);
@@ -159,7 +159,7 @@ fn a_digest_depends_on_the_request_alone() {
 }
 
 #[test]
-fn a_reply_goes_back_to_its_model_as_it_came() {
+fn a_reply_goes_back_to_its_model_unchanged() {
     let thinking = |name: &str| json!({ "type": "thinking", "thinking": "", "signature": name });
     let calls = ["a", "b"].map(|id| RequestedCall {
         id: id.into(),
@@ -204,7 +204,8 @@ fn a_reply_goes_back_to_its_model_as_it_came() {
         build_request(&provider, &request)["messages"][1]["content"],
         json!([thinking("one"), text, use_of("a"), thinking("two"), use_of("b")])
     );
-    // Nothing forces the model to think or to call a tool: some models reject that.
+    // The request does not force the model to think or to call a tool, because some models reject
+    // that.
     let body = build_request(&provider, &request);
     for field in ["thinking", "tool_choice", "temperature", "top_p"] {
         assert_eq!(body.get(field), None);

@@ -9,15 +9,15 @@ use ureq::unversioned::transport::NextTimeout;
 
 /// A resolver that leaves out private addresses.
 ///
-/// The check is made here, for every connection and with the addresses that are used for it. So it
-/// also covers redirects, and names whose address changes between two lookups.
+/// Every connection is checked here, with the very addresses that it will use. So the check also
+/// covers redirects, and names whose addresses change between two lookups.
 #[derive(Debug)]
 pub(super) struct PublicResolver {
     inner: DefaultResolver,
     allow_private: bool,
 }
 
-/// A refused connection.
+/// The error for a refused connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{host} has only private addresses, which fetch_url may not use")]
 struct PrivateAddress {

@@ -3,7 +3,7 @@
 /// Elements whose content is not text.
 const HIDDEN: &[&str] = &["head", "noscript", "script", "style", "svg", "template"];
 
-/// Elements that begin and end a line.
+/// Elements whose start and end tags break the line.
 const BLOCKS: &[&str] = &[
     "address",
     "article",
@@ -39,7 +39,7 @@ const BLOCKS: &[&str] = &[
     "ul",
 ];
 
-/// The most common named characters.
+/// The most common named character references.
 const CHARACTERS: &[(&str, &str)] = &[
     ("amp", "&"),
     ("apos", "'"),
@@ -62,7 +62,7 @@ const CHARACTERS: &[(&str, &str)] = &[
     ("times", "×"),
 ];
 
-/// Returns the text of a page. Any input is accepted.
+/// Returns the text of a page. Malformed pages are accepted, too.
 pub(super) fn to_text(html: &str) -> String {
     let mut text = PageText::default();
     let mut rest = html;
@@ -122,7 +122,7 @@ fn find_tag_end(text: &str) -> usize {
             _ => {}
         }
     }
-    // A quote that is not closed would hide the rest of the page.
+    // A quote is not closed. Ignoring it keeps the rest of the page visible.
     text.find('>').map_or(text.len(), |at| at + 1)
 }
 

@@ -22,10 +22,10 @@ use self::addresses::PublicResolver;
 use super::text::{cut_text, find_binary_kind};
 use super::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// The number of bytes of a response that are read.
+/// The maximum number of bytes that are read from a response.
 const MAX_BODY: u64 = 4 << 20;
 
-/// The number of bytes that the model reads.
+/// The maximum number of bytes of text that the model reads.
 const MAX_TEXT: usize = 64 * 1024;
 
 const MAX_REDIRECTS: u32 = 5;
@@ -38,7 +38,7 @@ pub struct FetchSettings {
     pub allow_private: bool,
 }
 
-/// Fetches a page.
+/// The tool that fetches a page.
 pub(super) struct FetchUrl {
     pub(super) settings: FetchSettings,
 }
@@ -72,12 +72,13 @@ impl FetchUrl {
         let (send, receive) = mpsc::channel();
         let stop = (agent.clone(), send.clone());
         // Looking up a name cannot be interrupted, so it happens in a thread that is left behind if
-        // the call is cancelled. The thread ends with its time limit.
+        // the call is cancelled. The thread ends at its time limit.
         thread::Builder::new()
             .spawn(move || send.send(Some(request(&agent, &uri))).ok())
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let _guard = context.cancel.on_cancel(move || {
-            // The thread reports the interrupted request as an error, so this comes first.
+            // This is sent first, because the thread will report the interrupted request as an
+            // error.
             stop.1.send(None).ok();
             stop.0.clone().shutdown();
         });
@@ -88,7 +89,7 @@ impl FetchUrl {
     }
 }
 
-/// Parses a URL of the kinds that are fetched.
+/// Parses a URL, and checks that it can be fetched.
 fn parse_url(url: &str) -> Result<Uri, String> {
     let refuse = |why: &str| Err(format!("not a valid URL: {why}"));
     let uri: Uri = match url.trim().parse() {
@@ -104,7 +105,7 @@ fn parse_url(url: &str) -> Result<Uri, String> {
     }
 }
 
-/// Returns the host of a URL, if it is one that is fetched.
+/// Returns the host of a URL, if the URL can be fetched.
 pub(crate) fn find_host(url: &str) -> Option<String> {
     parse_url(url).ok()?.host().map(str::to_ascii_lowercase)
 }

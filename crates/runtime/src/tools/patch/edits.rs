@@ -97,7 +97,7 @@ fn find_replacements<'e>(
 }
 
 /// Returns the old and the new text with the line ends of the file. The model is shown a file with
-/// CRLF line ends as if it had plain ones.
+/// CRLF line ends as if they were plain LF.
 fn adapt_line_ends<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, str>, Cow<'e, str>) {
     let is_found_later =
         || !content.contains_str(&edit.old) && content.contains_str(to_crlf(&edit.old));
@@ -125,10 +125,10 @@ fn describe_not_found(content: &[u8], old: &str) -> String {
     format!("`old` is not found exactly. The most similar lines, from line {}:\n{shown}", at + 1)
 }
 
-/// Finds the place where most of the wanted lines match, apart from spaces. If none matches, finds
-/// the line that has most words in common with the longest wanted line.
+/// Finds the place where the most wanted lines match, ignoring spaces around them. If no line
+/// matches, finds the line that has the most words in common with the longest wanted line.
 fn find_similar(lines: &[Cow<'_, str>], wanted: &[&str]) -> Option<usize> {
-    /// The number of wanted lines that are compared, which bounds the time.
+    /// The maximum number of wanted lines that are compared, to limit the time.
     const MAX_COMPARED: usize = 50;
     let trimmed: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
     let wanted: Vec<&str> = wanted.iter().take(MAX_COMPARED).map(|line| line.trim()).collect();
@@ -138,7 +138,7 @@ fn find_similar(lines: &[Cow<'_, str>], wanted: &[&str]) -> Option<usize> {
     };
     let find_best = |score: &dyn Fn(usize) -> usize| {
         let scored = (0..trimmed.len()).map(|at| (score(at), at)).filter(|(score, _)| *score > 0);
-        // The first of several equal places is the most likely one.
+        // Of several equally good places, the first is the most likely one.
         scored.max_by_key(|(score, at)| (*score, std::cmp::Reverse(*at)))
     };
     if let Some((_, at)) = find_best(&count_equal) {

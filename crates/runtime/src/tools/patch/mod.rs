@@ -14,7 +14,7 @@ use super::paths::{describe_missing, resolve_path, show_path};
 use super::text::{count_noun, find_binary_kind};
 use super::{Intent, Tool, ToolContext, ToolOutput, ToolSpec, input};
 
-/// Replaces pieces of a file.
+/// The tool that replaces pieces of a file.
 pub(super) struct Patch {
     pub(super) home: Option<PathBuf>,
 }

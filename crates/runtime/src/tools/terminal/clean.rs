@@ -1,4 +1,4 @@
-//! The output of a command as a terminal would show it in the end: without colours, and without the
+//! The output of a command as a terminal would finally show it: without colors, and without the
 //! earlier states of a progress bar.
 
 /// Removes escape sequences and control characters, and the text that a carriage return overwrites.
@@ -26,7 +26,7 @@ pub(super) fn clean_text(text: &str) -> String {
     clean
 }
 
-/// Removes the escape sequences that terminals obey: colours, cursor movements, titles, links.
+/// Removes the escape sequences that control a terminal: colors, cursor movements, titles, links.
 fn remove_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -45,7 +45,7 @@ fn skip_escape(text: &str) -> &str {
             let end = text[1..].find(|c: char| !matches!(c, ' '..='?'));
             match end.and_then(|at| text[1 + at..].chars().next().map(|last| (at, last))) {
                 Some((at, '@'..='~')) => &text[2 + at..],
-                // A sequence that is cut off, or not one at all.
+                // An incomplete sequence, or no sequence at all.
                 Some((at, _)) => &text[1 + at..],
                 None => "",
             }
@@ -59,7 +59,7 @@ fn skip_escape(text: &str) -> &str {
             },
             None => "",
         },
-        // A character set.
+        // The selection of a character set.
         Some('(' | ')') => text.get(2..).unwrap_or_default(),
         Some(c) if c.is_ascii_graphic() => &text[1..],
         _ => text,

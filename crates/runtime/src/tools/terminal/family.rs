@@ -4,19 +4,20 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 
 /// The processes that belong to a command.
 ///
-/// Normally the command has a session of its own. Its members are then found by their session, even
-/// if they form other process groups, as `timeout` does. A process leaves the family only by
-/// starting yet another session, which a daemon does on purpose.
+/// Normally, the command has a session of its own. All processes in that session belong to the
+/// family, even if they form other process groups, as those of `timeout` do. A process leaves the
+/// family only by starting yet another session, which a daemon does on purpose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     /// The process id of the shell, which is also the id of the session and the process group.
     pub(super) id: Pid,
-    /// False if the system has no program `setsid`. The family is then only a process group.
+    /// False if the system has no program `setsid`. In that case, the family is only a process
+    /// group.
     pub(super) is_session: bool,
 }
 
 impl Family {
-    /// Sends a signal to all processes. Processes that no longer exist are not an error.
+    /// Sends a signal to all processes. Ignores processes that no longer exist.
     pub(super) fn signal(self, signal: Signal) {
         let _ = kill_process_group(self.id, signal);
         for member in self.list_members() {
@@ -28,7 +29,7 @@ impl Family {
     pub(super) fn is_empty(self) -> bool {
         match can_list() {
             true => self.list_members().is_empty(),
-            // This also counts processes that have ended and that their parent has not noticed.
+            // This also counts processes that have ended but have not been reaped by their parent.
             false => test_kill_process_group(self.id).is_err(),
         }
     }
@@ -56,7 +57,7 @@ fn list_processes() -> Vec<Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// The part of `/proc/<pid>/stat` that matters here.
+/// The fields of `/proc/<pid>/stat` that are needed here.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcessStat {
     is_living: bool,

@@ -1,4 +1,4 @@
-//! A running command: its output, its end, and ending it early.
+//! A running command: its output, its exit status, and how to end it early.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -16,16 +16,16 @@ use super::output::{LiveOutput, OutputBuffer};
 use super::shell::Shell;
 use super::watchdog::Watchdog;
 
-/// The time that processes have to end by themselves when they are asked to.
+/// The time that processes have to end on their own after they are asked to.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// The time after which processes that do not even end when they are killed are left alone.
+/// The time after which takeback gives up on processes that do not end even when they are killed.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 
-/// The interval at which processes that are not our children are looked at.
+/// The interval at which takeback checks on processes that are not its children.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The number of bytes that can be left in a pipe when its writer ends.
+/// The maximum number of bytes that can be left in a pipe when its writer ends.
 const PIPE_CAPACITY: usize = 64 * 1024;
 
 /// Messages to the thread that reads the output.
@@ -46,11 +46,11 @@ struct JobState {
     output: OutputBuffer,
     /// The output to show; `None` if no user is watching.
     live: Option<LiveOutput>,
-    /// The end of the shell. Other processes of the command may still run.
+    /// The exit status of the shell. Other processes of the command may still be running.
     status: Option<ExitStatus>,
     /// True if all output from before the end of the shell has been read.
     is_drained: bool,
-    /// True if no more output is read.
+    /// True if the output is no longer being read.
     is_closed: bool,
     is_cancelled: bool,
 }
@@ -110,14 +110,14 @@ impl Job {
         Ok(job)
     }
 
-    /// Waits for the end of the shell.
+    /// Waits until the shell ends, and records its exit status.
     fn reap(&self, mut child: Child, control: &PipeWriter, watchdog: &Watchdog) {
-        // Until the status is taken, the id cannot belong to another process. So it is taken while
-        // no other thread can send a signal.
+        // Until the status is collected, the process id cannot be reused. So the status is
+        // collected under the lock, while no other thread can send a signal.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(self.family.id), options) {}
         let mut state = self.lock();
-        // The status is only missing if the program that uses this library takes it away.
+        // The status is missing only if other code in this process has already collected it.
         state.status = Some(child.wait().unwrap_or(ExitStatus::from_raw(255 << 8)));
         drop(state);
         self.changed.notify_all();
@@ -127,7 +127,7 @@ impl Job {
         }
     }
 
-    /// Reads the output until its end, or until it is told to stop. A process that outlives the
+    /// Reads the output until it ends, or until a message says to stop. A process that outlives the
     /// shell may keep the pipe open.
     fn read_output(&self, mut reader: PipeReader, mut messages: PipeReader) {
         let mut chunk = vec![0; PIPE_CAPACITY];
@@ -181,7 +181,7 @@ impl Job {
         }
     }
 
-    /// Waits until there is something to show, or the command has ended.
+    /// Waits until there is something to show, or until the wait is over.
     fn wait_for_change(&self, deadline: Instant) -> (String, Option<Waited>) {
         let mut state = self.lock();
         loop {
@@ -203,8 +203,8 @@ impl Job {
         }
     }
 
-    /// Waits until no process of the command is left, for at most this time. Returns true if that is
-    /// so.
+    /// Waits until no process of the command is left, but no longer than this. Returns true if no
+    /// process is left.
     pub(super) fn wait_until_gone(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         loop {
@@ -218,14 +218,14 @@ impl Job {
         }
     }
 
-    /// Ends all processes of the command: asks them first, then kills them.
+    /// Ends all processes of the command: first asks them to end, then kills those that are left.
     pub(super) fn end(&self) {
         self.signal(Signal::TERM);
-        // A stopped process does not receive the first signal.
+        // A stopped process handles the first signal only after it continues.
         self.signal(Signal::CONT);
         if !self.wait_until_gone(TERM_GRACE) {
             let deadline = Instant::now() + KILL_GRACE;
-            // A process may start another one at the very moment at which it is killed.
+            // A process may start another one just before it is killed.
             while Instant::now() < deadline {
                 self.signal(Signal::KILL);
                 if self.wait_until_gone(POLL_INTERVAL) {
@@ -239,7 +239,7 @@ impl Job {
     fn signal(&self, signal: Signal) {
         let state = self.lock();
         if state.status.is_none() {
-            // The shell may not have its session yet.
+            // The shell may not have started its session yet.
             let _ = kill_process(self.family.id, signal);
         }
         drop(state);
@@ -269,19 +269,19 @@ impl Job {
         self.changed.notify_all();
     }
 
-    /// Stops collecting output to show, and allows waiting again.
+    /// Stops collecting output for the user, and makes it possible to wait again.
     pub(super) fn unwatch(&self) {
         let mut state = self.lock();
         state.live = None;
         state.is_cancelled = false;
     }
 
-    /// Returns the output since the last time.
+    /// Returns the output that has arrived since the last call.
     pub(super) fn take_output(&self) -> String {
         self.lock().output.take()
     }
 
-    /// Returns the end of the shell, if it has ended.
+    /// Returns the exit status of the shell, if the shell has ended.
     pub(super) fn status(&self) -> Option<ExitStatus> {
         self.lock().status
     }
@@ -295,8 +295,8 @@ impl Job {
     }
 }
 
-/// Waits until a pipe is readable, or at its end. If the shell has ended, does not wait for more
-/// output. Returns which of the two pipes is ready.
+/// Waits until one of the two pipes is readable or at its end. If the shell has ended, does not
+/// wait. Returns, for each pipe, whether it is ready.
 fn wait_readable(
     output: &PipeReader,
     messages: &PipeReader,

@@ -12,11 +12,11 @@ use super::shell::Shell;
 use super::watchdog::Watchdog;
 use crate::tools::ToolSettings;
 
-/// The number of commands that can run in the background.
+/// The maximum number of commands in the background.
 const MAX_JOBS: usize = 32;
 
-/// All commands of an agent that are running, or whose end the model has not seen. They are ended
-/// when this value is dropped, and also if the process is killed.
+/// All commands of an agent that are running, or whose end has not been reported to the model. They
+/// are ended when this value is dropped, and also if the agent's process is killed.
 ///
 /// A command that must outlive the agent starts a session of its own, for instance with `setsid
 /// --fork`, and writes its output to a file.
@@ -83,7 +83,7 @@ impl Jobs {
         self.lock().jobs.values().cloned().collect()
     }
 
-    /// Forgets a command of which no process is left.
+    /// Forgets a command that has no processes left.
     pub(super) fn remove(&self, job: &Job) {
         self.watchdog.unwatch(job.family());
         self.lock().jobs.remove(&job.number);
@@ -97,7 +97,7 @@ impl Jobs {
 impl Drop for Jobs {
     fn drop(&mut self) {
         let jobs = self.list();
-        // They get the time to end by themselves at the same time.
+        // All commands are asked first, so that they can end at the same time.
         jobs.iter().for_each(|job| job.ask_to_end());
         for job in jobs {
             if !job.wait_until_gone(Duration::ZERO) {

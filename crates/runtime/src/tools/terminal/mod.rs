@@ -32,11 +32,11 @@ use super::{Tool, ToolContext, ToolOutput, ToolSettings, ToolSpec, input};
 pub(super) use self::jobs::Jobs;
 pub(super) use self::process::Process;
 
-/// The time that processes have to end after the shell has ended. A pipeline often ends a moment
-/// later than its shell.
+/// The time that the other processes have to end after the shell has ended. A pipeline often ends
+/// slightly later than its shell.
 const STRAGGLER_TIME: Duration = Duration::from_millis(200);
 
-/// Runs a command.
+/// The tool that runs a command.
 pub(super) struct Terminal {
     jobs: Arc<Jobs>,
     timeout: Duration,
@@ -68,7 +68,7 @@ impl Tool for Terminal {
     fn work(&self, input: &Value, _: &ToolContext<'_>) -> ToolWork {
         match input::parse_input::<Input>(input) {
             Ok(input) => ToolWork::run_script(input.command),
-            // The call fails.
+            // The call will fail without running anything.
             Err(_) => ToolWork::Reads,
         }
     }
@@ -109,7 +109,7 @@ impl Terminal {
         Ok(self.conclude(&job, waited, timeout))
     }
 
-    /// Describes the end of a command. Ends it, unless it has ended by itself.
+    /// Describes how a command ended. If it timed out or was cancelled, ends it first.
     fn conclude(&self, job: &Job, waited: Waited, timeout: Duration) -> ToolOutput {
         job.unwatch();
         let (end, is_success) = match waited {
@@ -144,19 +144,19 @@ impl Terminal {
     }
 }
 
-/// Checks that the working directory still exists. Otherwise the error would seem to be about the
-/// shell.
+/// Checks that the working directory still exists. Without this check, the error would seem to come
+/// from the shell.
 fn check_directory(directory: &Path) -> Result<(), String> {
     match directory.is_dir() {
         true => Ok(()),
         false => Err(format!(
-            "the working directory {} does not exist any more",
+            "the working directory {} no longer exists",
             disarm(&directory.to_string_lossy())
         )),
     }
 }
 
-/// Returns the output since the last time, and a last line in brackets.
+/// Returns the new output, followed by a last line in brackets.
 fn append_end(job: &Job, end: &str) -> String {
     let mut text = job.take_output();
     if !text.is_empty() && !text.ends_with('\n') {

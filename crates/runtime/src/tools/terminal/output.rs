@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use super::clean::clean_text;
 
-/// The number of bytes that wait to be shown. If the output arrives faster than it is shown, some
-/// of it is skipped.
+/// The maximum number of bytes that can wait to be shown. If the output arrives faster than it is
+/// shown, some of it is skipped.
 const MAX_PENDING: usize = 64 * 1024;
 
-/// The number of bytes before a cut in which the end of a line is looked for.
+/// The number of bytes on each side of a cut in which a line end is searched for.
 const MAX_LINE_SEARCH: usize = 1024;
 
 /// The beginning and the end of an output.
 pub(super) struct OutputBuffer {
-    /// The maximum size of the head, and of the tail.
+    /// The maximum size of the head, and also of the tail.
     half: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -53,7 +53,8 @@ impl OutputBuffer {
     }
 }
 
-/// Removes the beginning of a line, or of a character, at the end of a text that is cut there.
+/// Removes an incomplete line, or at least an incomplete character, from the end of a text that was
+/// cut off there.
 fn trim_last_line(text: &[u8]) -> &[u8] {
     let from = text.len().saturating_sub(MAX_LINE_SEARCH);
     match text[from..].iter().rposition(|byte| *byte == b'\n') {
@@ -66,7 +67,8 @@ fn trim_last_line(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Removes the end of a line, or of a character, at the start of a text that is cut there.
+/// Removes an incomplete line, or at least an incomplete character, from the beginning of a text
+/// that was cut off there.
 fn trim_first_line(text: &[u8]) -> &[u8] {
     let until = text.len().min(MAX_LINE_SEARCH);
     match text[..until].iter().position(|byte| *byte == b'\n') {
@@ -78,7 +80,7 @@ fn trim_first_line(text: &[u8]) -> &[u8] {
     }
 }
 
-/// The output that has not been shown yet, while a command runs.
+/// The output of a running command that has not been shown yet.
 #[derive(Default)]
 pub(super) struct LiveOutput {
     pending: Vec<u8>,
@@ -100,7 +102,7 @@ impl LiveOutput {
     /// everything.
     pub(super) fn take(&mut self, is_end: bool) -> String {
         let incomplete = match self.pending.utf8_chunks().last() {
-            // An invalid sequence at the very end may be completed by the next bytes.
+            // The next bytes may complete an invalid sequence at the very end.
             Some(last) if !is_end && self.skipped == 0 && is_incomplete(last.invalid()) => {
                 last.invalid().len()
             }

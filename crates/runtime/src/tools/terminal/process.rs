@@ -15,7 +15,7 @@ use crate::tools::{Tool, ToolContext, ToolOutput, ToolSpec, input};
 /// The longest time that one call waits.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// The number of bytes of a command that are shown in the list.
+/// The maximum number of bytes of a command that are shown in the list.
 const MAX_COMMAND: usize = 80;
 
 /// The tool that shows, waits for and ends background commands.
@@ -71,7 +71,10 @@ impl Process {
                 describe_status(status)
             }
             (Some(status), false) => {
-                format!("the shell has ended ({}), its processes run", describe_status(status))
+                format!(
+                    "the shell has ended ({}); its processes are still running",
+                    describe_status(status)
+                )
             }
             (None, _) => "running".to_owned(),
         };

@@ -11,11 +11,11 @@ use rustix::process::Pid;
 
 use super::family::Family;
 
-/// The directories in which programs are looked for if the environment names none.
+/// The search path for programs if the environment does not contain one.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Waits for a line, so that the command does not run before the watchdog knows it, and then runs
-/// the command without input.
+/// A script that waits for a line, and then runs the command without input. So the command does not
+/// run before the watchdog knows about it.
 const GATE: &str = "read -r takeback_gate && exec \"$1\" -c \"$2\" </dev/null";
 
 /// The programs and the environment of commands.
@@ -44,9 +44,10 @@ impl Shell {
         }
     }
 
-    /// Prepares a script. It runs once a line is written to the input of the child, and never if this
-    /// process dies before. Its output and its errors go into one pipe, in order. It has no input
-    /// and no terminal, so a program that asks a question fails instead of waiting.
+    /// Prepares a script. The script runs as soon as a line is written to the input of the child,
+    /// and never if this process dies before that. Its output and its errors go into one pipe, in
+    /// order. It has no input and no terminal, so a program that asks a question fails instead of
+    /// waiting.
     pub(super) fn prepare(
         &self,
         script: &str,
@@ -62,7 +63,8 @@ impl Shell {
             }
             None => Command::new(&self.posix),
         };
-        // A leader of a group could not start a session without another process in between.
+        // With `setsid`, the child must not lead a process group, because `setsid` would then have
+        // to fork.
         if !is_session {
             command.process_group(0);
         }

@@ -2,7 +2,7 @@
 //!
 //! A killed process cannot clean up. So a small shell waits for the end of a pipe that only the
 //! agent's process holds open, and then ends the commands that are still running. Without it, a
-//! command would go on changing files while the agent, started again, decides how to continue.
+//! command would go on changing files while the restarted agent decides how to continue.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::family::Family;
 use super::shell::Shell;
 
-/// Every line on standard input lists all running families. The last line counts.
+/// Every line on standard input lists all running families. Only the last line counts.
 const SCRIPT: &str = "
 trap '' HUP INT TERM
 while read -r families; do last=$families; done
@@ -23,7 +23,7 @@ send() {
 test -z \"$last\" || { send TERM; sleep 1; send KILL; }
 ";
 
-/// A process that outlives this one for a moment.
+/// A process that outlives this one briefly, in order to end its commands.
 pub(super) struct Watchdog {
     state: Mutex<WatchdogState>,
     shell: Shell,
@@ -40,12 +40,13 @@ impl Watchdog {
         Watchdog { state: Mutex::default(), shell: shell.clone() }
     }
 
-    /// Ends the family if this process dies.
+    /// Makes the watchdog end the family if this process dies.
     pub(super) fn watch(&self, family: Family) {
         let mut state = self.lock();
         state.families.insert(family.id.as_raw_nonzero().get());
         if state.child.is_none() {
-            // Without a watchdog, only the protection against a crash is missing.
+            // If the watchdog cannot be started, commands still run. They are just not ended after
+            // a crash.
             state.child = start(&self.shell).ok();
         }
         state.send();
@@ -76,7 +77,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = state.child.take() {
-            // This closes the pipe first. No family is left, so the watchdog ends at once.
+            // This closes the pipe first. No family is left, so the watchdog ends immediately.
             let _ = child.wait();
         }
     }
@@ -87,7 +88,7 @@ fn start(shell: &Shell) -> std::io::Result<Child> {
         .args(["-c", SCRIPT])
         .env_clear()
         .envs(shell.environment.iter().map(|(name, value)| (name, value)))
-        // Ctrl-C in the terminal is meant for the agent.
+        // Ctrl-C in the terminal is meant for the agent only.
         .process_group(0)
         .current_dir("/")
         .stdin(Stdio::piped())

@@ -8,8 +8,8 @@ use super::child::start_child;
 use super::outcome::read_outcome;
 use super::stories::find_story;
 
-/// Kills the process at each point of the journal in turn, and compares the end with that of an
-/// undisturbed run. Returns the number of kills.
+/// Runs the story once for each point of the journal, kills the process at that point, and compares
+/// the outcome with that of an undisturbed run. Returns the number of kills.
 fn kill_everywhere(name: &str, step: usize) -> usize {
     let story = find_story(name);
     let server = Server::start(story.script).unwrap();
@@ -49,13 +49,13 @@ fn a_killed_compression_continues_in_one_child_session() {
 }
 
 #[test]
-fn a_killed_last_turn_of_a_goal_remains_the_only_one() {
+fn a_goal_has_only_one_last_turn_even_if_that_turn_is_killed() {
     let kills = kill_everywhere("budget", 1);
     assert!(kills > 10, "{kills}");
 }
 
 #[test]
-fn a_command_that_was_running_is_not_repeated_blindly() {
+fn a_command_is_never_run_twice_after_a_kill() {
     let story = find_story("command");
     let server = Server::start(story.script).unwrap();
     for nth in 0.. {

@@ -15,7 +15,7 @@ const URL: &str = "TAKEBACK_TEST_URL";
 const STORY: &str = "TAKEBACK_TEST_STORY";
 const KILL_AT: &str = "TAKEBACK_TEST_KILL_AT";
 
-/// Begins the task of a story or continues it, and runs it to the end.
+/// Begins or continues the task of a story, and runs it to the end.
 #[test]
 #[ignore = "other tests start it"]
 fn run_until_killed() {
@@ -56,7 +56,7 @@ fn tell_story(story: &Story, agent: Arc<Agent>, base: &Path) {
     }
 }
 
-/// Starts the process. It kills itself at the point `kill_at` of the journal.
+/// Starts the process. If `kill_at` is set, the process kills itself at that point of the journal.
 pub(super) fn start_child(
     story: &Story,
     scratch: &Scratch,

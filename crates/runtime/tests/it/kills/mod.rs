@@ -1,4 +1,4 @@
-//! Killed processes: the next one continues at the exact step.
+//! Killed processes: the next process continues at the exact step.
 
 mod boundaries;
 mod child;

@@ -1,4 +1,4 @@
-//! The end of a story: everything that must not depend on kills.
+//! The outcome of a story: everything that must not depend on kills.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ pub(super) struct Outcome {
     conversations: Vec<Vec<String>>,
     /// The requests, the tokens and the cost of each session.
     bills: Vec<(i64, i64, i64, String)>,
-    /// The state, the reason, and what was spent: in total and in the run.
+    /// The state, the reason, and the spending, in total and in the run.
     goal: Option<(String, Option<String>, Vec<i64>)>,
     /// The state of each task.
     tasks: Vec<String>,
 }
 
-/// Reads the end of a story from a ledger that must be whole.
+/// Reads the outcome of a story, and checks that the ledger is whole.
 pub(super) fn read_outcome(scratch: &Scratch) -> Outcome {
     let ledger = scratch.ledger();
     let report = ledger.verify(&|_, _| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Kills at random instants, several in a row.
+//! Kills at random times, several in a row.
 //!
 //! `TAKEBACK_KILLS` sets the number of kills per story, and `TAKEBACK_KILL_SEED` the seed.
 
@@ -17,18 +17,18 @@ use crate::support::Scratch;
 /// The number of kills per story.
 const KILLS: usize = 32;
 
-/// The number of kills in a row, before the process may finish.
+/// The maximum number of kills in a row before the process may finish.
 const IN_A_ROW: u64 = 8;
 
 /// A process, and the number of events after which the model's server kills it.
 type Fate = (Child, Option<u64>);
 
-/// The process that is to be killed, by the model's server or by the clock.
+/// The process that is to be killed, either by the model's server or after a time.
 #[derive(Clone, Default)]
 struct Victim(Arc<Mutex<Option<Fate>>>);
 
 impl Victim {
-    /// Counts an event that the server sends. Kills the process at the event of its fate.
+    /// Counts an event that the server sends. Kills the process if its number of events is reached.
     fn count_event(&self) {
         let mut victim = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((child, Some(left))) = &mut *victim {
@@ -43,14 +43,15 @@ impl Victim {
         *self.0.lock().unwrap() = Some((child, events));
     }
 
-    /// Waits for the end of the process. Returns true if it was not killed.
+    /// Waits until the process ends. Returns true if it was not killed.
     fn wait(&self, kill_after: Option<Duration>) -> bool {
         if let Some(time) = kill_after {
             thread::sleep(time);
             self.with(|child| child.kill().unwrap());
         }
         loop {
-            // The server must be able to kill the process meanwhile.
+            // The lock is not held for long, so that the server can kill the process in the
+            // meantime.
             if let Some(status) = self.with(|child| child.try_wait().unwrap()) {
                 return status.success();
             }
@@ -63,8 +64,8 @@ impl Victim {
     }
 }
 
-/// Starts the model of a story. Each request and each event that it sends is an instant at which
-/// the process can be killed.
+/// Starts the model of a story. The process can be killed at each request that the model receives
+/// and at each event that it sends.
 fn start_server(story: &Story, victim: &Victim) -> Server {
     let (script, victim) = (story.script, victim.clone());
     Server::start(move |request: &Request| {
@@ -92,7 +93,7 @@ impl Random {
     }
 }
 
-/// The undisturbed run: its end, and the time and the events that it took.
+/// The undisturbed run: its outcome, its duration and its number of events.
 struct Undisturbed {
     outcome: Outcome,
     time: Duration,
@@ -118,7 +119,7 @@ impl Killer {
     }
 
     /// Runs the process until it is killed at a random point of the journal, a random event of the
-    /// server or a random moment. Returns true if it ended first.
+    /// server or a random time. Returns true if it ended before that.
     fn run_and_kill(&mut self, scratch: &Scratch, undisturbed: &Undisturbed) -> bool {
         let start = |at| start_child(self.story, scratch, &self.server, at);
         match self.random.below(3) {
@@ -140,7 +141,8 @@ impl Killer {
         }
     }
 
-    /// Kills the process several times in a row, and lets it finish. Returns the number of kills.
+    /// Kills the process several times in a row, and then lets it finish. Returns the number of
+    /// kills.
     fn run_chain(&mut self, undisturbed: &Undisturbed, seed: u64) -> usize {
         let scratch = self.story.prepare();
         let wanted = 1 + self.random.below(IN_A_ROW) as usize;
@@ -192,7 +194,7 @@ fn subagents_killed_at_random_reach_the_same_end() {
 }
 
 #[test]
-fn a_goal_killed_at_random_is_reached_all_the_same() {
+fn a_goal_killed_at_random_is_still_reached() {
     kill_at_random("goal");
 }
 

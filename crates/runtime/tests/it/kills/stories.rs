@@ -1,4 +1,4 @@
-//! The stories that killed processes must bring to the same end.
+//! The stories, each of which must have the same outcome whether or not its process is killed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,11 +10,12 @@ use takeback_script::{Fault, Finish, Reply, Request, StreamGate, StreamStep, Too
 use crate::subagents::delegator;
 use crate::support::Scratch;
 
-/// A task for the agent, and the model that it works with.
+/// A task for the agent, and the script of its model.
 pub(super) struct Story {
     pub(super) name: &'static str,
     pub(super) prompts: &'static [&'static str],
-    /// The budget of the goal, if the only prompt is a goal.
+    /// The budget of the goal, if the story has one. In that case, its only prompt is the
+    /// objective.
     pub(super) budget: Option<Budget>,
     /// The context window of the model, in tokens.
     pub(super) window: u64,
@@ -149,7 +150,7 @@ fn talker(request: &Request) -> Reply {
     }
 }
 
-/// Reads long files one after the other, more than fit into the context window.
+/// Reads long files one after another. Together, they do not fit into the context window.
 fn reader(request: &Request) -> Reply {
     if request.last_text().starts_with("Summarize") {
         return Reply::text("Some files are read.");

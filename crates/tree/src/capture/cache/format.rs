@@ -1,11 +1,11 @@
-//! The bytes of a stat cache: a head, records, names and a checksum.
+//! The bytes of a stat cache: a header, records, names and a checksum.
 
 use super::{CacheHead, CachedEntry, Cause, Cutoff, EntryKind, FileClass, Reach};
 use crate::beneath::Stat;
 use crate::oid::Oid;
 
 const MAGIC: &[u8; 8] = b"TBSTAT01";
-/// The length of the head.
+/// The length of the header.
 pub(super) const HEAD: usize = 72;
 /// The length of a record.
 pub(super) const RECORD: usize = 64;

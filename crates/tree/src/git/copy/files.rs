@@ -27,8 +27,8 @@ pub(super) struct Vanished(pub(super) bool);
 pub(super) struct Copier {
     /// True if a file may become a hard link to the original, because git never changes it.
     shares: bool,
-    /// True if symbolic links are copied. In directories that are written to later, they are left
-    /// out, because they could lead anywhere.
+    /// True if symbolic links are copied. In directories that are written to later, symbolic links
+    /// are left out, because they could lead anywhere.
     keeps_links: bool,
     /// True once the file system has refused to clone a file.
     cannot_clone: AtomicBool,
@@ -45,8 +45,8 @@ impl Copier {
         Copier { keeps_links: true, ..Copier::default() }
     }
 
-    /// Copies an entry of a directory, with everything in it, except the names for which `is_left`
-    /// returns true, and lock files. An entry that does not exist counts as vanished.
+    /// Copies an entry of a directory, with everything in it, except lock files and the names for
+    /// which `is_left` returns true. An entry that does not exist is reported as vanished.
     pub(super) fn copy_entry(
         &self,
         from: BorrowedFd<'_>,

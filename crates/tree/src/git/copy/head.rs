@@ -1,4 +1,4 @@
-//! Moving HEAD of a copied repository to the commit of an earlier moment.
+//! Moving HEAD of a copied repository back to an earlier commit.
 
 use std::fs;
 use std::io;
@@ -11,9 +11,9 @@ use super::super::{GitDirectory, Head, MAX_LARGE_FILE, read_regular_file};
 use crate::oid::Oid;
 use crate::path::RelPath;
 
-/// Moves HEAD of a copy, and the branch that it was on, back to where they were at the wanted
-/// moment. Returns false, and leaves them as they are, if the repository no longer has the commit
-/// or has an unusual format.
+/// Moves HEAD of a copy, and the branch that it was on, back to where `wanted` says they were.
+/// Returns false, and leaves them unchanged, if the repository no longer has the commit or has an
+/// unusual format.
 pub(super) fn move_head(copy: &Path, wanted: Option<&Head>) -> io::Result<bool> {
     let present = GitDirectory { path: copy.to_owned() }.head();
     let Some(wanted) = wanted.filter(|wanted| **wanted != Head::default()) else { return Ok(true) };
@@ -66,7 +66,7 @@ fn write_ref(path: &Path, commit: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Deletes a branch that did not have a commit yet.
+/// Deletes a branch that did not have a commit yet at the earlier time.
 fn delete_branch(copy: &Path, branch: &str) -> io::Result<()> {
     durable::ignore_missing(fs::remove_file(copy.join(branch)))?;
     let packed = copy.join("packed-refs");
@@ -77,7 +77,8 @@ fn delete_branch(copy: &Path, branch: &str) -> io::Result<()> {
     fs::write(&packed, kept.join(&b'\n'))
 }
 
-/// Replaces a file of the copy. The old file may be a hard link to the original's, or a link.
+/// Replaces a file of the copy. The old file may be a hard link to a file of the original, or a
+/// symbolic link.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     durable::ignore_missing(fs::remove_file(path))?;
     fs::write(path, text)

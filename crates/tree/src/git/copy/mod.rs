@@ -1,8 +1,8 @@
-//! Copying the repository of a work tree into a new directory, so that git works there, too.
+//! Copying the repository of a work tree into a new directory, so that git also works there.
 //!
-//! The copy is independent of the original: it has its own refs, index and configuration, and no
-//! process that uses one of them changes the other. On request, the copy is at the commit of an
-//! earlier moment, and has the index of that moment.
+//! The copy is independent of the original: it has its own refs, index and configuration, and a
+//! process that uses one repository never changes the other. On request, the copy has the commit
+//! and the index of an earlier state.
 //!
 //! Not copied: lock files, linked work trees (`git worktree remove` in the copy would delete those
 //! of the original), merges and rebases in progress, and caches that git rebuilds. A repository
@@ -30,10 +30,10 @@ use crate::fault;
 /// The maximum size of the configuration.
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// The number of times that a directory of packs is copied while git replaces the packs.
+/// The maximum number of attempts to copy a directory of packs while git is replacing the packs.
 const ATTEMPTS: usize = 5;
 
-/// The state of a repository at an earlier moment, as far as it is known.
+/// The state of a repository at an earlier time, to the extent that it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepositoryState<'a> {
     /// The commit and the branch.
@@ -47,7 +47,7 @@ pub struct RepositoryState<'a> {
 pub struct CopiedRepository {
     /// The commit and the branch of the copy.
     pub head: Head,
-    /// True if this is the commit of the requested state, or if no state was requested.
+    /// True if `head` is at the commit of the requested state, or if no state was requested.
     pub is_exact: bool,
 }
 
@@ -195,9 +195,9 @@ impl Source {
         Ok(None)
     }
 
-    /// Copies the repository to the path `to`. Git may be running meanwhile, so the order matters:
-    /// first the refs, then the objects that they need. Git packs loose refs and objects before it
-    /// deletes them, so the loose ones are copied first.
+    /// Copies the repository to the path `to`. Git may be running at the same time, so the order
+    /// matters: first the refs, then the objects that they need. Git packs loose refs and objects
+    /// before it deletes them, so the loose ones are copied first.
     fn copy_into(&self, into: &NewDirectory, to: &Path, index: Option<&[u8]>) -> io::Result<()> {
         fault::point("copy a repository")?;
         let (copier, refs) = (Copier::with_links(), Copier::default());
@@ -252,8 +252,8 @@ impl Source {
     }
 }
 
-/// Makes the paths of borrowed object directories absolute, because they are relative to the
-/// original.
+/// Makes the relative paths of borrowed object directories absolute, because they are relative to
+/// the original.
 fn resolve_alternates(source: BorrowedFd<'_>, file: &Path) -> io::Result<()> {
     let text = match read_file(source, b"info/alternates", MAX_SMALL_FILE)? {
         Some(text) if text.split(|byte| *byte == b'\n').any(is_relative) => text,

@@ -27,7 +27,7 @@ impl Copy {
         run_git(&self.root(), arguments)
     }
 
-    /// Returns the head of the copy, and whether it is the requested one.
+    /// Returns HEAD of the copy, and true if it is the requested one.
     fn head(&self) -> (&Head, bool) {
         let copied = self.result.as_ref().unwrap().as_ref().unwrap();
         (&copied.head, copied.is_exact)
@@ -127,7 +127,7 @@ fn a_copy_returns_to_a_detached_head_and_to_no_commit() {
     }
 }
 
-/// Checks that a copy stays at the original's commit if it cannot be at the wanted one.
+/// Checks that a copy stays at the original's commit if it cannot return to the requested one.
 fn assert_head_stays(scratch: &GitScratch, commit: Option<String>, branch: &str) {
     let wanted = Head { commit, branch: Some(branch.into()) };
     let copy = Copy::of(scratch.root(), RepositoryState { head: Some(&wanted), index: None });

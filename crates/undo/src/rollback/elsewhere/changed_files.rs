@@ -55,7 +55,7 @@ impl ChangedFiles {
                         let changes = changes.into_iter().map(|change| change.path);
                         certain.extend(changes.filter(|path| done.is_about(path)));
                     }
-                    // The state that the rollback led to was pruned, but the rollback's paths are
+                    // The tree that the rollback produced was pruned, but the rollback's paths are
                     // known.
                     Err(_) if !done.paths.is_empty() => certain.extend(done.paths.iter().cloned()),
                     Err(error) => return Err(error),
@@ -87,7 +87,7 @@ impl ChangedFiles {
         all.filter(|_| !self.is_everything).cloned().collect()
     }
 
-    /// Returns true if a change to a path counts as made by these events alone.
+    /// Returns true if a change to a path counts as made only by these events.
     pub(super) fn is_certain(&self, path: &RelPath) -> bool {
         self.is_everything || self.certain.contains(path)
     }

@@ -34,7 +34,7 @@ pub(super) struct TakenBack {
     rollbacks: HashSet<Oid>,
 }
 
-/// An event in the workspace, as its record identifies it.
+/// An event in the workspace, given by the path and the number in its record.
 struct KnownEvent {
     workspace: AnyPath,
     seq: u64,
@@ -53,7 +53,7 @@ impl EventOrder {
         for known in history.events() {
             is_since |= known.pin.id == checkpoint;
             let Record { workspace, seq, imported, .. } = &known.record;
-            // Another program numbered the imported checkpoints.
+            // The numbers of imported checkpoints come from another program.
             if imported.is_none() {
                 events.push(KnownEvent { workspace: workspace.clone(), seq: *seq, is_since });
             }

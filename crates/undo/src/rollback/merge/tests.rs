@@ -64,7 +64,7 @@ fn conflicts_are_counted_or_resolved_as_requested() {
 }
 
 #[test]
-fn markers_fit_around_line_ends_of_all_kinds() {
+fn markers_are_correct_with_all_kinds_of_line_ends() {
     let (marked, _) = resolved("a\r\n", "b\r\nsame\r\n", "c\r\nsame\r\n", MARKERS);
     assert_eq!(marked, "<<<<<<< ours\r\nb\r\n=======\r\nc\r\n>>>>>>> theirs\r\nsame\r\n");
     let (marked, _) = resolved("a", "b", "c", DIFF3);
@@ -259,7 +259,7 @@ fn files_of_repeated_lines_are_mostly_merged_as_git_merges_them() {
     }
 }
 
-/// The change that happens to a few lines of a file.
+/// The way in which the two sides change a few lines of a file.
 #[derive(Clone, Debug)]
 enum Fate {
     Nothing,
@@ -301,7 +301,7 @@ proptest! {
             let mut lines = |new: &[u8], mark: &str| -> Vec<u8> {
                 new.iter().flat_map(|_| next(mark)).collect()
             };
-            // The lines of our side, of their side, of the merge resolved in our favour, and of the
+            // The lines of our side, of their side, of the merge resolved in our favor, and of the
             // merge resolved in theirs.
             let [ours, theirs, one, other] = match &fate {
                 Fate::Nothing => [&old, &old, &old, &old].map(Clone::clone),

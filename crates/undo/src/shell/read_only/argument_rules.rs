@@ -28,8 +28,8 @@ pub(in crate::shell) struct AllowedOptions {
     long: &'static str,
     /// The maximum number of operands.
     max_operands: usize,
-    /// The names, without dashes, of options of which at least one must be given. Empty if none is
-    /// required.
+    /// The names, without dashes, of a group of options. At least one of them must be given, unless
+    /// the list is empty.
     required: &'static str,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::shell::syntax::{Word, WordPart};
 
-/// The maximum number of words that one word may become.
+/// The maximum number of words that one word may expand to.
 const MAX_WORDS: usize = 1000;
 
 /// The maximum length of a word whose braces are expanded.
@@ -24,7 +24,7 @@ enum Token<'w> {
     Part(&'w WordPart),
 }
 
-/// Returns the words that a word becomes, or `None` if there are too many.
+/// Returns the words that a word expands to, or `None` if there are too many.
 pub(super) fn expand(word: &Word) -> Option<Vec<Vec<Piece<'_>>>> {
     let has_brace = |part: &WordPart| matches!(part, WordPart::Text { text, quoted: false } if text.contains('{'));
     if !word.parts.iter().any(has_brace) {
@@ -93,7 +93,7 @@ fn expand_tokens<'w>(tokens: &[Token<'w>], level: usize) -> Option<Vec<Vec<Token
         match expand_range(&tokens[open + 1..close])? {
             Some(range) => choices = range,
             None => {
-                // These braces are literal, but there may be others in or after them.
+                // These braces are literal, but there may be others inside or after them.
                 let mut literal = Vec::new();
                 for rest in expand_tokens(&tokens[open + 1..], level + 1)? {
                     literal.push([&tokens[..=open], &rest].concat());
@@ -188,7 +188,7 @@ fn expand_range<'w>(tokens: &[Token<'w>]) -> Option<Option<Vec<Vec<Token<'w>>>>>
     let (Some(from), Some(to)) = (single(first), single(last)) else { return Some(None) };
     let (low, high) = (from.min(to), from.max(to));
     let step = usize::try_from(step).unwrap_or(1);
-    // Counting down by a step leads to different letters than counting up, so all letters are
+    // Counting down by a step gives different letters than counting up, so all letters are
     // included.
     let step = if from <= to { step } else { 1 };
     Some(Some((low..=high).step_by(step).map(|c| as_tokens(c.to_string())).collect()))

@@ -1,4 +1,4 @@
-//! Determines which of its operands a program changes.
+//! Determines which operands a program changes.
 
 use super::arguments::{split_operands, to_args};
 use super::containers::CONTAINER_PROGRAMS;
@@ -84,7 +84,8 @@ impl Finder<'_> {
         if first.iter().any(|value| value.text().is_none()) {
             self.name_operands("", args);
         }
-        // Several values are either a program with its arguments, or alternative programs.
+        // If there are several values, they are either a program with its arguments, or alternative
+        // programs.
         let further: Vec<Vec<Value>> = first
             .iter()
             .skip(1)
@@ -328,7 +329,8 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
 /// Returns true if a program with these arguments changes nothing but its operands, or the files
 /// that it copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
-    // An argument that becomes several words, or none, would change the meaning of the others.
+    // An argument that expands to several words, or to none, would change the meaning of the
+    // others.
     let words: Option<Vec<&str>> = args
         .iter()
         .map(|group| match group.as_slice() {

@@ -1,4 +1,4 @@
-//! Compound commands and functions, and the states in which they may leave the shell.
+//! Compound commands and functions, and the states that the shell may be in after them.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use crate::shell::read_only::builtins::is_harmless_test;
 use crate::shell::read_only::variables::is_harmless_in_shell;
 use crate::shell::syntax::{CompoundCommand, CompoundKind, Word};
 
-/// After this many visits to the body of a loop, values that still change count as unknown.
+/// After this many visits to the body of a loop, values that are still changing count as unknown.
 const KNOWN_ROUNDS: usize = 2;
 
-/// The maximum number of repeated visits to the body of a loop. A change in one round may lead to
+/// The maximum number of repeated visits to the body of a loop. A change in one round may cause
 /// another in the next.
 const MAX_ROUNDS: usize = 16;
 
@@ -66,7 +66,7 @@ impl Finder<'_> {
     }
 
     /// Visits a loop until its body has no new effect on the state. After some rounds, values that
-    /// still change count as unknown.
+    /// are still changing count as unknown.
     fn visit_loop(&mut self, compound: &CompoundCommand, input: &Stream) -> Stream {
         let values = match (&compound.variable, compound.words.is_empty()) {
             (Some(_), true) => self.argument_values(),
@@ -116,7 +116,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the state in which `break`, `continue` or `return` leaves a loop or a function.
+    /// Notes the state of the shell when `break`, `continue` or `return` leaves a loop or a
+    /// function.
     pub(super) fn escape(&mut self) {
         match &mut self.escaped {
             Some(escaped) => escaped.join(&self.state),

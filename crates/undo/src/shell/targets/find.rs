@@ -24,7 +24,7 @@ struct Search {
     names: Vec<String>,
     paths: Vec<String>,
     max_depth: Option<usize>,
-    /// True if the patterns for names and paths do not determine the matches by themselves.
+    /// True if the matches also depend on something other than the patterns for names and paths.
     is_complex: bool,
     deletes: bool,
     commands: Vec<FoundCommand>,
@@ -155,7 +155,7 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
-    // An argument with several values, one of which is an option, is several words.
+    // If one of an argument's values is an option, the values count as separate words.
     let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
     search.is_complex = args.iter().any(is_several);
     let args: Vec<Vec<Value>> = args

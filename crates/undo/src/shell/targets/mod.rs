@@ -206,8 +206,8 @@ struct Finder<'a> {
     ignores_case: bool,
     /// The directories that the shell stays in if the last `cd` fails.
     failed_cd: Option<Vec<PathBuf>>,
-    /// The state in which `break`, `continue` or `return` may have left the current loop or
-    /// function.
+    /// The state of the shell if `break`, `continue` or `return` has ended the current loop or
+    /// function early.
     escaped: Option<State>,
     /// The variables that the current function declares, with their values outside the function.
     locals: Option<Vec<SavedVariable>>,
@@ -248,7 +248,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Spends effort. Returns false once the maximum is exceeded.
+    /// Adds to the effort that has been spent. Returns false once the maximum is exceeded.
     fn spend(&mut self, effort: usize) -> bool {
         self.effort = self.effort.saturating_add(effort);
         self.effort <= MAX_EFFORT
@@ -269,7 +269,7 @@ impl<'a> Finder<'a> {
     /// Adds the paths that a value may name. If the paths are unknown and the command certainly
     /// changes them, notes the command as unknown.
     fn add_value(&mut self, value: &Value, change: Change, command: &str) {
-        // A prefix may stand for a file that does not exist yet.
+        // If only a prefix is known, the value may name a file that does not exist yet.
         self.is_bounded &= matches!(value, Value::Text(_) | Value::Below(_));
         match self.resolve_value(value) {
             Some(paths) => {
@@ -293,8 +293,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds the paths that `path` leads to through links that the script creates. Returns false if
-    /// such a link may lead anywhere.
+    /// Adds the paths that `path` refers to once the links that the script creates are followed.
+    /// Returns false if the target of such a link is unknown.
     fn add_linked(&mut self, path: &Path, change: Change, leads_on: bool) -> bool {
         let mut open = vec![path.to_owned()];
         for _ in 0..MAX_LINKS {
@@ -459,7 +459,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Runs `inner` as if the shell were in another directory.
+    /// Calls `inner` as if the shell were in another directory.
     fn in_directory(&mut self, directory: &[Value], inner: impl FnOnce(&mut Self)) {
         let before = self.state.directories.clone();
         self.state.directories = self.find_directories(directory);

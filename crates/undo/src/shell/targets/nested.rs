@@ -25,7 +25,7 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
 ];
 
 impl Finder<'_> {
-    /// Visits a command that runs another one. Returns `None` if it runs no other command.
+    /// Visits a command that runs another one. Returns `None` for any other command.
     pub(super) fn visit_nested(
         &mut self,
         name: &str,

@@ -78,7 +78,7 @@ impl Finder<'_> {
         for word in &simple.words {
             let mut values = self.expand_word(word);
             if name == Some("cd") && values.len() > self.expand_assigned(word).len() {
-                // If `cd` is given several words, it fails and stays where it is.
+                // If `cd` is given several words, it fails, and the shell stays in its directory.
                 values.push(Value::Text(".".to_owned()));
             }
             if name == Some("find")

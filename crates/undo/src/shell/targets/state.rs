@@ -138,7 +138,7 @@ impl State {
         self.set_directories(after);
     }
 
-    /// Notes that `popd` may lead anywhere.
+    /// Notes that `popd` may return to any directory.
     pub(super) fn forget_stack(&mut self) {
         self.stack = vec![StackEntry { directories: None, is_certain: false }];
     }
@@ -343,7 +343,7 @@ impl State {
     }
 }
 
-/// Returns true if all of `own` are among `others`. `None` stands for any directories.
+/// Returns true if all of `own` are among `others`. `None` means that any directory is possible.
 fn are_within(own: Option<&[PathBuf]>, others: Option<&[PathBuf]>) -> bool {
     match (own, others) {
         (_, None) => true,

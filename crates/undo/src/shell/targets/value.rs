@@ -5,7 +5,7 @@
 pub(super) enum Value {
     /// Exactly this text.
     Text(String),
-    /// Any text that starts with this prefix. An empty prefix stands for any text at all.
+    /// Any text that starts with this prefix. An empty prefix means any text at all.
     Prefix(String),
     /// This path, or one below it.
     Below(String),

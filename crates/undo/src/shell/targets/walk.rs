@@ -33,8 +33,8 @@ impl Finder<'_> {
         self.state = before;
     }
 
-    /// Runs `inner` as in a subshell, which leaves the state of this shell unchanged. Also returns
-    /// the last state of the subshell.
+    /// Calls `inner` as if in a subshell, which leaves the state of this shell unchanged. Also
+    /// returns the last state of the subshell.
     pub(super) fn in_own_shell<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> (T, State) {
         let before = self.state.clone();
         let failed_cd = self.failed_cd.take();
@@ -47,7 +47,7 @@ impl Finder<'_> {
         (result, std::mem::replace(&mut self.state, before))
     }
 
-    /// Runs `inner` at a depth increased by `levels`. Returns `None` if that is too deep.
+    /// Calls `inner` at a depth increased by `levels`. Returns `None` if that is too deep.
     pub(super) fn go_deeper<T>(
         &mut self,
         levels: usize,

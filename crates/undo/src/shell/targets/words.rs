@@ -63,7 +63,7 @@ impl Field {
 }
 
 impl Finder<'_> {
-    /// Returns the values that a word may become.
+    /// Returns the values that a word may expand to.
     pub(super) fn expand_word(&mut self, word: &Word) -> Vec<Value> {
         let Some(words) = braces::expand(word) else {
             let start = match word.parts.first() {
@@ -249,7 +249,7 @@ impl Finder<'_> {
             let Some(arguments) = arguments.filter(|_| number > 0) else {
                 return vec![Value::unknown()];
             };
-            // An argument that becomes several words, or none, shifts the arguments after it.
+            // An argument that expands to several words, or to none, shifts the arguments after it.
             let is_one = |group: &Vec<Value>| matches!(group.as_slice(), [Value::Text(text)] if !text.is_empty());
             let count = number.min(arguments.len());
             return match arguments[..count].iter().all(is_one) {
@@ -351,7 +351,7 @@ impl Finder<'_> {
         for directory in &directories {
             match glob::expand(&pattern, directory, options, &mut self.file_system) {
                 Some(found) => {
-                    // Where nothing matches, the pattern stands for itself.
+                    // If nothing matches, the pattern is taken literally.
                     if found.is_empty() && directories.len() > 1 {
                         values.push(Value::Text(text.clone()));
                     }

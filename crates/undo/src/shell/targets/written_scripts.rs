@@ -50,7 +50,7 @@ impl Finder<'_> {
         files
     }
 
-    /// Runs `visit`, which visits a command whose output goes to these files, and keeps the output
+    /// Calls `visit`, which visits a command whose output goes to these files, and keeps the output
     /// as their text.
     pub(super) fn keep_written(
         &mut self,

@@ -40,7 +40,7 @@ fn deep_nesting_counts_as_changing_files() {
 }
 
 #[test]
-fn the_analysis_of_a_long_script_comes_to_an_end() {
+fn the_analysis_of_a_long_script_ends() {
     for piece in
         ["ls; ", "a", "\"", "'", "\\", "$", "`ls` ", "\n", "cat <<E\nx\nE\n", "{", "$((", "ls|"]
     {
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn any_pieces_have_targets(script in random_pieces()) {
+    fn targets_are_found_in_any_pieces(script in random_pieces()) {
         let scratch = tempfile::tempdir().unwrap();
         for file in ["x", "a.txt", "d/e/f"] {
             let path = scratch.path().join(file);

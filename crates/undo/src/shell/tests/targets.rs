@@ -661,7 +661,7 @@ fn a_script_that_cannot_be_parsed_names_the_paths_in_it() {
 #[test]
 fn links_are_resolved_as_the_system_resolves_them() {
     Scene::new().check(&[
-        // `..` after a link leads to the parent of its target.
+        // `..` after a link is the parent of the link's target.
         ("rm src/link/../f1", &["@/other/f1"], &[], &[]),
         ("rm src/link/f3", &["@/other/deep/f3"], &[], &[]),
         ("rm src/link/*", &["@/other/deep/f3"], &[], &[]),

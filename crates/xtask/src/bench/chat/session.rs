@@ -143,6 +143,7 @@ fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
+        conversations: Default::default(),
     });
     Agent {
         opened: Arc::new(opened),

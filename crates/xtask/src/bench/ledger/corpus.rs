@@ -143,8 +143,8 @@ impl Corpus {
         }
     }
 
-    /// Returns a length in bytes. One length in five hundred is as long as a whole file or a long
-    /// log.
+    /// Returns a random length in bytes. One in five hundred is the length of a whole file or a
+    /// long log.
     fn random_length(&mut self, median: f64, sigma: f64) -> usize {
         if self.random.below(500) == 0 {
             return 20_000 + self.random.below(80_000);

@@ -11,7 +11,7 @@ use super::figures::Latencies;
 use crate::Failure;
 use crate::bench::takeback::explain_error;
 
-/// The number of messages appended at once while the ledger grows.
+/// The number of messages that are appended in one batch while the ledger grows.
 const TOGETHER: usize = 4_000;
 
 pub(crate) fn open_ledger(path: &Path) -> Result<Ledger, Failure> {
@@ -57,7 +57,7 @@ pub(crate) fn append_each(ledger: &mut Ledger, messages: &[Message]) -> Result<L
     Ok(Latencies::new(latencies))
 }
 
-/// Appends `count` messages, many at a time. Returns the number of bytes of their text.
+/// Appends `count` messages in batches. Returns the number of bytes of their text.
 pub(crate) fn grow_ledger(
     ledger: &mut Ledger,
     corpus: &mut Corpus,

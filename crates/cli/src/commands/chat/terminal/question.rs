@@ -18,7 +18,7 @@ const INPUT_LINES: usize = 10;
 /// The result of asking the user.
 pub(super) enum Asked {
     Text(String),
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
     /// There is no user, or the terminal is closed.
     NoUser,

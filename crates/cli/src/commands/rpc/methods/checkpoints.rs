@@ -50,7 +50,9 @@ pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer 
         (Some(AnyPath(directory)), false) => ForkFiles::Into(context.directory.join(directory)),
         (None, false) => ForkFiles::Beside,
     };
-    let made = forking::make_fork(&from.into_text(), files, git.unwrap_or(true), context)?;
+    let repository = git.unwrap_or(true);
+    let wanted = forking::Wanted { files, repository, for_own_agent: false, agent: None };
+    let made = forking::make_fork(&from.into_text(), wanted, context)?;
     answer(&made.1)
 }
 

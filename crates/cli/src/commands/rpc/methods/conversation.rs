@@ -64,7 +64,7 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
         let wrong = match message.role.as_str() {
             "" => "role is missing",
             // The prompt would be recorded twice, and would begin a turn without checkpoints.
-            "user" => "report messages of the user as the prompt of turn.start",
+            "user" => "pass a message from the user as the prompt of turn.start",
             _ => continue,
         };
         return Err(Error::invalid_params(format!("messages[{number}]: {wrong}")));
@@ -167,7 +167,8 @@ fn take_session(params: &mut Params) -> Result<(String, String), Error> {
     Ok((agent, id))
 }
 
-/// Writes to the ledger after all earlier reports, and creates the session if it is new.
+/// Writes to the ledger once all earlier reports have been written, and creates the session if it
+/// is new.
 fn write_in_session<T>(
     agent: &str,
     session: &str,

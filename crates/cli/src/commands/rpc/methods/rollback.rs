@@ -9,7 +9,6 @@ use super::super::params::Params;
 use super::super::protocol::{Answer, Error, answer};
 use super::checkpoints::{CheckpointName, take_paths};
 use crate::context::Context;
-use crate::conversations;
 use crate::failure::Failure;
 use crate::logs;
 
@@ -70,8 +69,7 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     let Some(digest) = digest else {
         let opened = context.opened_anyway()?;
         logs::catch_up_ledger(context);
-        let mut view = roll_back(opened, request).map_err(Failure::from)?;
-        conversations::follow_rollback(&mut view, context);
+        let view = roll_back(opened, request).map_err(Failure::from)?;
         return answer_unless_blocked(&view);
     };
     let planned = make_plan(context, request)?;
@@ -81,8 +79,7 @@ fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer
     if planned.is_blocked() || planned.is_empty() {
         return answer_unless_blocked(planned.view());
     }
-    let mut view = apply_plan(context.opened()?, planned).map_err(Failure::from)?;
-    conversations::follow_rollback(&mut view, context);
+    let view = apply_plan(context.opened()?, planned).map_err(Failure::from)?;
     answer(&view)
 }
 
@@ -116,6 +113,7 @@ fn read_turn_request(context: &Context, params: &mut Params) -> Result<Request, 
         conflicts: params.or_default("conflicts")?,
         uncertain: params.or_default("uncertain")?,
         taken: params.or_default("taken")?,
+        files: params.or_default("files")?,
     };
     let skip_blocked = params.or_default("skip_blocked")?;
     let workspace_only = params.or_default("workspace_only")?;

@@ -22,7 +22,8 @@ pub(super) fn slash(_: &Server, context: &Context, mut params: Params) -> Answer
         None => None,
     };
     let (session, model) = (session.as_deref(), model.as_deref());
-    let line = SlashLine { text: &text, session, model, is_headless };
+    let is_busy = false;
+    let line = SlashLine { text: &text, session, model, is_headless, is_busy };
     let answered = answer_line(&line, context).map(|answered| {
         finish(answered, session, context).unwrap_or_else(|failure| SlashAnswer::failure(&failure))
     });

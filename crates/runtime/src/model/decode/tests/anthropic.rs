@@ -133,7 +133,7 @@ fn only_the_last_event_ends_a_reply() {
 }
 
 #[test]
-fn what_was_cut_off_is_neither_run_nor_sent_back() {
+fn a_cut_call_is_not_run_and_cut_reasoning_is_not_sent_back() {
     let decoded = decode(&[
         start(),
         begin(0, json!({ "type": "thinking", "thinking": "hm", "signature": "" })),
@@ -146,7 +146,7 @@ fn what_was_cut_off_is_neither_run_nor_sent_back() {
     let reply = &decoded.attempt.reply;
     assert_eq!((reply.cut_calls, &reply.reasoning_details), (1, &None));
     assert_eq!(reply.reasoning.as_deref(), Some("hm"));
-    // The API ends the block of a call that it has cut off.
+    // The API also ends the block of a call that it cuts off.
     let events = [
         start(),
         begin(0, tool_use("a")),
@@ -161,7 +161,7 @@ fn what_was_cut_off_is_neither_run_nor_sent_back() {
 }
 
 #[test]
-fn each_stop_reason_has_its_meaning() {
+fn each_stop_reason_is_understood() {
     let cases = [
         ("end_turn", Finish::Stop),
         ("stop_sequence", Finish::Stop),

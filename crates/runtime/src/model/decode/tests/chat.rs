@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! Replies of Chat Completions APIs.
 
 use serde_json::{Value, json};
 use takeback_ledger::Tokens;
@@ -65,7 +65,7 @@ fn text_calls_and_usage_are_put_together() {
 }
 
 #[test]
-fn whole_calls_are_separate_however_they_are_numbered() {
+fn whole_calls_are_kept_apart_whatever_their_indexes() {
     let whole = |name: &str| json!({ "function": { "name": name, "arguments": "{\"a\":1}" } });
     let numbered =
         |name: &str| json!({ "index": 0, "function": { "name": name, "arguments": "{\"a\":1}" } });
@@ -112,20 +112,20 @@ fn a_name_and_an_id_may_be_repeated_or_late() {
 }
 
 #[test]
-fn the_last_call_of_a_reply_that_is_cut_off_is_not_complete() {
+fn the_last_call_of_a_cut_reply_is_not_complete() {
     let events = [call(0, "a", "run", "{}"), call(1, "b", "run", "{\"x\": 1}")];
     for end in [vec![], vec![finish("length")], vec![json!({ "error": { "message": "no" } })]] {
         let decoded = decode(&[events.to_vec(), end].concat());
         assert_eq!(decoded.calls(), [("a", "run", "{}")]);
         assert_eq!(decoded.attempt.reply.cut_calls, 1);
     }
-    // The first call has not ended either, although another one follows.
+    // The JSON of the first call is not complete either, although another call follows.
     let decoded = decode(&[call(0, "a", "run", "{\"x"), call(1, "b", "run", "{}")]);
     assert_eq!((decoded.calls().len(), decoded.attempt.reply.cut_calls), (0, 2));
 }
 
 #[test]
-fn a_finish_reason_is_enough_but_needed() {
+fn a_reply_is_complete_exactly_if_it_has_a_finish_reason() {
     let hello = delta(json!({ "content": "hello" }));
     assert_eq!(decode(&[hello.clone(), finish("stop")]).finish(), &Finish::Stop);
     for end in ["", "data: [DONE]\n\n"] {
@@ -137,7 +137,7 @@ fn a_finish_reason_is_enough_but_needed() {
 }
 
 #[test]
-fn each_finish_reason_has_its_meaning() {
+fn each_finish_reason_is_understood() {
     let cases = [
         ("stop", Finish::Stop),
         ("tool_calls", Finish::Stop),
@@ -157,7 +157,7 @@ fn each_finish_reason_has_its_meaning() {
 }
 
 #[test]
-fn reasoning_is_kept_under_the_name_that_it_came_with() {
+fn reasoning_is_kept_under_its_original_name() {
     for name in ["reasoning", "reasoning_content"] {
         let decoded = decode(&[
             delta(json!({ name: "let me " })),
@@ -213,7 +213,7 @@ fn content_in_blocks_and_refusals_are_understood() {
 }
 
 #[test]
-fn usage_is_read_from_each_place_and_the_last_one_counts() {
+fn usage_is_read_from_every_place_and_the_last_count_wins() {
     let mut event = finish("stop");
     event["choices"][0]["usage"] = json!({ "prompt_tokens": 5, "completion_tokens": 2 });
     assert_eq!(decode(&[event.clone()]).attempt.reply.usage, Some(tokens(5, 2)));

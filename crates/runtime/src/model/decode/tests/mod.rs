@@ -1,4 +1,4 @@
-//! Streams in the forms that the real APIs and their imitations send.
+//! Streams in the forms that the real APIs and compatible servers send.
 
 #![allow(clippy::needless_pass_by_value, reason = "the values are written in place")]
 
@@ -12,7 +12,7 @@ use takeback_ledger::Tokens;
 use super::super::response::{Headers, ReadEnd, ResponseReader};
 use super::super::{ApiKind, Attempt, AttemptEnd, AttemptFailure, Delta, Finish};
 
-/// An attempt, and the pieces that were passed on.
+/// An attempt, and the pieces that were passed on to the caller.
 pub(super) struct Decoded {
     pub(super) attempt: Attempt,
     pub(super) pieces: Vec<String>,
@@ -78,7 +78,7 @@ fn an_event_that_is_not_json_fails_the_reply() {
 }
 
 #[test]
-fn other_words_keep_the_connection_alive() {
+fn events_that_only_keep_the_connection_alive_are_ignored() {
     let end = json!({ "choices": [{ "index": 0, "delta": { "content": "hi" }, "finish_reason": "stop" }] });
     let text = format!(
         ": OPENROUTER PROCESSING\n\ndata: ping\n\ndata:\n\ndata: {end}\n\ndata: [DONE]\n\n"

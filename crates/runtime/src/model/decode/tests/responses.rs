@@ -104,7 +104,7 @@ fn items_that_come_only_at_the_end_are_understood() {
     let last = completed(json!(items));
     let whole = response("completed", json!(items)).to_string();
     let dones = [done(0, &items[0]), done(1, &items[1]), done(2, &items[2]), last.clone()];
-    // The items have other numbers in the stream than in the list at the end.
+    // The items have different positions in the stream and in the final list.
     let shifted =
         [done(4, &items[0]), delta("output_text", 5, "hi"), added(6, &items[2]), last.clone()];
     for decoded in

@@ -1,0 +1,300 @@
+//! The agents' own conversations: where each can be continued, now or from an earlier point.
+//!
+//! The ledger says which messages a conversation has. If the agent's log has exactly these, the
+//! agent continues its own session. Otherwise a copy is made that ends there (`rewind`), and the
+//! ledger records it as a fork. `notes` remembers every copy, so that one whose process was killed
+//! is finished or removed. `originals` keeps whole logs that their agent may delete.
+
+mod notes;
+mod originals;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use takeback_base::errors::error_chain;
+use takeback_ledger::{LedgerError, MessageOrigin, OpenError, ParentKind, SessionRecord};
+use takeback_undo::{Opened, Resume};
+
+use self::notes::CopyNote;
+use crate::logs::{LogRef, log_format};
+use crate::rewind::{
+    GoneMessage, MovedDirectory, PreparedCopy, Rewind, RewindError, RewindRequest, count_messages,
+    find_rewind, read_pages,
+};
+
+pub use self::notes::{MadeCopy, finish_copies, list_copies};
+
+/// The number of copies that are compared with the conversation before another one is made.
+const MAX_COMPARED: usize = 16;
+
+/// The reason why an agent's own conversation cannot be continued.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages explain the variants")]
+pub enum ConversationError {
+    #[error("takeback does not know how to continue conversations of {0}")]
+    UnknownAgent(String),
+    #[error("its log was not found")]
+    NoLog,
+    #[error(transparent)]
+    Rewind(#[from] RewindError),
+    #[error("takeback's note about the copy cannot be written")]
+    Note(#[source] std::io::Error),
+    #[error("its log cannot be kept")]
+    Original(#[source] std::io::Error),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// Returns the agent's own conversation of a session to the point where the ledger has it, after a
+/// rollback: see [`OwnConversations`](takeback_undo::OwnConversations).
+pub fn follow_session(opened: &Opened, session: &str) -> Result<Option<Resume>, String> {
+    let (agent, id) = session.split_once(':').unwrap_or_default();
+    // A subagent's conversation is part of its parent's.
+    if find_rewind(agent).is_none() || id.contains('/') {
+        return Ok(None);
+    }
+    continue_session(opened, session, None).map(Some).map_err(|error| error_chain(&error))
+}
+
+/// Makes an id for a fork of a session that the session's own agent can continue: see
+/// [`OwnConversations`](takeback_undo::OwnConversations).
+pub fn name_fork(session: &str) -> Option<String> {
+    let (agent, _) = session.split_once(':')?;
+    Some(format!("{agent}:{}", find_rewind(agent)?.new_session()))
+}
+
+/// Finds the way to continue the agent's own conversation of a session: where it is now, or at the
+/// end of an earlier turn. Makes a copy of the agent's log if the log goes on after that point.
+pub fn continue_session(
+    opened: &Opened,
+    session: &str,
+    at: Option<i64>,
+) -> Result<Resume, ConversationError> {
+    finish_copies(opened);
+    let (agent, id) = session.split_once(':').unwrap_or_default();
+    let rewind =
+        find_rewind(agent).ok_or_else(|| ConversationError::UnknownAgent(agent.to_owned()))?;
+    let record = opened.ledger_or_new()?.session(session)?;
+    let way = |id: &str, log: &LogRef| Resume {
+        agent: rewind.agent.to_owned(),
+        session: Some(id.to_owned()),
+        argv: rewind.command(id, &log.path),
+        cwd: record.workspace.clone(),
+        typed: rewind.typed(id),
+        file: log.session.is_none().then(|| log.path.display().to_string()),
+    };
+    let conversation = Conversation::read(opened, session, at)?;
+    if conversation.is_empty() {
+        let (agent, argv) = (rewind.agent.to_owned(), rewind.new_command());
+        let cwd = record.workspace.clone();
+        return Ok(Resume { agent, session: None, argv, cwd, typed: None, file: None });
+    }
+    let logs = find_logs(opened, agent, id);
+    if let Some(log) = find_log_at(rewind, &logs, &conversation.kept()) {
+        return Ok(way(id, log));
+    }
+    if let Some((id, log)) = find_copy_at(opened, rewind, &conversation)? {
+        return Ok(way(&id, &log));
+    }
+    let copy = match logs.is_empty() {
+        false => copy_logs(opened, rewind, &conversation, &logs, None)?,
+        // A fork gets its log from the session that it was forked from.
+        true => fill_fork(opened, rewind, &conversation, &record)?,
+    };
+    Ok(way(&copy.session, &copy.log))
+}
+
+/// A part of a session: its messages, up to the point where it is to be continued.
+struct Conversation {
+    session: String,
+    messages: Vec<MessageOrigin>,
+    /// The numbers of the messages to keep.
+    kept: BTreeSet<i64>,
+}
+
+impl Conversation {
+    fn read(opened: &Opened, session: &str, at: Option<i64>) -> Result<Self, ConversationError> {
+        let messages = opened.ledger_or_new()?.message_origins(session)?;
+        let is_kept = |message: &&MessageOrigin| {
+            !message.undone && at.is_none_or(|turn| message.turn <= turn)
+        };
+        let kept = messages.iter().filter(is_kept).map(|message| message.seq).collect();
+        Ok(Conversation { session: session.to_owned(), messages, kept })
+    }
+
+    /// Reads the messages of another session that this one has in common with it.
+    fn of_ancestor(&self, opened: &Opened, ancestor: &str) -> Result<Self, ConversationError> {
+        let messages = opened.ledger_or_new()?.message_origins(ancestor)?;
+        Ok(Conversation { session: ancestor.to_owned(), messages, kept: self.kept.clone() })
+    }
+
+    fn kept_messages(&self) -> impl DoubleEndedIterator<Item = &MessageOrigin> {
+        self.messages.iter().filter(|message| self.kept.contains(&message.seq))
+    }
+
+    /// Returns the agent's own ids of the messages to keep.
+    fn kept(&self) -> BTreeSet<String> {
+        self.kept_messages().filter_map(|message| message.origin.clone()).collect()
+    }
+
+    /// Returns true if no message to keep is in the agent's log.
+    fn is_empty(&self) -> bool {
+        self.kept_messages().all(|message| message.origin.is_none() && !message.inherited)
+    }
+
+    /// Returns the number of the last message to keep, or 0.
+    fn last(&self) -> i64 {
+        self.kept.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the first message in the agent's log that is left out.
+    fn first_gone(&self) -> Option<GoneMessage<'_>> {
+        let gone = self.messages.iter().filter(|message| message.seq > self.last());
+        gone.filter_map(|message| {
+            let origin = message.origin.as_deref()?;
+            Some(GoneMessage { origin, is_prompt: message.role == "user" })
+        })
+        .next()
+    }
+}
+
+/// A fork whose agent has no log of it yet.
+struct FilledFork<'a> {
+    /// The id of the fork's session.
+    session: &'a str,
+    moved: Option<MovedDirectory<'a>>,
+}
+
+/// Makes the log of a fork from that of the session that it was forked from.
+fn fill_fork(
+    opened: &Opened,
+    rewind: &'static Rewind,
+    conversation: &Conversation,
+    fork: &SessionRecord,
+) -> Result<PreparedCopy, ConversationError> {
+    let mut child = fork.clone();
+    let mut messages = None;
+    while conversation.messages.iter().all(|message| message.inherited || message.undone)
+        && child.parent_kind == Some(ParentKind::Fork)
+        && let Some(parent) = child.parent_session_id.take()
+    {
+        child = opened.ledger_or_new()?.session(&parent)?;
+        let (agent, id) = parent.split_once(':').unwrap_or_default();
+        let logs = find_logs(opened, agent, id);
+        if agent == rewind.agent && !logs.is_empty() {
+            messages = Some((conversation.of_ancestor(opened, &parent)?, logs));
+            break;
+        }
+    }
+    let (source, logs) = messages.ok_or(ConversationError::NoLog)?;
+    let directories = child.workspace.as_deref().zip(fork.workspace.as_deref());
+    let moved = directories
+        .filter(|(from, to)| from != to)
+        .map(|(from, to)| MovedDirectory { from: Path::new(from), to: Path::new(to) });
+    let fill = FilledFork { session: &fork.id, moved };
+    let copy = copy_logs(opened, rewind, &source, &logs, Some(&fill))?;
+    if let Some(MovedDirectory { from, to }) = moved {
+        takeback_undo::rollback::leave_for_fork(opened, &fork.id, from, to)?;
+    }
+    Ok(copy)
+}
+
+/// Copies the first log that can be copied, and records the copy.
+fn copy_logs(
+    opened: &Opened,
+    rewind: &'static Rewind,
+    conversation: &Conversation,
+    logs: &[LogRef],
+    fill: Option<&FilledFork<'_>>,
+) -> Result<PreparedCopy, ConversationError> {
+    let (_, id) = conversation.session.split_once(':').unwrap_or_default();
+    let kept = conversation.kept();
+    let last = conversation.kept_messages().rev().find_map(|message| message.origin.as_deref());
+    let own_directory = notes::own_directory(opened);
+    let mut outcome = Err(ConversationError::NoLog);
+    for log in logs {
+        let request = RewindRequest {
+            log,
+            session: id,
+            new: fill.and_then(|fill| fill.session.split_once(':')).map(|(_, id)| id),
+            kept: &kept,
+            last: last.unwrap_or_default(),
+            gone: conversation.first_gone(),
+            moved: fill.and_then(|fill| fill.moved),
+            own_directory: &own_directory,
+            now: opened.now(),
+        };
+        outcome = rewind.prepare_copy(&request).map_err(ConversationError::from);
+        if outcome.is_ok() {
+            if rewind.may_delete_logs {
+                originals::keep_original(opened, id, log).map_err(ConversationError::Original)?;
+            }
+            break;
+        }
+    }
+    let copy = outcome?;
+    let note = CopyNote::new(opened, rewind, &conversation.session, conversation.last(), &copy);
+    notes::make_copy(opened, &note, &copy)?;
+    Ok(copy)
+}
+
+/// Finds an earlier copy that is at the same point and has not been continued.
+fn find_copy_at(
+    opened: &Opened,
+    rewind: &Rewind,
+    conversation: &Conversation,
+) -> Result<Option<(String, LogRef)>, ConversationError> {
+    let children = opened.ledger_or_new()?.descendants(&conversation.session)?;
+    let forks = children
+        .into_iter()
+        .filter(|child| child.depth == 1 && child.session.parent_kind == Some(ParentKind::Fork));
+    for fork in forks.take(MAX_COMPARED) {
+        let id = &fork.session.id;
+        let copy = Conversation::read(opened, id, None)?;
+        let parent = opened.ledger_or_new()?.session(&conversation.session)?;
+        let is_same = copy.kept == conversation.kept
+            && copy.messages.iter().all(|message| message.inherited)
+            && fork.session.workspace == parent.workspace;
+        let (agent, id) = id.split_once(':').unwrap_or_default();
+        if !is_same || agent != rewind.agent {
+            continue;
+        }
+        let logs = find_logs(opened, agent, id);
+        if let Some(log) = find_log_at(rewind, &logs, &copy.kept()) {
+            return Ok(Some((id.to_owned(), log.clone())));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds the logs of a session, newest first, but not those of its subagents, which are deeper.
+/// Copies among takeback's own files come last.
+fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
+    let Some((format, directory)) = log_format(agent).zip(opened.log_directory(agent)) else {
+        return Vec::new();
+    };
+    let mut logs = format.logs_of_session(id, None, directory);
+    let depth = |log: &LogRef| log.path.components().count();
+    let least = logs.iter().map(depth).min();
+    let has_session = |log: &LogRef| {
+        log.session.is_none()
+            || read_pages(format, log).is_ok_and(|pages| count_messages(&pages) > 0)
+    };
+    logs.retain(|log| Some(depth(log)) == least && has_session(log));
+    logs.reverse();
+    let own = notes::own_directory(opened).join(format!("{id}.jsonl"));
+    logs.extend(own.is_file().then_some(LogRef { path: own, session: None }));
+    logs.extend(originals::find_original(opened, id));
+    logs
+}
+
+/// Finds the log that contains exactly these messages.
+fn find_log_at<'l>(
+    rewind: &Rewind,
+    logs: &'l [LogRef],
+    kept: &BTreeSet<String>,
+) -> Option<&'l LogRef> {
+    logs.iter().find(|log| !kept.is_empty() && rewind.is_at(log, kept).unwrap_or(false))
+}

@@ -1,0 +1,127 @@
+//! The interface to the program that starts the server. It knows the settings, and it has the slash
+//! commands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use takeback_ledger::Budget;
+use takeback_runtime::{Agent, NewSession};
+
+use crate::problem::Problem;
+
+/// Takeback's own agent and its slash commands, as the program that starts the server provides
+/// them.
+pub trait ChatHost: Send + Sync {
+    /// Returns the directory of a conversation that names no workspace.
+    fn directory(&self) -> PathBuf;
+
+    /// Builds the agent for a directory. `model` takes the place of the model in the settings.
+    fn build_agent(&self, directory: &Path, model: Option<&str>) -> Result<BuiltAgent, Problem>;
+
+    /// Answers a slash command. Returns `None` if the line is a prompt for the model.
+    fn answer_slash(&self, line: &SlashLine<'_>) -> Option<SlashAnswer>;
+
+    /// Lists the slash commands, without the slash, with a description in a few words.
+    fn commands(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Invents the id of a task or goal.
+    fn new_id(&self) -> String;
+}
+
+/// The agent, and the properties of the sessions that it begins.
+pub struct BuiltAgent {
+    /// The agent.
+    pub agent: Arc<Agent>,
+    /// The properties of a new session.
+    pub new_session: NewSession,
+}
+
+/// A line that a user typed.
+#[derive(Clone, Copy, Debug)]
+pub struct SlashLine<'a> {
+    /// The line.
+    pub text: &'a str,
+    /// The session that it was typed in, if the conversation has begun.
+    pub session: Option<&'a str>,
+    /// The model that the conversation asks, if it is not the one in the settings.
+    pub model: Option<&'a str>,
+    /// The directory that the agent works in.
+    pub directory: &'a Path,
+    /// True if a turn is running in the session. Commands that change the conversation or its
+    /// files are refused then.
+    pub is_busy: bool,
+}
+
+/// The answer to a slash command.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SlashAnswer {
+    /// The text to show, in several lines if need be.
+    pub text: String,
+    /// The document that the command prints with `--json`.
+    pub data: Option<Value>,
+    /// True if the command was refused, or failed.
+    pub failed: bool,
+    /// The change that is still to be made.
+    #[serde(skip)]
+    pub action: Option<SlashAction>,
+}
+
+/// A change of the conversation that a slash command asks for.
+#[derive(Clone, Debug)]
+pub enum SlashAction {
+    /// Continue in another session.
+    Open {
+        /// The session.
+        session: String,
+    },
+    /// Ask another model from now on.
+    Model {
+        /// The name of the model.
+        name: String,
+    },
+    /// Summarize older turns.
+    Compress,
+    /// Begin to work on a goal.
+    StartGoal {
+        /// The goal, in the user's words.
+        objective: String,
+        /// The limits of the work.
+        budget: Budget,
+    },
+    /// Go on with a goal.
+    ResumeGoal {
+        /// The id of the goal.
+        goal: String,
+        /// The limits of the work from now on.
+        budget: Budget,
+    },
+    /// Leave the conversation.
+    Quit,
+}
+
+/// No agent, for files that are written without a server.
+pub(crate) struct NoAgent;
+
+impl ChatHost for NoAgent {
+    fn directory(&self) -> PathBuf {
+        PathBuf::from("/")
+    }
+
+    fn build_agent(&self, _: &Path, _: Option<&str>) -> Result<BuiltAgent, Problem> {
+        Err(Problem::new(409, "there is no agent"))
+    }
+
+    fn answer_slash(&self, _: &SlashLine<'_>) -> Option<SlashAnswer> {
+        None
+    }
+
+    fn commands(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn new_id(&self) -> String {
+        String::new()
+    }
+}

@@ -1,0 +1,47 @@
+//! A directory in memory for temporary files. The tests sync thousands of files, and waiting for a
+//! disk would take most of their time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+/// The usual file system in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// The space that the tests may need.
+const NEEDED: u64 = 4 << 30;
+
+/// A directory for temporary files. It is removed at the end.
+pub(crate) struct ScratchDirectory(PathBuf);
+
+impl ScratchDirectory {
+    /// Creates a directory. It is on disk if there is not enough memory for it, or if programs
+    /// cannot be run from there.
+    pub(crate) fn create(purpose: &str) -> std::io::Result<ScratchDirectory> {
+        let base =
+            if is_suitable(Path::new(MEMORY)) { MEMORY.into() } else { std::env::temp_dir() };
+        let path = base.join(format!("takeback-{purpose}-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(ScratchDirectory(path))
+    }
+
+    /// Lets a program put its temporary files here.
+    pub(crate) fn give_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("TMPDIR", &self.0)
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn is_suitable(directory: &Path) -> bool {
+    statvfs(directory).is_ok_and(|found| {
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        free >= NEEDED && !found.f_flag.contains(StatVfsMountFlags::NOEXEC)
+    })
+}
