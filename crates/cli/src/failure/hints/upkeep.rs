@@ -1,9 +1,11 @@
-//! Hints for the errors of looking after the store, its mirror and the hooks.
+//! Hints for the errors of looking after the store, its mirror, the hooks and the web server.
 
 use takeback_agents::InstallError;
 use takeback_import::ImportError;
 use takeback_tree::{GcError, MirrorError, MoveError, RepairError};
 use takeback_undo::{MoveHistoryError, PruneError, StatusError, UpdateMirrorError};
+#[cfg(not(fuzzing))]
+use takeback_web::CertificateError;
 
 use super::{LATER, SPACE};
 use crate::failure::Failure;
@@ -110,5 +112,12 @@ impl From<ImportError> for Failure {
 impl From<InstallError> for Failure {
     fn from(error: InstallError) -> Failure {
         Failure::of(&error)
+    }
+}
+
+#[cfg(not(fuzzing))]
+impl From<CertificateError> for Failure {
+    fn from(error: CertificateError) -> Failure {
+        Failure::of(&error).hint("both files must be in PEM format, and belong together")
     }
 }
