@@ -74,6 +74,8 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "takeback --yes checkpoints clear",
         "/usr/local/bin/takeback checkpoints prune --max-size-mb 0",
         "takeback -C /tmp sessions delete claude:1 -y",
+        "takeback checkpoints delete 3 --force",
+        "takeback checkpoints unpin good",
         "takeback --home ~/.takeback sessions clear claude:1",
         "takeback --profile work sessions clear claude:1",
         "echo claude:1 | xargs takeback sessions delete",

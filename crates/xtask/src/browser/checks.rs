@@ -406,6 +406,7 @@ fn show_hostile_names(browser: &Browser, context: &CheckContext<'_>) -> Result<(
     )?;
     browser
         .wait_for("document.querySelector('.tab-diff').textContent.includes('onerror=alert(1)')")?;
+    browser.wait_for(PLANNED)?;
     browser.click("form.restore button")?;
     browser.wait_for(
         "document.querySelector('#confirm[open]')?.textContent.includes('onerror=alert(1)')",

@@ -10,7 +10,9 @@ use crate::shell::analyzer::shorten;
 const DELETING: &[&[&str]] = &[
     &["checkpoints", "clear"],
     &["checkpoints", "clear-legacy"],
+    &["checkpoints", "delete"],
     &["checkpoints", "prune"],
+    &["checkpoints", "unpin"],
     &["sessions", "clear"],
     &["sessions", "delete"],
     &["sessions", "prune"],
