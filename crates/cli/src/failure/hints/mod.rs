@@ -8,8 +8,6 @@ mod rollback;
 mod store;
 mod task;
 mod upkeep;
-#[cfg(not(fuzzing))]
-mod web;
 
 const VERIFY: &str = "`takeback checkpoints verify` shows what is affected";
 const SPACE: &str = "check the permissions and the free space of takeback's directory";
