@@ -372,8 +372,8 @@ fn a_copy_for_another_directory_names_that_directory() {
                 _ => None,
             })
             .collect();
-        let expected: &[&str] = if agent == "cline" { &[] } else { &["/NEW/dir.x"] };
-        assert!(workspaces.iter().eq(expected), "{agent}: {workspaces:?}");
+        let expected = ["/NEW/dir.x"];
+        assert!(workspaces.iter().eq(&expected), "{agent}: {workspaces:?}");
     }
 }
 

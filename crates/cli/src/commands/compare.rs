@@ -29,9 +29,11 @@ Examples:
   takeback compare ../try-a ../try-b
   takeback compare ../try-a ../try-b --test 'cargo test'")]
 pub(crate) struct Arguments {
+    /// A directory
     #[arg(value_name = "DIR")]
     first: PathBuf,
-    #[arg(value_name = "DIR")]
+    /// The directory to compare with it
+    #[arg(value_name = "OTHER")]
     second: PathBuf,
     /// Run this command in both directories, in a shell
     #[arg(long, value_name = "COMMAND")]
