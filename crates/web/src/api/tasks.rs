@@ -262,11 +262,9 @@ pub(super) async fn notices(
     Params(query): Params<NoticesQuery>,
 ) -> Result<Json<NoticesAnswer>, Problem> {
     let answer = app.work(move |work| {
-        let session = {
-            let ledger = work.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
-            ledger.resolve(&query.session)?
-        };
-        let (notices, _) = read_notices(&work.opened, &session)?;
+        let ledger = work.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
+        let session = ledger.resolve(&query.session)?;
+        let (notices, _) = read_notices(&ledger, &session)?;
         Ok(NoticesAnswer { session, count: notices.len(), text: notice_text(&notices) })
     });
     Ok(Json(answer.await?))
