@@ -1,7 +1,8 @@
 //! A directory in memory for temporary files. The tests sync thousands of files, and waiting for a
 //! disk would take most of their time.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,6 +25,8 @@ impl ScratchDirectory {
             if is_suitable(Path::new(MEMORY)) { MEMORY.into() } else { std::env::temp_dir() };
         let path = base.join(format!("takeback-{purpose}-{}", std::process::id()));
         fs::create_dir_all(&path)?;
+        // Some tests run as another user.
+        fs::set_permissions(&path, Permissions::from_mode(0o1777))?;
         Ok(ScratchDirectory(path))
     }
 

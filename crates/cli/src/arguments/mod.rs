@@ -63,6 +63,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "redo",
             "checkpoint",
             "fork",
+            "compare",
             "resume",
             "search",
             "status",

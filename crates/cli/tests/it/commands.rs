@@ -186,10 +186,12 @@ Everyday:
   redo         Redo what `takeback rollback undo` undid
   checkpoint   Take a checkpoint of this workspace now
   fork         Continue differently from an earlier moment, in a new directory
+  compare      Compare two directories: their files, and what the agents' work in them cost
   resume       Continue a conversation of any agent, in its directory
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
   serve        Show the history in a browser
+  export       Write a turn, a session or a day as one file to hand on
 
 Setup and maintenance:
   install      Install takeback into agents: hooks, and a /rollback command

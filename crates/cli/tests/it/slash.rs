@@ -169,7 +169,7 @@ fn a_rollback_says_where_files_and_conversation_are_now() {
         "Deleted:\n  other.txt",
         "Conversation: 4 messages taken back.",
         "The prompt was:\n  add other.txt",
-        "/project/other.txt).",
+        "(before write_file other.txt).",
         "The state before that is saved as checkpoint ",
         "This conversation has 4 messages now.",
     ] {

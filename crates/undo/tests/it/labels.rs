@@ -1,5 +1,8 @@
 //! Names and protection that checkpoints get later, and the deletion of single checkpoints.
 
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
 use takeback_undo::history::{find_workspace, history_changed_at, label_checkpoint};
 use takeback_undo::retention::{PruneOptions, delete_checkpoint, prune};
 use takeback_undo::{
@@ -35,6 +38,10 @@ fn a_name_that_is_given_later_finds_and_protects_the_checkpoint() {
     let scratch = three_turns();
     let workspace = find_workspace(&scratch.opened, &scratch.project()).unwrap();
     let id = workspace.id();
+    // Two changes within the same tick of the file system's clock have the same time.
+    let pins = workspace.store().directory().join("refs/takeback").join(id.to_string());
+    let earlier = SystemTime::now() - Duration::from_secs(60);
+    File::open(pins).unwrap().set_modified(earlier).unwrap();
     let before = history_changed_at(workspace.store(), id);
     let good = label_checkpoint(&workspace, "2", &name(Some("good"))).unwrap();
     assert_eq!(names(&scratch), [None, Some("good".into()), None]);

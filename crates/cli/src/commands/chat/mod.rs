@@ -21,7 +21,9 @@ use clap::Args;
 use takeback_runtime::{FrontEnd, Pause, TurnOutcome};
 use takeback_undo::ForkFiles;
 
-pub(crate) use self::agent::{AgentArguments, build_agent, find_model, new_id};
+pub(crate) use self::agent::{AgentArguments, find_model};
+#[cfg(not(fuzzing))]
+pub(crate) use self::agent::{build_agent, new_id};
 pub(crate) use self::conversation::{Conversation, find_own_session};
 use self::input::read_whole_prompt;
 use self::json::JsonFrontEnd;
