@@ -37,7 +37,7 @@ pub struct Task {
     pub(crate) goal: Option<GoalRun>,
     /// The request that was announced in the journal and is to be sent.
     pub(crate) prepared: Option<PreparedRequest>,
-    /// The turn that has just ended, and whose end no one was told of.
+    /// The turn that has just ended, if its end has not been reported yet.
     pub(crate) ended: Option<TurnEnd>,
 }
 
@@ -197,7 +197,7 @@ impl Task {
         Ok(())
     }
 
-    /// Notices changes that another process made to the conversation, as a rollback does.
+    /// Notices changes that another process, such as a rollback, made to the conversation.
     pub(crate) fn refresh(&mut self) -> Result<(), TaskError> {
         self.return_to_old_session()?;
         self.conversation.refresh(self.journal.ledger()?, &self.session.id)?;

@@ -22,7 +22,7 @@ pub(crate) struct Plans(Mutex<VecDeque<KeptPlan>>);
 
 impl Plans {
     fn lock(&self) -> MutexGuard<'_, VecDeque<KeptPlan>> {
-        // The list is consistent between any two calls.
+        // After every call, the list is in a consistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -56,8 +56,8 @@ fn find_broken(connection: &Connection) -> Result<Vec<(i64, String, i64)>, Ledge
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Completes the rows of tasks: adds tasks for rows without a task, and marks tasks that cannot
-/// continue. Returns a note on each of the latter.
+/// Fills gaps in the table of tasks: adds a task for rows that lack theirs, and marks tasks that
+/// cannot continue. Returns a note for each task that it marks.
 pub(crate) fn complete_tasks(transaction: &Transaction<'_>) -> Result<Vec<String>, LedgerError> {
     let mut statement = transaction.prepare(
         "SELECT task FROM journal UNION SELECT task FROM snapshots UNION SELECT task FROM goals

@@ -197,7 +197,7 @@ fn a_background_command_is_shown_awaited_and_stopped() {
     };
     let started =
         start(&mut bench, "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; exit 4");
-    assert_eq!(started, "started as background command 1; see its output with the tool process");
+    assert_eq!(started, "started as background command 1; see its output with the `process` tool");
     start(&mut bench, "echo $$ > id; sleep 1000");
     let mut seen = String::new();
     wait_for("the output appears", || {

@@ -28,8 +28,8 @@ const CONTENT_KEYS: [&str; 4] = ["content", "contents", "file_text", "text"];
 const HOOK_WORDS: [&str; 2] = ["takeback", "hook"];
 
 /// Describes everything in a call that would delete or change takeback's own history, settings or
-/// hooks. Each description completes "this call would …". This is quick: nothing is captured, so the
-/// answer does not depend on how long a capture takes.
+/// hooks. Each description completes "this call would …". This is quick, because nothing is
+/// captured.
 pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
     let ReportedEvent::BeforeTool(call) = &report.event else { return Vec::new() };
     if opened.protection.history == HistoryProtection::Off {

@@ -67,8 +67,8 @@ pub(super) struct PlanRequest {
 /// A plan that is kept on the server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PlanAnswer {
-    /// The id of the plan. Two plans have the same digest only if they do the same to the same
-    /// state.
+    /// The id of the plan: a digest. Two plans have the same digest only if they make the same
+    /// changes to the same state.
     digest: String,
     /// True if there is nothing to do.
     empty: bool,

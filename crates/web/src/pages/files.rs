@@ -71,7 +71,7 @@ fn render_file(change: &TreeChange) -> Markup {
     }
 }
 
-/// Says in words what the signs do not show.
+/// Describes a change in words, if the symbols for added, changed and deleted do not show it.
 pub(super) fn describe(change: &TreeChange) -> Option<String> {
     match &change.kind {
         ChangeKind::Renamed { from } => Some(format!("renamed from {from}")),

@@ -53,9 +53,8 @@ impl Jobs {
     ) -> Result<Arc<Job>, String> {
         let mut running = self.lock();
         if running.jobs.len() >= MAX_JOBS {
-            return Err(
-                ("too many background commands: end one of them with the tool process").to_owned()
-            );
+            return Err(("too many background commands: end one of them with the `process` tool")
+                .to_owned());
         }
         let number = running.last + 1;
         let output = OutputBuffer::new(self.max_output);

@@ -96,7 +96,7 @@ impl Terminal {
         let job = self.jobs.start(&input.command, context.directory, !input.background)?;
         if input.background {
             return Ok(ToolOutput::success(format!(
-                "started as background command {}; see its output with the tool process",
+                "started as background command {}; see its output with the `process` tool",
                 job.number
             )));
         }

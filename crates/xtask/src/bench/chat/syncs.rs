@@ -52,7 +52,8 @@ pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>,
     Ok(Some(syncs as f64 / TURNS as f64))
 }
 
-/// Takes turns in a process whose syncs are counted, after the first ones, which create the files.
+/// Runs turns in a process, and counts its syncs. The first turns, which create the files, do not
+/// count.
 pub(super) fn run_traced(base: &Path) -> Result<(), Failure> {
     let project = base.join("tree").canonicalize().map_err(io_failure("find", base))?;
     let mut session = Session::begin(&base.join("home"), &project, "traced")?;
