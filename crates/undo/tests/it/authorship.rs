@@ -484,6 +484,7 @@ fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
 #[test]
 fn what_the_user_changes_while_a_tool_writes_only_known_files_stays_the_users() {
     let scratch = Scratch::new();
+    std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");
     fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("sub/mine", "0\n");
