@@ -251,7 +251,7 @@ impl TargetRun {
         } else {
             ["-seed=0", "-timeout=10"]
         });
-        let scratch = ScratchDirectory::create(&format!("fuzz-{}", self.name))?;
+        let scratch = ScratchDirectory::create(&format!("-{}", self.name))?;
         let output = scratch.give_to(&mut command).stdin(Stdio::null()).output()?;
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(RunResult { has_failed: !output.status.success(), log })

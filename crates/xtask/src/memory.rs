@@ -19,11 +19,11 @@ pub(crate) struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {
     /// Creates a directory. It is on disk if there is not enough memory for it, or if programs
-    /// cannot be run from there.
-    pub(crate) fn create(purpose: &str) -> std::io::Result<ScratchDirectory> {
+    /// cannot be run from there. Its name is short, because takeback shortens long paths.
+    pub(crate) fn create(suffix: &str) -> std::io::Result<ScratchDirectory> {
         let base =
             if is_suitable(Path::new(MEMORY)) { MEMORY.into() } else { std::env::temp_dir() };
-        let path = base.join(format!("takeback-{purpose}-{}", std::process::id()));
+        let path = base.join(format!("tb{}{suffix}", std::process::id()));
         fs::create_dir_all(&path)?;
         // Some tests run as another user.
         fs::set_permissions(&path, Permissions::from_mode(0o1777))?;

@@ -21,7 +21,7 @@ pub(crate) fn run_tests(arguments: &[&str]) -> (Vec<TestResult>, Result<(), Fail
     let _ = fs::remove_file(&report);
     let mut command = cargo();
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]);
-    let outcome = match ScratchDirectory::create("tests") {
+    let outcome = match ScratchDirectory::create("") {
         Ok(scratch) => run_step(scratch.give_to(command.args(arguments))),
         Err(error) => Err(format!("cannot create a directory for temporary files: {error}")),
     };

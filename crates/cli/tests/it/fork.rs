@@ -334,7 +334,8 @@ fn a_killed_fork_is_complete_or_leaves_nothing_behind() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let sessions = session.json(&["sessions"])["sessions"].as_array().unwrap().len();
+        let listed = session.json(&["sessions", "list", "--limit", "100"]);
+        let sessions = listed["sessions"].as_array().unwrap().len();
         if fork.exists() {
             made += 1;
             assert_eq!(fs::read_dir(fork.join("dir3")).unwrap().count(), 57);
