@@ -1,7 +1,5 @@
 //! Authorship of changes: an undo takes back the agent's changes and nothing else.
 
-use std::fs;
-
 use takeback_undo::retention::clear_checkpoints;
 use takeback_undo::{
     Deadline, Destination, Report, ReportedEvent, RollbackView, ToolCall, ToolWork, TurnUndo,
@@ -486,7 +484,6 @@ fn what_the_user_changes_while_a_tool_writes_only_known_files_stays_the_users() 
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");
-    fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("sub/mine", "0\n");
     let call = ToolCall {
         id: Some("1".into()),
