@@ -150,6 +150,7 @@ fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     assert_eq!(last.count_text("The beginning"), 1);
     assert_eq!(session.read("note.txt"), "hello\n");
     eventually("the turn is over", || list_tasks(&session)[0]["state"] == "idle");
+    wait_for_prompt(&terminal);
     terminal.press("\u{3}");
     terminal.wait_for("Ctrl-C again leaves");
     wait_for_prompt(&terminal);
