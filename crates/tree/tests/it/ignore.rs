@@ -584,7 +584,7 @@ fn a_gitignore_that_is_not_captured_still_applies() {
     }
 }
 
-/// Whether git tracks a file matters only while the rules would not capture it.
+/// A file that git tracks is treated differently only if the rules would not capture it.
 #[test]
 fn a_tracked_file_is_captured_regardless_of_its_earlier_size() {
     let mut scratch = Scratch::new();
