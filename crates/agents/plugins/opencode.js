@@ -5,7 +5,7 @@ import { spawn } from "node:child_process"
 
 const TAKEBACK = @TAKEBACK@
 
-/** Longer than any hook of takeback takes, so that only a hung process is killed. */
+/** This is longer than any of takeback's hooks takes, so that only a hung process is killed. */
 const TIMEOUT_MS = 120_000
 
 /** True if opencode runs a single prompt, without a terminal. */
@@ -43,7 +43,7 @@ function parseAnswer(output) {
       const answer = JSON.parse(line)
       if (answer && typeof answer === "object") return answer
     } catch {
-      // Not the answer, but some other output.
+      // This line is some other output, not the answer.
     }
   }
   return {}
@@ -65,7 +65,7 @@ async function showToast(client, message, variant) {
     const body = { title: "takeback", message, variant, duration: 15_000 }
     await client.tui.showToast({ body })
   } catch {
-    // There is no terminal to show it in.
+    // There is no terminal to show the message in.
   }
 }
 

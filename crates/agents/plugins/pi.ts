@@ -6,7 +6,7 @@ import type { ExtensionAPI, ExtensionContext } from "@mariozechner/pi-coding-age
 
 const TAKEBACK: string[] = @TAKEBACK@
 
-/** Longer than any hook of takeback takes, so that only a hung process is killed. */
+/** This is longer than any of takeback's hooks takes, so that only a hung process is killed. */
 const TIMEOUT_MS = 120_000
 
 const COMMANDS = {
@@ -49,7 +49,7 @@ function parseAnswer(output: string): Answer {
       const answer = JSON.parse(line)
       if (answer && typeof answer === "object") return answer
     } catch {
-      // Not the answer, but some other output.
+      // This line is some other output, not the answer.
     }
   }
   return {}
@@ -95,7 +95,7 @@ export default function takeback(pi: ExtensionAPI) {
         const { text = printed, resume } = parseAnswer(printed)
         if (!ctx.hasUI) return console.log(text.trimEnd())
         ctx.ui.notify(text.trimEnd(), "info")
-        // The conversation that was taken back is shown in place of this one.
+        // The conversation that continues from that point replaces this one on the screen.
         if (resume?.file) await ctx.switchSession(resume.file)
       },
     })

@@ -6,17 +6,20 @@ use takeback_base::foreign;
 
 use crate::agent_table::AGENTS;
 use crate::payload::{HookPayload, JsonObject};
-use crate::wiring::Wiring;
+use crate::wiring::{Part, Wiring};
 
 /// A coding agent that takeback supports.
 pub struct Agent {
     /// The name on the command line, also used as the prefix of the agent's session ids.
     pub name: &'static str,
-    /// The name of the product, as people write it.
+    /// The name of the product, as it is usually written.
     pub title: &'static str,
+    /// The names by which the agent's program for the Agent Client Protocol introduces itself, and
+    /// the packages that contain it. Its sessions have the ids that the agent's hooks and logs use.
+    pub acp_names: &'static [&'static str],
     /// True if this row was checked against the real program, not just against its documentation.
     pub proven: bool,
-    /// The agent's event names and their meanings. Events that are not listed are ignored.
+    /// The names of the agent's events, and their meanings. Events that are not listed are ignored.
     pub events: &'static [(&'static str, Signal)],
     /// The agent's tools. If `None`, each call is judged by its tool's name and its input alone.
     pub tools: Option<KnownTools>,
@@ -29,7 +32,7 @@ pub struct Agent {
     /// Instructions for rewinding the agent's own copy of a conversation. `{}` is replaced with the
     /// session id.
     pub(crate) resume: Option<&'static str>,
-    /// The way in which a hook stops the agent from running a tool.
+    /// The means by which a hook stops the agent from running a tool.
     pub refusal: Refusal,
     /// The events at which a hook can answer the user's prompt in place of the model.
     pub answer_events: &'static [&'static str],
@@ -50,6 +53,12 @@ impl Agent {
     /// True if `takeback install` supports the agent.
     pub fn has_wiring(&self) -> bool {
         self.wiring.is_some()
+    }
+
+    /// True if this is an editor, which starts agents through takeback.
+    pub fn is_editor(&self) -> bool {
+        let is_server = |part: &Part| matches!(part, Part::Servers(_));
+        self.wiring.is_some_and(|wiring| wiring.parts.iter().any(is_server))
     }
 
     /// True if `event` is one that the agent reports before it runs a tool.
@@ -174,7 +183,7 @@ pub enum WarningFormat {
     None,
 }
 
-/// The way in which a hook stops an agent from running a tool.
+/// The means by which a hook stops an agent from running a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// An exit code. The reason goes to standard error.
@@ -190,6 +199,11 @@ pub enum Refusal {
 /// Finds an agent by its name.
 pub fn find_agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
+}
+
+/// Finds the agent whose program for the Agent Client Protocol has this name.
+pub fn find_acp_agent(name: &str) -> Option<&'static Agent> {
+    AGENTS.iter().find(|agent| agent.acp_names.contains(&name))
 }
 
 /// Returns instructions for rewinding the agent's own copy of a session's conversation. Returns

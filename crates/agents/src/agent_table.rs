@@ -11,15 +11,9 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "generic",
         title: "any agent that sends takeback's own format",
+        acp_names: &[],
         proven: true,
-        events: &[
-            ("session_start", Signal::SessionStart),
-            ("turn_start", Signal::TurnStart),
-            ("before_tool", Signal::BeforeTool),
-            ("after_tool", Signal::AfterTool),
-            ("turn_end", Signal::TurnEnd),
-            ("session_end", Signal::SessionEnd),
-        ],
+        events: GENERIC_EVENTS,
         tools: None,
         notice_format: NoticeFormat::None,
         notice_events: &[],
@@ -36,6 +30,13 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "claude",
         title: "Claude Code",
+        acp_names: &[
+            "@agentclientprotocol/claude-agent-acp",
+            "@zed-industries/claude-agent-acp",
+            "@zed-industries/claude-code-acp",
+            "claude-agent-acp",
+            "claude-code-acp",
+        ],
         proven: true,
         events: CLAUDE_EVENTS,
         tools: Some(known_tools::CLAUDE),
@@ -60,6 +61,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "codex",
         title: "Codex",
+        acp_names: &["@agentclientprotocol/codex-acp", "@zed-industries/codex-acp", "codex-acp"],
         proven: true,
         events: CLAUDE_EVENTS,
         tools: Some(known_tools::CODEX),
@@ -78,6 +80,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "gemini",
         title: "Gemini CLI",
+        acp_names: &["gemini", "gemini-cli", "@google/gemini-cli"],
         proven: true,
         events: &[
             ("SessionStart", Signal::SessionStart),
@@ -109,6 +112,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "qwen",
         title: "Qwen Code",
+        acp_names: &[],
         proven: true,
         events: CLAUDE_EVENTS,
         tools: Some(known_tools::QWEN),
@@ -127,6 +131,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "copilot",
         title: "Copilot CLI",
+        acp_names: &[],
         proven: true,
         events: &[
             ("sessionStart", Signal::SessionStart),
@@ -156,6 +161,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "droid",
         title: "Droid",
+        acp_names: &[],
         proven: true,
         events: CLAUDE_EVENTS,
         tools: Some(known_tools::DROID),
@@ -177,6 +183,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "cline",
         title: "Cline",
+        acp_names: &[],
         proven: true,
         events: &[
             ("TaskStart", Signal::TurnStart),
@@ -202,7 +209,7 @@ pub const AGENTS: &[Agent] = &[
         headless_sign: None,
         limitations: &[
             "its hooks do not report prompts; takeback reads them from the agent's log instead",
-            "/rollback cannot be added: run `takeback rollback` in a terminal",
+            "/undo is Cline's own command; takeback's is /takeback-undo",
         ],
         wiring: Some(&wiring::cline::WIRING),
         event_keys: &["hookName"],
@@ -211,6 +218,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "opencode",
         title: "opencode",
+        acp_names: &[],
         proven: true,
         events: &[
             ("session.created", Signal::SessionStart),
@@ -236,6 +244,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "pi",
         title: "pi",
+        acp_names: &[],
         proven: true,
         events: &[
             ("session_start", Signal::SessionStart),
@@ -261,6 +270,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "cursor",
         title: "Cursor",
+        acp_names: &[],
         proven: false,
         events: &[
             ("sessionStart", Signal::SessionStart),
@@ -290,6 +300,7 @@ pub const AGENTS: &[Agent] = &[
     Agent {
         name: "goose",
         title: "Goose",
+        acp_names: &[],
         proven: false,
         events: &[
             ("SessionStart", Signal::SessionStart),
@@ -316,6 +327,36 @@ pub const AGENTS: &[Agent] = &[
         event_keys: &["event"],
         read_payload: goose::read_payload,
     },
+    Agent {
+        name: "zed",
+        title: "Zed",
+        acp_names: &[],
+        proven: false,
+        // Zed has no hooks: `takeback acp` reports the actions of its agents.
+        events: GENERIC_EVENTS,
+        tools: None,
+        notice_format: NoticeFormat::None,
+        notice_events: &[],
+        warning_format: WarningFormat::None,
+        resume: None,
+        refusal: Refusal::Code(1),
+        answer_events: &[],
+        headless_sign: None,
+        limitations: &["agents that Zed starts without takeback are not protected"],
+        wiring: Some(&wiring::zed::WIRING),
+        event_keys: &["event"],
+        read_payload: generic::read_payload,
+    },
+];
+
+/// The events of takeback's own format.
+const GENERIC_EVENTS: &[(&str, Signal)] = &[
+    ("session_start", Signal::SessionStart),
+    ("turn_start", Signal::TurnStart),
+    ("before_tool", Signal::BeforeTool),
+    ("after_tool", Signal::AfterTool),
+    ("turn_end", Signal::TurnEnd),
+    ("session_end", Signal::SessionEnd),
 ];
 
 /// The events of Claude Code. Codex, Qwen Code and Droid use the same names.

@@ -23,23 +23,24 @@ mod warning_text;
 mod wiring;
 
 pub use agent::{
-    Agent, KnownTools, NoticeFormat, Refusal, Signal, WarningFormat, find_agent, resume_hint,
+    Agent, KnownTools, NoticeFormat, Refusal, Signal, WarningFormat, find_acp_agent, find_agent,
+    resume_hint,
 };
 pub use agent_table::AGENTS;
 pub use conversations::{
     ConversationError, MadeCopy, continue_session, finish_copies, follow_session, list_copies,
-    name_fork,
+    name_fork, take_back_when_idle,
 };
 pub use install::{
     FileChange, HookReview, InstallError, InstallPlan, InstallScope, Installer, PackageFile,
     WiringState, build_package, find_hook_files,
 };
 pub use logs::{CatchUp, LOG_FORMATS, LogError, LogFormat, LogRef, ReadPage, log_format};
-pub use payload::{ParsedPayload, PayloadError, parse_payload};
+pub use payload::{ParsedPayload, PayloadError, parse_payload, shell_script};
 pub use rewind::{
     GoneMessage, MovedDirectory, PreparedCopy, REWINDS, Rewind, RewindError, RewindRequest,
     find_rewind,
 };
 pub use slash_command::{SlashCommand, split_words};
 pub use warning_text::{tampering_text, warning_text};
-pub use wiring::Program;
+pub use wiring::{Program, argument_hint, is_own_command};

@@ -153,6 +153,7 @@ impl Verb {
                 "--ours",
                 "--markers",
                 "--uncertain",
+                "--files-only",
                 "--skip-blocked",
                 "--workspace-only",
             ],

@@ -9,20 +9,25 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Opens a regular file for reading, following links. Fails for any other kind of file, and does
 /// not wait for the other end of a pipe.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    open_with_size(path).map(|(file, _)| file)
+    open_with(path, OFlags::empty()).map(|(file, _)| file)
 }
 
 /// Opens a regular file for reading. Fails if the path itself is a link. Returns `None` if there is
 /// no file.
 pub fn open_unlinked(path: &Path) -> io::Result<Option<File>> {
-    match std::fs::symlink_metadata(path) {
+    // A check before the open would miss a link that takes the place of the file in between.
+    match open_with(path, OFlags::NOFOLLOW) {
+        Ok((file, _)) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Ok(metadata) if !metadata.is_file() => Err(not_regular()),
-        _ => open_regular(path).map(Some),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            Err(not_regular())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -30,8 +35,9 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
-fn open_with_size(path: &Path) -> io::Result<(File, u64)> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+/// Opens a regular file with additional flags, and returns its size.
+fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, u64)> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
     let metadata = file.metadata()?;
     match metadata.is_file() {
@@ -46,7 +52,7 @@ pub const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a regular file of at most `max_size` bytes. Fails if it is larger.
 pub fn read_regular(path: &Path, max_size: u64) -> io::Result<Vec<u8>> {
-    let (file, size) = open_with_size(path)?;
+    let (file, size) = open_with(path, OFlags::empty())?;
     let too_large = || {
         let message = format!("it is larger than {max_size} bytes");
         io::Error::new(io::ErrorKind::FileTooLarge, message)
@@ -97,6 +103,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, RenameFlags};
 
     use super::*;
 
@@ -127,7 +136,32 @@ mod tests {
     }
 
     #[test]
-    fn values_are_counted_outside_of_strings() {
+    fn a_link_that_takes_the_place_of_a_file_is_never_followed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        fs::write(at("secret"), "secret").unwrap();
+        fs::write(at("file"), "file").unwrap();
+        symlink("secret", at("link")).unwrap();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let (file, link) = (at("file"), at("link"));
+                    rustix::fs::renameat_with(CWD, file, CWD, link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            let is_followed = (0..20_000).any(|_| {
+                let Ok(Some(mut opened)) = open_unlinked(&at("file")) else { return false };
+                let mut content = String::new();
+                opened.read_to_string(&mut content).is_ok_and(|_| content != "file")
+            });
+            is_done.store(true, Ordering::Relaxed);
+            assert!(!is_followed);
+        });
+    }
+
+    #[test]
+    fn only_values_outside_strings_are_counted() {
         for (json, count) in [
             ("1", 1),
             ("[]", 2),

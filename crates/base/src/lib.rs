@@ -1,5 +1,6 @@
 //! Helpers shared by all crates, one module per subject:
 //!
+//! - [`columns`]: the width of text on a terminal, and text shortened to fit
 //! - [`durable`]: takeback's own files and directories, readable only by their owner; atomic
 //!   replacement; locks that are released when their process ends
 //! - [`foreign`]: reading other programs' files without blocking and up to a size limit
@@ -14,6 +15,7 @@
 //!
 //! This crate depends on no other crate in the project.
 
+pub mod columns;
 pub mod directory;
 pub mod durable;
 pub mod errors;

@@ -1,6 +1,6 @@
 //! Untrusted text that must not control the terminal in which it is shown, and mistyped names.
 
-/// True if a terminal obeys this character instead of showing it: the character controls the
+/// True if a terminal interprets this character instead of showing it: the character controls the
 /// terminal, breaks the line, or reorders the text around it.
 pub fn is_armed(character: char) -> bool {
     character.is_control()
@@ -8,7 +8,8 @@ pub fn is_armed(character: char) -> bool {
             | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes the characters that a terminal would obey. Escaping the result again changes nothing.
+/// Escapes the characters that a terminal would interpret. Escaping the result again changes
+/// nothing.
 pub fn disarm(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -40,11 +41,20 @@ pub fn format_bytes(size: u64) -> String {
 
 /// Finds the name that is most similar to a mistyped one.
 pub fn find_similar<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    const LEAST: f64 = 0.7;
+    find_similar_at_least(0.7, typed, names)
+}
+
+/// Finds the name that is most similar to a typed one, if the similarity, from 0 to 1, has at least
+/// the given value. If several names are equally similar, returns the last one.
+pub fn find_similar_at_least<'n>(
+    least: f64,
+    typed: &str,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Option<&'n str> {
     let typed = typed.to_lowercase();
     let rated = names.into_iter().map(|name| (strsim::jaro(&typed, &name.to_lowercase()), name));
     let best = rated.max_by(|left, right| left.0.total_cmp(&right.0));
-    best.filter(|(similarity, _)| *similarity >= LEAST).map(|(_, name)| name)
+    best.filter(|(similarity, _)| *similarity >= least).map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Tool for Clock {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "clock".into(),
-            description: "Tells the seconds since 1970.".into(),
+            description: "Returns the number of seconds since 1970.".into(),
             schema: json!({ "type": "object", "properties": {} }),
         }
     }

@@ -77,8 +77,8 @@ pub(crate) fn detach_from_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts the background work that follows a report. If the process cannot be started, the work is
-/// done after a later report. `log` is the agent's log.
+/// Starts the background work that follows a report. If the process cannot be started, a later
+/// report makes up for it. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,

@@ -15,6 +15,7 @@ use takeback_agents::{Agent, LOG_FORMATS, LogFormat};
 use takeback_base::lock_wait::LockWait;
 use takeback_base::scratch;
 use takeback_ledger::Time;
+use takeback_runtime::settings::PriceList;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{LedgerGuard, OpenOptions, Opened, OwnConversations};
 
@@ -46,7 +47,7 @@ pub(crate) struct Globals {
     /// List all paths instead of the first few
     #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub(crate) verbose: bool,
-    /// When to use colors
+    /// Color the output
     #[arg(
         long,
         value_name = "WHEN",
@@ -61,6 +62,9 @@ pub(crate) struct Globals {
     /// End the process after this many seconds
     #[arg(long, value_name = "SECONDS", global = true, hide = true)]
     pub(crate) end_after: Option<u64>,
+    /// The session of an agent in which the user typed the command
+    #[arg(long, value_name = "SESSION", global = true, hide = true)]
+    pub(crate) typed_in: Option<String>,
 }
 
 /// The choices for `--color`. The variants have no docs, because docs would lengthen every help
@@ -89,7 +93,7 @@ pub(crate) fn find_pager(is_unwanted: bool) -> Option<Vec<String>> {
     is_pager.then_some(words)
 }
 
-/// Reads an environment variable that an agent sets.
+/// Reads an environment variable that an agent or a shell sets.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
@@ -160,6 +164,8 @@ pub(crate) struct Context {
     pub(crate) places: ForbiddenRoots,
     /// Takeback's home, opened on first use.
     opened: OnceLock<Arc<Opened>>,
+    /// The prices of models, read on first use.
+    prices: OnceLock<Arc<PriceList>>,
 }
 
 impl Context {
@@ -202,6 +208,7 @@ impl Context {
             is_attended: caller == Caller::User,
             places,
             opened: OnceLock::new(),
+            prices: OnceLock::new(),
         })
     }
 
@@ -216,14 +223,23 @@ impl Context {
             is_attended: self.is_attended,
             places: self.places.clone(),
             opened: self.opened.clone(),
+            prices: self.prices.clone(),
         }
+    }
+
+    /// Creates the context for a command that the user typed in an agent's session.
+    pub(crate) fn typed_in(&self, session: Option<&str>) -> Context {
+        let mut context = self.moved_to(&self.directory);
+        context.globals.typed_in = session.map(str::to_owned);
+        context
     }
 
     /// Creates the context for a command that works in another directory and asks no questions. The
     /// new context shares the opened home.
     pub(crate) fn in_directory(&self, directory: &Path) -> Context {
         let (opened, profile) = (self.opened.clone(), self.profile.clone());
-        Context { opened, profile, ..self.in_home(directory, &self.home) }
+        let prices = self.prices.clone();
+        Context { opened, profile, prices, ..self.in_home(directory, &self.home) }
     }
 
     /// Creates the context for a command that works with another home and asks no questions. The
@@ -239,17 +255,26 @@ impl Context {
             color: self.globals.color,
             no_pager: true,
             end_after: None,
+            typed_in: None,
         };
         let places = self.places.with_own(home);
         let (directory, home) = (directory.to_owned(), home.to_owned());
-        let (is_attended, opened) = (self.is_attended, OnceLock::new());
-        Context { globals, directory, home, profile: None, is_attended, places, opened }
+        let (is_attended, opened, prices) = (self.is_attended, OnceLock::new(), OnceLock::new());
+        Context { globals, directory, home, profile: None, is_attended, places, opened, prices }
     }
 
     /// Returns the pager's program and arguments, or `None` if long output is to be printed
     /// directly.
     pub(crate) fn pager(&self) -> Option<Vec<String>> {
         find_pager(self.globals.no_pager || self.globals.json)
+    }
+
+    /// True if standard output is a terminal that can show more than plain lines, and the user
+    /// wants neither JSON nor output without a pager.
+    pub(crate) fn is_interactive(&self) -> bool {
+        let is_dumb = self.variable("TERM").is_none_or(|term| term == "dumb");
+        let is_plain = self.globals.json || self.globals.no_pager;
+        !is_dumb && !is_plain && std::io::stdout().is_terminal()
     }
 
     /// Returns the value of an environment variable, unless it is empty.
@@ -305,6 +330,14 @@ impl Context {
         self.opened()
     }
 
+    /// Returns the prices of models.
+    pub(crate) fn prices(&self) -> &PriceList {
+        self.prices.get_or_init(|| {
+            let config = Config::read_anyway(&self.home, self.profile()).0;
+            Arc::new(config.prices)
+        })
+    }
+
     /// Returns the directory for the copies that imports make. It is beside the ledger, because the
     /// copies are private and may be large. Its name is unusual, because takeback deletes its
     /// contents even if the user has chosen a home that holds other files.
@@ -345,6 +378,7 @@ impl Context {
             log_directories: LOG_FORMATS.iter().filter_map(directory).collect(),
             follow: Some(takeback_agents::follow_session),
             name_fork: Some(takeback_agents::name_fork),
+            typed_in: self.globals.typed_in.clone(),
             on_recovery: Some(output::report_continuation),
         }
     }
@@ -353,6 +387,7 @@ impl Context {
     /// process has changed the configuration or the store.
     pub(crate) fn reopen(&mut self) {
         self.opened = OnceLock::new();
+        self.prices = OnceLock::new();
     }
 
     /// Closes the ledger if it is open, so that other processes can repair it.
@@ -382,6 +417,19 @@ impl Context {
         match self.variable("HERMES_HOME") {
             Some(set) => Some(self.directory.join(set)),
             None => Some(self.user_home()?.join(".hermes")),
+        }
+    }
+
+    /// Warns if the user names a directory that does not exist. The workspace that it belonged to can
+    /// still be restored, but the name may also be wrong.
+    pub(crate) fn warn_of_missing_directory(&self) {
+        if let Some(typed) = self.globals.directory.as_ref().filter(|_| self.is_attended)
+            && self.directory.symlink_metadata().is_err()
+        {
+            let typed = typed.display();
+            output::warn(&format!(
+                "{typed} does not exist; using the workspace that it belongs to"
+            ));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The program `takeback`: parses the arguments, runs one command, and prints its result.
 
-#![allow(clippy::print_stderr, reason = "this is the one crate that talks to people")]
+#![allow(clippy::print_stderr, reason = "this is the one crate that talks to users")]
 
 // This module comes first, because it defines `println!` and `eprintln!`.
 #[macro_use]
@@ -9,6 +9,7 @@ mod output;
 mod arguments;
 mod background;
 mod commands;
+mod completions;
 mod config;
 mod context;
 mod event_input;
@@ -25,7 +26,10 @@ mod pseudo_terminal;
 mod reference;
 mod reporting;
 mod slash;
+mod takeover;
+mod topics;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,20 +41,33 @@ use crate::context::Context;
 fn main() -> ExitCode {
     // Without a handler, a write beyond RLIMIT_FSIZE would end the process instead of failing.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let Arguments { globals, command, .. } =
-        match Arguments::parse_words(std::env::args_os().collect()) {
-            Ok(arguments) => arguments,
-            // A hook that another version installed must not block the agent.
-            Err(error) if !error.is_help() && commands::hook::is_asked_for() => {
-                return commands::hook::give_up(&error.to_string());
-            }
-            Err(error) => return finish(error.report()),
-        };
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if completions::answer_shell(&words) {
+        return ExitCode::SUCCESS;
+    }
+    let Arguments { globals, command, is_bare, .. } = match Arguments::parse_words(words) {
+        Ok(arguments) => arguments,
+        // A hook that another version installed must not block the agent.
+        Err(error) if !error.is_help() && commands::hook::is_asked_for() => {
+            return commands::hook::give_up(&error.to_string());
+        }
+        Err(error) => return finish(error.report()),
+    };
     let json = globals.json;
     globals.end_after.into_iter().map(Duration::from_secs).for_each(background::end_process_after);
     output::set_colors(globals.color);
     let is_hook = matches!(command, Command::Hook(_));
-    let result = Context::new(globals, command.caller()).and_then(|context| {
+    let context = Context::new(globals, command.caller());
+    if let (Command::Acp(arguments), Err(failure)) = (&command, &context) {
+        // A problem with takeback's home must not keep the editor from its agent.
+        return finish(commands::acp::run_without_checkpoints(arguments, failure));
+    }
+    let result = context.and_then(|context| {
+        #[cfg(not(fuzzing))]
+        if is_bare && let Some(shown) = commands::browse::run(&command, &context) {
+            return shown;
+        }
+        context.warn_of_missing_directory();
         if command.is_paged() {
             context.pager().into_iter().for_each(output::use_pager);
         }

@@ -14,8 +14,9 @@ const INTRODUCTION: &str = "\
 
 <!-- Generated from the definitions of the commands. `UPDATE=1 cargo test -p takeback reference` regenerates it. -->
 
-`takeback COMMAND --help` also shows these texts. Without a command, `takeback` lists the checkpoints \
-of the current workspace. [protocol.md](protocol.md#json-output) describes the JSON that each command \
+`takeback COMMAND --help` also shows these texts. Without a command, `takeback` shows the \
+history of the current workspace as a screen, as [terminal.md](terminal.md) describes, or lists its \
+checkpoints if there is no terminal. [protocol.md](protocol.md#json-output) describes the JSON that each command \
 prints, and the exit codes.
 ";
 

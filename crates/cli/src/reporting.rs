@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use takeback_tree::Oid;
-use takeback_undo::{
-    Deadline, Handled, HistoryProtection, Opened, Report, ReportedEvent, Unprotected, hook,
-};
+use takeback_undo::{Deadline, Handled, HistoryProtection, Opened, Report, Unprotected, hook};
 
 use crate::background;
 use crate::config::Config;
@@ -36,17 +34,23 @@ pub(crate) struct ReportView {
     pub(crate) unprotected: Vec<UnprotectedView>,
     /// Descriptions of what the call would do to takeback's own history, settings or hooks.
     pub(crate) tampering: Vec<String>,
-    /// True if the call must not run because of `tampering`.
+    /// True if the call must not run, because of `tampering` or because strict mode refuses it.
     pub(crate) refused: bool,
 }
 
 impl ReportView {
-    /// Notes what a call would do to takeback's own history, and whether the call is refused for
+    /// Records what a call would do to takeback's own history, and whether the call is refused for
     /// that reason.
     pub(crate) fn note_tampering(&mut self, opened: &Opened, report: &Report) {
         self.tampering = hook::find_tampering(opened, report);
         self.refused =
             !self.tampering.is_empty() && opened.protection().history == HistoryProtection::Refuse;
+    }
+
+    /// Refuses a call that is not fully protected, as strict mode does.
+    pub(crate) fn refuse_unprotected(&mut self) {
+        let is_unsafe = self.unprotected.iter().any(|lost| !lost.replaceable);
+        self.refused |= is_unsafe || !self.failures.is_empty();
     }
 }
 
@@ -64,6 +68,23 @@ impl From<&Unprotected> for UnprotectedView {
         let (reason, replaceable) = (lost.reason.clone(), lost.is_replaceable);
         UnprotectedView { path, reason, replaceable }
     }
+}
+
+/// Explains to an agent why a call that would harm takeback's history is refused.
+pub(crate) fn tampering_refusal(tampering: &[String]) -> String {
+    format!(
+        "takeback refused this call, because it would {}. If the user wants this, the user can do \
+         it in a terminal, or set `history = \"warn\"` under [protection] in takeback's config.toml",
+        tampering.join("; ")
+    )
+}
+
+/// Explains to an agent why strict mode refuses a call.
+pub(crate) fn strict_refusal(reasons: &[String]) -> String {
+    format!(
+        "takeback could not protect this call, and strict mode refuses such calls: {}",
+        reasons.join("; ")
+    )
 }
 
 /// Opens takeback's home for an agent, and returns it with the errors in the configuration. If
@@ -126,8 +147,7 @@ impl PendingReport {
         report: &Report,
         deadline: Deadline,
     ) -> PendingReport {
-        let captures =
-            matches!(report.event, ReportedEvent::BeforeTool(_) | ReportedEvent::AfterTool { .. });
+        let captures = report.event.is_captured();
         let limit = Duration::from_millis(opened.settings().timeout_ms);
         let limit = (captures && !deadline.has_passed()).then_some(limit);
         let deadline = Arc::new(deadline);
@@ -137,7 +157,7 @@ impl PendingReport {
             // The receiver no longer exists if the work took too long and the process is ending.
             let _ = sender.send(hook::handle(&worker, &work, &until));
             if work.event.ends_turn() {
-                // If this fails, the follow-up work tries again.
+                // If this fails, the background work tries again.
                 let _ = hook::conclude_unended_calls(&worker, &work.session_id());
             }
         };
@@ -151,6 +171,12 @@ impl PendingReport {
         let (session, directory) = (report.session_id(), report.directory.clone());
         let (opened, report) = (opened.clone(), report.clone());
         PendingReport { opened, report, session, directory, limit, deadline, handled }
+    }
+
+    /// Shortens the wait, because the agent has been waiting since `start`.
+    pub(crate) fn waiting_since(mut self, start: Instant) -> PendingReport {
+        self.limit = self.limit.map(|limit| limit.saturating_sub(start.elapsed()));
+        self
     }
 
     /// Waits for as long as the agent waits. A capture that takes longer counts as missed until it

@@ -9,9 +9,9 @@ use crate::sessions::{head, parse_json};
 use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
-/// Inserts an effect, unless it is known. The same effect is reported again if a hook is cut off and
-/// then run again, or if a session is imported twice. Without a call, only the time tells two effects
-/// apart.
+/// Inserts an effect, unless it is known. The same effect is reported again if a hook is cut off
+/// and then run again, or if a session is imported twice. For effects without a call, only the time
+/// tells two of them apart.
 const INSERT_EFFECT: &str = "
     INSERT INTO effects (session, turn, call, kind, command, workspace, time)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
@@ -130,7 +130,7 @@ impl Ledger {
                 let sql = format!("UPDATE {table} SET workspace = ?2 WHERE workspace = ?1");
                 transaction.execute(&sql, params![from, to])?;
             }
-            // A notice that was already delivered keeps the path that the agent was told.
+            // A notice that was already delivered keeps the path that it had then.
             transaction.execute(
                 "UPDATE notices SET body = json_set(body, '$.workspace', ?2)
                  WHERE delivered_at IS NULL AND json_valid(body)
@@ -244,23 +244,47 @@ pub(crate) fn read_calls(
 ) -> Result<Vec<CallRecord>, LedgerError> {
     let mut statement =
         connection.prepare_cached("SELECT * FROM calls WHERE session = ?1 ORDER BY id")?;
-    let rows = statement.query_map([key], |row| {
-        let input: Option<String> = row.get("input")?;
-        Ok(CallRecord {
-            call: row.get("call")?,
-            turn: row.get("turn")?,
-            tool: row.get("tool")?,
-            input: input.as_deref().map(parse_json),
-            outcome: row.get("outcome")?,
-            started_at: row.get("started_at")?,
-            ended_at: row.get("ended_at")?,
-            workspace: row.get("workspace")?,
-            checkpoint: row.get("checkpoint")?,
-            tree_before: row.get("tree_before")?,
-            tree_after: row.get("tree_after")?,
-            uncertain: row.get("uncertain")?,
-        })
-    })?;
+    let rows = statement.query_map([key], read_call)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Reads the tool call with this id.
+pub(crate) fn read_one_call(
+    connection: &Connection,
+    key: i64,
+    call: &str,
+) -> Result<Option<CallRecord>, LedgerError> {
+    let sql = "SELECT * FROM calls WHERE session = ?1 AND call = ?2";
+    Ok(connection.prepare_cached(sql)?.query_row(params![key, call], read_call).optional()?)
+}
+
+fn read_call(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
+    let input: Option<String> = row.get("input")?;
+    Ok(CallRecord {
+        call: row.get("call")?,
+        turn: row.get("turn")?,
+        tool: row.get("tool")?,
+        input: input.as_deref().map(parse_json),
+        outcome: row.get("outcome")?,
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
+        workspace: row.get("workspace")?,
+        checkpoint: row.get("checkpoint")?,
+        tree_before: row.get("tree_before")?,
+        tree_after: row.get("tree_after")?,
+        uncertain: row.get("uncertain")?,
+    })
+}
+
+/// Reads the effects of a turn, in order.
+pub(crate) fn read_effects_of_turn(
+    connection: &Connection,
+    key: i64,
+    turn: i64,
+) -> Result<Vec<EffectRecord>, LedgerError> {
+    let mut statement = connection
+        .prepare_cached("SELECT * FROM effects WHERE session = ?1 AND turn = ?2 ORDER BY id")?;
+    let rows = statement.query_map([key, turn], read_effect)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

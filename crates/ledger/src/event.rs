@@ -23,17 +23,17 @@ use crate::{
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Event {
-    /// The session began, or more became known about it; see [`Ledger::create_session`].
+    /// The session began, or there is new information about it; see [`Ledger::create_session`].
     Session { record: Box<SessionRecord> },
     /// Messages were added.
     Messages { session: String, messages: Vec<MessageRecord> },
-    /// The current turn is over.
+    /// The current turn has ended.
     TurnEnd { session: String },
-    /// The session is over.
+    /// The session has ended.
     SessionEnd { session: String, reason: String },
     /// A session that had ended was resumed.
     SessionResumed { session: String },
-    /// A tool was called, or more became known about a call.
+    /// A tool was called, or there is new information about a call.
     Call { session: String, call: CallRecord },
     /// A command had an effect that no rollback reverses.
     Effect { session: String, effect: EffectRecord },

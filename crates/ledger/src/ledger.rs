@@ -79,6 +79,14 @@ pub enum LedgerError {
     NoSuchGoal(String),
     #[error("goal {0:?} already exists")]
     GoalExists(String),
+    #[error("thread {0:?} already exists")]
+    ThreadExists(String),
+    /// Part of the ledger is lost.
+    #[error("state {state} of thread {thread} has lost the value of channel {channel:?}")]
+    NoSuchValue { thread: String, state: String, channel: String },
+    /// A state of a thread, or the writes after the state, would not fit into an answer.
+    #[error("{what} would have {size} bytes; the limit is {max}")]
+    TooLarge { what: &'static str, size: i64, max: i64 },
     #[error("cannot lock tasks in {path}")]
     TaskLock { path: PathBuf, source: std::io::Error },
     #[error("cannot use the spool {path}")]

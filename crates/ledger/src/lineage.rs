@@ -43,7 +43,7 @@ pub struct NewFork<'a> {
 pub struct ForkLog<'a> {
     /// The content of the log; empty if the fork has no log.
     pub pages: &'a [LogPage],
-    /// The ids of entries that differ from the parent's: the new id and the old one.
+    /// The entries whose ids differ from those in the parent: each new id with the old one.
     pub origins: Option<&'a BTreeMap<String, String>>,
 }
 

@@ -3,8 +3,8 @@
 //! An automaton looks for the keywords of all [`rules`] in one pass. The expression of a rule is
 //! tried only where its keyword occurs, so text without secrets costs little more than reading it.
 //!
-//! A mask where there is no secret destroys a record; a missing mask reveals a secret. So text in
-//! an exact format is always masked, but a value with a suspicious name is masked only if it looks
+//! An unnecessary mask destroys part of a record; a missing mask reveals a secret. So text in an
+//! exact format is always masked, but a value with a suspicious name is masked only if it looks
 //! like a secret: see [`value`].
 
 mod boundaries;
@@ -85,6 +85,13 @@ impl Redactor {
     }
 
     /// Returns the text with each secret masked. The result is borrowed if there is no secret.
+    ///
+    /// ```
+    /// use takeback_ledger::Redactor;
+    ///
+    /// let masked = Redactor::shared().mask_text("export API_KEY=sk-ant-api03-aB3dE6gH9jK2mN5pQ8sT");
+    /// assert!(masked.contains("[redacted:") && !masked.contains("aB3dE6gH9jK2"));
+    /// ```
     pub fn mask_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let Some(mut masked) = self.mask_once(text) else { return Cow::Borrowed(text) };
         for _ in 1..MAX_PASSES {

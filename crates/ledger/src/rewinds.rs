@@ -430,7 +430,7 @@ fn read_marks(transaction: &Transaction<'_>, key: i64) -> Result<Vec<(i64, bool)
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Describes the messages that have been taken back (or brought back) since their marks were read.
+/// Describes the messages that have been taken back or brought back since their marks were read.
 fn describe_changes(
     transaction: &Transaction<'_>,
     key: i64,

@@ -8,7 +8,7 @@ use crate::search::INDEX_VERSION;
 pub(crate) const APPLICATION_ID: i32 = 0x746b_626b;
 
 /// The version that this program writes.
-pub(crate) const VERSION: i32 = 5;
+pub(crate) const VERSION: i32 = 6;
 
 /// The oldest version that this program can upgrade. Version 1 was never released.
 pub(crate) const OLDEST_VERSION: i32 = 2;
@@ -17,6 +17,9 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 /// The tables that version 4 added. A new database gets them after the others.
 const TASK_SCHEMA: &str = include_str!("schema_tasks.sql");
+
+/// The tables that version 6 added.
+const THREAD_SCHEMA: &str = include_str!("schema_threads.sql");
 
 /// The changes that turn the previous version into version `to`.
 struct Migration {
@@ -45,6 +48,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: "DROP INDEX IF EXISTS effects_session;
               CREATE INDEX IF NOT EXISTS effects_call ON effects (session, call, time);",
     },
+    Migration { to: 6, columns: &[], sql: THREAD_SCHEMA },
 ];
 
 /// Creates the tables in an empty database, or upgrades an older one. The caller provides the
@@ -53,6 +57,7 @@ pub(crate) fn bring_up_to_date(connection: &Connection, found: i32) -> rusqlite:
     if found == 0 {
         connection.execute_batch(SCHEMA)?;
         connection.execute_batch(TASK_SCHEMA)?;
+        connection.execute_batch(THREAD_SCHEMA)?;
         connection.execute(
             "INSERT INTO search_state (id, version, indexed) VALUES (1, ?1, 0)",
             [INDEX_VERSION],

@@ -85,7 +85,7 @@ impl Ledger {
 }
 
 /// Gives a session without a title the title from its record, or the next title in the series if
-/// that title is taken. Ignores an empty title, which is no reason to refuse the session.
+/// that title is taken. Ignores an empty title, because it is no reason to refuse the session.
 pub(crate) fn adopt_title(
     connection: &Connection,
     key: i64,
@@ -170,7 +170,7 @@ fn split_number(title: &str) -> (&str, u64) {
     (title, 1)
 }
 
-/// Follows the compactions of a session to its last continuation.
+/// Follows the chain of compactions from a session to its last continuation.
 fn find_latest_continuation(connection: &Connection, id: String) -> Result<String, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT id FROM sessions WHERE parent_session_id = ?1 AND parent_kind = 'compaction'

@@ -61,7 +61,7 @@ impl Ledger {
     }
 
     /// Finds the last message of a turn. If a part of the turn is taken back, this is the last
-    /// message that is left.
+    /// remaining message.
     pub fn end_of_turn(&self, session: &str, turn: &Turn) -> Result<TurnEnd, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
@@ -83,7 +83,20 @@ impl Ledger {
     pub fn turn_of_call(&self, call: &CallId<'_>) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let owner = head(connection, call.session)?.key;
-        let number = match find_naming_turn(connection, owner, call)? {
+        let naming = find_naming_turn(connection, owner, call)?;
+        self.turn_of_named_call(owner, call, naming)
+    }
+
+    /// Returns the turn that a call is part of. `naming` is the turn whose messages name the call,
+    /// if there is exactly one.
+    pub(crate) fn turn_of_named_call(
+        &self,
+        owner: i64,
+        call: &CallId<'_>,
+        naming: Option<i64>,
+    ) -> Result<Option<Turn>, LedgerError> {
+        let connection = self.database.reader()?;
+        let number = match naming {
             Some(turn) => Some(turn),
             None => find_recorded_turn(connection, owner, call)?,
         };
@@ -158,7 +171,7 @@ fn find_naming_turn(
     owner: i64,
     call: &CallId<'_>,
 ) -> Result<Option<i64>, LedgerError> {
-    if call.reporter != call.session || call.call.is_empty() {
+    if !is_named_by_messages(call) {
         return Ok(None);
     }
     let mut statement = connection.prepare_cached(
@@ -169,6 +182,11 @@ fn find_naming_turn(
     let (first, last): (Option<i64>, Option<i64>) = statement
         .query_row(params![owner, call.call, quoted], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(first.filter(|_| first == last))
+}
+
+/// Returns true if the messages of the call's session may name the call.
+pub(crate) fn is_named_by_messages(call: &CallId<'_>) -> bool {
+    call.reporter == call.session && !call.call.is_empty()
 }
 
 /// Finds the turn that a call was recorded in. Returns 0 if the call was recorded outside any turn,
@@ -249,6 +267,17 @@ pub(crate) fn find_owner_turn(
     let Some(owner) = owner else { return Ok(None) };
     let turn = find_current_turn(connection, &head(connection, &owner)?)?;
     Ok(Some(turn).filter(|turn| *turn > 0))
+}
+
+/// Reads the turn with this number.
+pub(crate) fn read_numbered(
+    connection: &Connection,
+    key: i64,
+    number: i64,
+) -> Result<Option<Turn>, LedgerError> {
+    let sql = "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
+               WHERE session = ?1 AND turn = ?2";
+    Ok(connection.prepare_cached(sql)?.query_row([key, number], read_turn).optional()?)
 }
 
 fn read_turn(row: &Row<'_>) -> rusqlite::Result<Turn> {

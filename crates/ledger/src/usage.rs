@@ -1,6 +1,6 @@
 //! Usage: tokens and cost, per session and model.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rusqlite::{Connection, Row, Transaction, named_params, params};
 use serde::Serialize;
@@ -20,13 +20,15 @@ pub enum UsageBy {
     Workspace,
     /// The agent or platform.
     Source,
+    /// The session itself.
+    Session,
 }
 
-/// Usage of one model, day, workspace or source.
+/// Usage of one model, day, workspace, source or session.
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
-    /// The model, day, workspace or source; empty if unknown.
+    /// The model, day, workspace, source or id of the session; empty if unknown.
     pub key: String,
     pub sessions: usize,
     /// The number of messages in these sessions. For a model, this includes all messages of the
@@ -36,9 +38,22 @@ pub struct UsageTotal {
     pub api_calls: i64,
     #[serde(flatten, with = "TokenColumns")]
     pub tokens: Tokens,
+    /// The estimated cost of the sessions whose actual cost is unknown.
     pub estimated_cost_usd: f64,
     pub actual_cost_usd: f64,
+    /// The number of sessions with tokens whose price is unknown. Their cost is missing.
+    pub unpriced_sessions: usize,
 }
+
+impl UsageTotal {
+    /// Returns the cost, as far as it is known.
+    pub fn cost(&self) -> f64 {
+        self.actual_cost_usd + self.estimated_cost_usd
+    }
+}
+
+/// Returns the cost of a model's tokens, in US dollars; `None` if its prices are unknown.
+pub type PriceFn<'p> = dyn Fn(&str, Tokens) -> Option<f64> + 'p;
 
 impl Ledger {
     /// Adds the tokens and cost of requests to their session, and to the session's row for the
@@ -57,68 +72,197 @@ impl Ledger {
     }
 
     /// Adds up the usage of all sessions. Days are sorted by date, latest first; all other totals
-    /// are sorted by their input and output tokens, largest first. `day` returns the day that a
-    /// time belongs to.
+    /// are sorted by their cost and then by their tokens, largest first. `day` returns the day that
+    /// a time belongs to. `price` estimates a cost that no agent reported.
     pub fn usage_by(
         &self,
         by: UsageBy,
         day: &dyn Fn(Time) -> String,
+        price: &PriceFn<'_>,
     ) -> Result<Vec<UsageTotal>, LedgerError> {
         let connection = self.database.reader()?;
-        // For sessions without usage rows, the columns of the session itself are used.
-        let sql = "
-            SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
-                   u.model, u.api_call_count, u.input_tokens, u.output_tokens,
-                   u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
-                   u.estimated_cost_usd, u.actual_cost_usd
-            FROM sessions s JOIN usage u ON u.session = s.key WHERE ?1
-            UNION ALL
-            SELECT s.key, s.source, s.workspace, s.started_at, s.message_count, s.tool_call_count,
-                   s.model, s.api_call_count, s.input_tokens, s.output_tokens,
-                   s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens,
-                   s.estimated_cost_usd, s.actual_cost_usd
-            FROM sessions s
-            WHERE NOT ?1 OR NOT EXISTS (SELECT 1 FROM usage u WHERE u.session = s.key)";
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query([by == UsageBy::Model])?;
-        let mut totals: BTreeMap<String, UsageTotal> = BTreeMap::new();
-        let mut seen: HashSet<(i64, String)> = HashSet::new();
+        let mut models = read_model_usage(connection)?;
+        let mut statement = connection.prepare_cached(
+            "SELECT key, id, source, workspace, started_at, message_count, tool_call_count, model,
+                    api_call_count, input_tokens, output_tokens, cache_read_tokens,
+                    cache_write_tokens, reasoning_tokens, estimated_cost_usd, actual_cost_usd
+             FROM sessions",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut sum = UsageSum::new(by, day, price);
         while let Some(row) = rows.next()? {
-            let key = match by {
-                UsageBy::Model => row.get::<_, Option<String>>("model")?.unwrap_or_default(),
-                UsageBy::Day => day(row.get("started_at")?),
-                UsageBy::Workspace => {
-                    row.get::<_, Option<String>>("workspace")?.unwrap_or_default()
-                }
-                UsageBy::Source => row.get("source")?,
-            };
-            let is_new_session = seen.insert((row.get("key")?, key.clone()));
-            let total = totals
-                .entry(key.clone())
-                .or_insert_with(|| UsageTotal { key, ..UsageTotal::default() });
-            total.add_row(row, is_new_session)?;
+            sum.add(&SessionUsage {
+                id: row.get("id")?,
+                source: row.get("source")?,
+                workspace: row.get("workspace")?,
+                started_at: row.get("started_at")?,
+                messages: row.get("message_count")?,
+                tool_calls: row.get("tool_call_count")?,
+                own: ModelUsage::from_row(row)?,
+                by_model: models.remove(&row.get("key")?).unwrap_or_default(),
+            });
         }
-        let mut totals: Vec<UsageTotal> = totals.into_values().collect();
-        match by {
-            UsageBy::Day => totals.reverse(),
-            _ => totals.sort_by_key(|total| -(total.tokens.input + total.tokens.output)),
-        }
-        Ok(totals)
+        Ok(sum.finish())
     }
 }
 
-impl UsageTotal {
-    fn add_row(&mut self, row: &Row<'_>, is_new_session: bool) -> rusqlite::Result<()> {
-        if is_new_session {
-            self.sessions += 1;
-            self.messages += row.get::<_, i64>("message_count")?;
-            self.tool_calls += row.get::<_, i64>("tool_call_count")?;
+/// A session with its usage.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct SessionUsage {
+    pub id: String,
+    pub source: String,
+    pub workspace: Option<String>,
+    pub started_at: Time,
+    pub messages: i64,
+    pub tool_calls: i64,
+    /// The usage of the session as a whole.
+    pub own: ModelUsage,
+    pub by_model: Vec<ModelUsage>,
+}
+
+/// The sums of the usage of sessions, in groups.
+pub struct UsageSum<'f> {
+    by: UsageBy,
+    day: &'f dyn Fn(Time) -> String,
+    price: &'f PriceFn<'f>,
+    totals: BTreeMap<String, UsageTotal>,
+}
+
+impl<'f> UsageSum<'f> {
+    /// Begins a sum; see [`Ledger::usage_by`].
+    pub fn new(
+        by: UsageBy,
+        day: &'f dyn Fn(Time) -> String,
+        price: &'f PriceFn<'f>,
+    ) -> UsageSum<'f> {
+        UsageSum { by, day, price, totals: BTreeMap::new() }
+    }
+
+    /// Adds a session.
+    pub fn add(&mut self, session: &SessionUsage) {
+        let SessionUsage { own, by_model, .. } = session;
+        // A session without usage by model may still have usage of its own.
+        let parts = if by_model.is_empty() { std::slice::from_ref(own) } else { by_model };
+        let key = match self.by {
+            UsageBy::Model => return self.add_by_model(session, parts),
+            UsageBy::Day => (self.day)(session.started_at),
+            UsageBy::Workspace => session.workspace.clone().unwrap_or_default(),
+            UsageBy::Session => session.id.clone(),
+            UsageBy::Source => session.source.clone(),
+        };
+        let total = find_total(&mut self.totals, key);
+        total.add_session(session);
+        total.add_tokens(own);
+        total.add_cost(Some(own), parts.iter(), self.price);
+    }
+
+    fn add_by_model(&mut self, session: &SessionUsage, parts: &[ModelUsage]) {
+        let named: BTreeSet<&str> = parts.iter().map(|part| part.model.as_str()).collect();
+        for model in named {
+            let parts = parts.iter().filter(|part| part.model == model);
+            let total = find_total(&mut self.totals, model.to_owned());
+            total.add_session(session);
+            parts.clone().for_each(|part| total.add_tokens(part));
+            total.add_cost(None, parts, self.price);
         }
-        self.api_calls += row.get::<_, i64>("api_call_count")?;
-        self.tokens += Tokens::from_row(row)?;
-        self.estimated_cost_usd += row.get::<_, Option<f64>>("estimated_cost_usd")?.unwrap_or(0.0);
-        self.actual_cost_usd += row.get::<_, Option<f64>>("actual_cost_usd")?.unwrap_or(0.0);
-        Ok(())
+    }
+
+    /// Returns the totals, sorted as [`Ledger::usage_by`] says.
+    pub fn finish(self) -> Vec<UsageTotal> {
+        let mut totals: Vec<UsageTotal> = self.totals.into_values().collect();
+        match self.by {
+            UsageBy::Day => totals.reverse(),
+            _ => totals.sort_by(|a, b| {
+                let tokens = |total: &UsageTotal| total.tokens.input + total.tokens.output;
+                b.cost().total_cmp(&a.cost()).then(tokens(b).cmp(&tokens(a)))
+            }),
+        }
+        totals
+    }
+}
+
+fn find_total(totals: &mut BTreeMap<String, UsageTotal>, key: String) -> &mut UsageTotal {
+    let new = UsageTotal { key: key.clone(), ..UsageTotal::default() };
+    totals.entry(key).or_insert(new)
+}
+
+/// The usage of a session, or of one model in a session.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct ModelUsage {
+    pub model: String,
+    pub api_calls: i64,
+    pub tokens: Tokens,
+    /// The estimated cost in US dollars, if one was reported.
+    pub estimated: Option<f64>,
+    /// The cost in US dollars, if it was reported.
+    pub actual: Option<f64>,
+}
+
+impl ModelUsage {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<ModelUsage> {
+        Ok(ModelUsage {
+            model: row.get::<_, Option<String>>("model")?.unwrap_or_default(),
+            api_calls: row.get("api_call_count")?,
+            tokens: Tokens::from_row(row)?,
+            estimated: row.get("estimated_cost_usd")?,
+            actual: row.get("actual_cost_usd")?,
+        })
+    }
+}
+
+/// Reads the usage of all sessions by model, by the key of the session.
+fn read_model_usage(connection: &Connection) -> Result<HashMap<i64, Vec<ModelUsage>>, LedgerError> {
+    let mut statement = connection.prepare_cached("SELECT * FROM usage ORDER BY id")?;
+    let mut rows = statement.query([])?;
+    let mut models: HashMap<i64, Vec<ModelUsage>> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        models.entry(row.get("session")?).or_default().push(ModelUsage::from_row(row)?);
+    }
+    Ok(models)
+}
+
+impl UsageTotal {
+    /// Counts a session, with its messages and calls.
+    fn add_session(&mut self, session: &SessionUsage) {
+        self.sessions += 1;
+        self.messages += session.messages;
+        self.tool_calls += session.tool_calls;
+    }
+
+    fn add_tokens(&mut self, usage: &ModelUsage) {
+        self.api_calls += usage.api_calls;
+        self.tokens += usage.tokens;
+    }
+
+    /// Adds the cost of a session: the cost that was reported for the whole session or, for each
+    /// model, the reported cost or the cost of the tokens.
+    fn add_cost<'u>(
+        &mut self,
+        whole: Option<&ModelUsage>,
+        parts: impl Iterator<Item = &'u ModelUsage>,
+        price: &PriceFn<'_>,
+    ) {
+        if let Some(actual) = whole.and_then(|whole| whole.actual) {
+            self.actual_cost_usd += actual;
+            return;
+        }
+        let (mut estimated, mut is_complete) = (0.0, true);
+        for part in parts {
+            let is_used = part.tokens.total() > 0;
+            let estimate =
+                || part.estimated.or_else(|| price(&part.model, part.tokens).filter(|_| is_used));
+            match (part.actual, estimate()) {
+                (Some(actual), _) => self.actual_cost_usd += actual,
+                (None, Some(cost)) => estimated += cost,
+                (None, None) => is_complete &= !is_used,
+            }
+        }
+        // The session's own estimate may be known even if that of one of its models is not.
+        let known = whole.and_then(|whole| whole.estimated).filter(|_| !is_complete);
+        self.estimated_cost_usd += estimated.max(known.unwrap_or(0.0));
+        self.unpriced_sessions += usize::from(!is_complete && known.is_none());
     }
 }
 

@@ -7,6 +7,7 @@ use rusqlite::{Connection, Error};
 use crate::messages::read_searchable;
 use crate::search::{fold_fields, index_entry, indexed_up_to};
 use crate::tasks::check_tasks;
+use crate::threads::check_threads;
 use crate::{Ledger, LedgerError};
 
 /// The result of verifying a ledger.
@@ -40,6 +41,7 @@ impl Ledger {
                 check_sessions(connection, &mut report)?;
                 check_counts(connection, &mut report)?;
                 report.problems.extend(check_tasks(connection)?);
+                report.problems.extend(check_threads(connection)?);
                 check_index(connection, &mut report, progress)?;
             }
             Ok(())

@@ -1,13 +1,13 @@
 //! Appending to the journal as few times as possible.
 //!
 //! An append is a synced transaction, which is the most expensive part of a step. Two rules decide
-//! when one is needed. First, what has happened is appended before anything else happens, so that
-//! no reply is paid for twice and no call is made twice. Second, a step that affects the world
-//! outside the process, such as a request or a call, is appended before it is taken. Between such
-//! steps, nothing leaves the process, so an append also contains the steps that follow from it
-//! without leaving the process, up to and including the announcement of the next request: a prompt
-//! and its request, a result and the request that carries it, the last reply and the end of the
-//! turn.
+//! when one is needed. First, everything that has happened is appended before anything else
+//! happens, so that no reply is paid for twice and no call is made twice. Second, a step that
+//! affects the world outside the process, such as a request or a call, is appended before it is
+//! taken. Between such steps, nothing leaves the process, so an append also contains the steps that
+//! follow from it without leaving the process, up to and including the announcement of the next
+//! request: a prompt and its request, a result and the request that carries it, the last reply and
+//! the end of the turn.
 
 use takeback_ledger::{AppendedMessage, Event, GoalUpdate, MessageRecord, TaskChange, Tokens};
 

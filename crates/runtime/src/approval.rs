@@ -4,8 +4,8 @@
 //! back. The user is asked about the rest: calls that leave the workspace, and effects that no
 //! rollback reverses.
 //!
-//! An answer can be remembered for the rest of the task. What is remembered is the beginning of a
-//! call: a program and its verb (`git push`), a host (`fetch_url docs.rs`), a directory
+//! An answer can be remembered for the rest of the task. Only the beginning of a call is
+//! remembered: a program and its verb (`git push`), a host (`fetch_url docs.rs`), a directory
 //! (`read /usr/include`) or a tool.
 
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ pub struct ApprovalRequest<'a> {
     pub remembered: &'a BTreeSet<String>,
 }
 
-/// A reason to ask.
+/// A reason to ask the user.
 struct Reason {
     because: String,
     remember: Option<String>,
@@ -96,6 +96,9 @@ impl Reason {
         Reason { because, remember: None }
     }
 }
+
+/// The reason why a call that needs approval is refused in [`ApprovalMode::Never`].
+pub(crate) const NO_USER: &str = "no user can approve it in this session";
 
 /// Decides about a call.
 pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
@@ -110,7 +113,7 @@ pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
     match request.find_reason() {
         None => Decision::Run,
         Some(Reason { because, .. }) if request.mode == ApprovalMode::Never => {
-            let because = format!("{because}; no user can approve it in this session");
+            let because = format!("{because}; {NO_USER}");
             Decision::Refuse { because }
         }
         Some(Reason { because, remember }) => Decision::Ask { because, remember },
@@ -118,7 +121,8 @@ pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
 }
 
 impl ApprovalRequest<'_> {
-    /// Finds the most important reason to ask. Reasons that no remembered answer removes come first.
+    /// Finds the most important reason to ask. Reasons that a remembered answer cannot remove come
+    /// first.
     fn find_reason(&self) -> Option<Reason> {
         let reason = self.find_outside_path().or_else(|| self.find_uncovered());
         let reason = reason.or_else(|| self.find_effect()).or_else(|| self.find_fetch());
@@ -252,8 +256,8 @@ impl ApprovalRequest<'_> {
     }
 }
 
-/// Returns the one prefix that would have to be remembered. Returns `None` if there are several, or
-/// if one of the commands has none.
+/// Returns the prefix that would have to be remembered. Returns `None` if there are several, or if
+/// one of the commands has none.
 fn find_only<'p>(prefixes: impl Iterator<Item = Option<&'p str>>) -> Option<String> {
     let prefixes: BTreeSet<&str> = prefixes.collect::<Option<_>>()?;
     match prefixes.into_iter().collect::<Vec<_>>()[..] {
@@ -266,8 +270,8 @@ fn read_key(directory: &Path) -> String {
     format!("read {}", directory.to_string_lossy())
 }
 
-/// Finds a program that runs others with more rights, anywhere in a script. The word may also be an
-/// argument, which only costs a question.
+/// Finds a program that runs others with more rights, anywhere in a script. If the word is in fact
+/// an argument, this only leads to an unnecessary question.
 fn find_privileged(script: &str) -> Option<&'static str> {
     let words = script.split(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c));
     words.into_iter().find_map(|word| PRIVILEGED.into_iter().find(|program| *program == word))

@@ -62,7 +62,7 @@ impl Task {
         }
         let known = match self.understand(&agent, &state.call, front) {
             Ok(known) => known,
-            Err(problem) => return self.end_call(&state.call, ToolOutput::error(problem), front),
+            Err(output) => return self.end_call(&state.call, output, front),
         };
         if state.progress == CallProgress::Requested {
             match self.decide(&known) {
@@ -90,30 +90,33 @@ impl Task {
         let call = self.call(index).call.clone();
         match self.understand(&agent, &call, front) {
             Ok(known) => self.run_call(&known, front),
-            Err(problem) => self.end_call(&call, ToolOutput::error(problem), front),
+            Err(output) => self.end_call(&call, output, front),
         }
     }
 
-    /// Finds the tool of a call and parses its input. The model reads the error.
+    /// Finds the tool of a call and parses its input. If that fails, the model reads the reason.
     fn understand<'a>(
         &self,
         agent: &'a Arc<Agent>,
         call: &RequestedCall,
         front: &dyn FrontEnd,
-    ) -> Result<KnownCall<'a>, String> {
+    ) -> Result<KnownCall<'a>, ToolOutput> {
         let Some(tool) = agent.tools.get(&call.name) else {
             let names: Vec<String> = self.tool_specs().into_iter().map(|spec| spec.name).collect();
-            return Err(format!(
+            return Err(ToolOutput::unusable(format!(
                 "no tool named {:?}; the tools are {}",
                 call.name,
                 names.join(", ")
-            ));
+            )));
         };
         let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let input: Value = serde_json::from_str(arguments)
-            .map_err(|error| format!("the input of {} is not valid JSON: {error}", call.name))?;
+        let input: Value = serde_json::from_str(arguments).map_err(|error| {
+            let name = &call.name;
+            ToolOutput::unusable(format!("the input of {name} is not valid JSON: {error}"))
+        })?;
         if !self.directory.is_dir() {
-            return Err(format!("the directory {} does not exist", self.directory.display()));
+            let directory = self.directory.display();
+            return Err(ToolOutput::error(format!("the directory {directory} does not exist")));
         }
         let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: &call.id, text });
         let work = tool.work(&input, &self.tool_context(&on_output));
@@ -193,7 +196,7 @@ impl Task {
             let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: id, text });
             known.tool.run(&known.input, &self.tool_context(&on_output))
         };
-        // The call may have been cut off. The process that continues the turn finds out.
+        // The call may have been cut off. The process that continues the turn will determine this.
         if self.cancel.is_suspended() && self.cancel.is_cancelled() {
             return Ok(());
         }
@@ -280,11 +283,11 @@ impl Task {
         mut events: Vec<Event>,
     ) -> Result<(), TaskError> {
         events.push(self.result_event(call, output.text));
-        let ToolOutput { is_error, known_files, .. } = output;
+        let ToolOutput { is_error, known_files, is_unusable, .. } = output;
         self.append(&events, |messages| {
             let message = messages.first().expect("the result is a message").seq;
             let (call, known_files) = (call.id.clone(), known_files.clone());
-            vec![Entry::Ended { call, message, is_error, known_files, bill }]
+            vec![Entry::Ended { call, message, is_error, is_unusable, known_files, bill }]
         })
     }
 
@@ -310,6 +313,7 @@ impl Task {
         let answer = match self.agent.approval {
             // The user has chosen another mode since the question was asked.
             ApprovalMode::Auto => Answer::Allow,
+            ApprovalMode::Never => Answer::Deny(approval::NO_USER.to_owned()),
             _ => front.approve(&Question { call: &state.call, because, remember }),
         };
         if answer == Answer::Later {

@@ -47,8 +47,8 @@ pub(crate) fn find_clearing(messages: &[MessageRecord], cleared: i64, excess: u6
     last
 }
 
-/// Lists the results that can be left out. The newest result stays: otherwise the
-/// model could never read it.
+/// Lists the results that can be left out. The newest result is kept, because otherwise the model
+/// could never read it.
 fn list_clearable(
     messages: &[MessageRecord],
     cleared: i64,

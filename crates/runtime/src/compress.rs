@@ -34,8 +34,8 @@ impl Task {
         can_compress(&self.conversation.messages, self.state.turn.is_some())
     }
 
-    /// Summarizes the older part of the conversation, and continues in a child session. Returns the
-    /// reason if the model gives no summary.
+    /// Summarizes the older part of the conversation, and continues in a child session. If the
+    /// model does not give a summary, returns the reason.
     pub(crate) fn compress(&mut self, front: &dyn FrontEnd) -> Result<Option<String>, TaskError> {
         let Some(cut) = find_cut(&self.conversation.messages, self.state.turn.is_some()) else {
             return Ok(None);
@@ -194,8 +194,8 @@ fn find_cut<'a>(
         }
     }
     let kept = KEPT_TURNS.min(prompts.len() / 2).max(1);
-    // At least one turn must come before the kept ones: summarizing only the previous summary would
-    // not shorten anything.
+    // At least one turn must precede the kept ones, because summarizing only the previous summary
+    // would not shorten anything.
     let first = prompts.len().checked_sub(kept)?;
     if first > 0 {
         return Some(Cut { first_kept: prompts[first], prompt: None });

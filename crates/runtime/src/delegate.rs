@@ -1,4 +1,4 @@
-//! Subagents: tasks with a parent, which run in parallel and are journalled in the same way.
+//! Subagents: tasks with a parent, which run in parallel and are journaled in the same way.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::state::{CallProgress, CallState};
 use crate::task::{Pause, Task};
 use crate::tools::ToolOutput;
 
-/// The number of subagents that work at the same time.
+/// The maximum number of subagents that work at the same time.
 const MAX_PARALLEL: usize = 4;
 
 /// A call that a subagent works on.
@@ -37,8 +37,8 @@ struct Report {
 }
 
 impl Task {
-    /// Lets subagents work on calls, in parallel. Those that had begun before a crash continue
-    /// where they were. Returns false if one of them waits for the user.
+    /// Lets subagents work on calls, in parallel. Those that had begun before a crash continue at
+    /// the point that they had reached. Returns false if one of them waits for the user.
     pub(crate) fn delegate(
         &mut self,
         indices: &[usize],
@@ -53,7 +53,7 @@ impl Task {
             let Some(prompt) = read_prompt(&call) else {
                 let problem = "the input needs a prompt, which must be a text";
                 // The other calls follow in the next step.
-                return self.end_call(&call, ToolOutput::error(problem), front).map(|()| true);
+                return self.end_call(&call, ToolOutput::unusable(problem), front).map(|()| true);
             };
             let (task, is_new) = match progress {
                 CallProgress::Spawned { task } => (task, false),

@@ -65,6 +65,9 @@ pub enum Entry {
         message: i64,
         #[serde(default)]
         is_error: bool,
+        /// True if the call could not be made at all.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_unusable: bool,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known_files: Vec<KnownFile>,
         /// The bill of the subagent, if one worked on the call.
@@ -112,7 +115,7 @@ pub struct Bill {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CallStart {
-    /// True if the call only reads, so that it can be repeated.
+    /// True if the call only reads, so it can be repeated.
     #[serde(default)]
     pub reads: bool,
     /// True if the call has effects that no rollback reverses.

@@ -69,7 +69,7 @@ pub enum TurnEvent<'a> {
     },
 }
 
-/// The way in which a turn ended.
+/// The outcome of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -112,6 +112,6 @@ pub enum Answer {
     AllowAlways,
     /// The call must not be made. The model reads the reason.
     Deny(String),
-    /// No user is there to answer. The turn waits.
+    /// There is no user to answer. The turn waits.
     Later,
 }

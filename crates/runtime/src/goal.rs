@@ -124,8 +124,8 @@ impl Task {
         self.activate_goal(update, front)
     }
 
-    /// Continues the run of a goal whose process ended. What the run has spent still counts. A goal
-    /// in any other state stays as it is.
+    /// Continues the run of a goal whose process ended. The amount that the run has spent still
+    /// counts. A goal in any other state is not changed.
     pub fn continue_goal(
         &mut self,
         goal: &str,
@@ -206,7 +206,7 @@ impl Task {
         Ok(())
     }
 
-    /// Describes how the end of a turn changes the goal: what the turn cost, and the goal's new
+    /// Describes how the end of a turn changes the goal: the cost of the turn, and the goal's new
     /// state. The change is part of the append that ends the turn.
     pub(crate) fn spend_on_goal(&self, state: &State, outcome: &TurnOutcome) -> Option<GoalUpdate> {
         let (run, turn) = (self.goal.as_ref()?, state.turn.as_ref()?);
@@ -245,7 +245,7 @@ impl Task {
         let input: FinishInput = match serde_json::from_str(&call.arguments) {
             Ok(input) => input,
             Err(error) => {
-                return self.end_call(call, ToolOutput::error(error.to_string()), front);
+                return self.end_call(call, ToolOutput::unusable(error.to_string()), front);
             }
         };
         let is_reached = input.status == FinishStatus::Reached;
@@ -257,6 +257,7 @@ impl Task {
                 call: call.id.clone(),
                 message,
                 is_error: false,
+                is_unusable: false,
                 known_files: Vec::new(),
                 bill: Bill::default(),
             };

@@ -5,7 +5,7 @@ use takeback_undo::Opened;
 
 use crate::error::TaskError;
 
-/// The reason that is stored when a goal is paused because its process is gone.
+/// The reason that is stored when a goal is paused because its process has ended.
 pub const PROCESS_ENDED: &str = "its process ended";
 
 /// Lists all goals, starting with the one that changed last. A goal whose process ended is stored
@@ -36,7 +36,7 @@ pub(crate) fn is_interrupted(goal: &GoalRecord) -> bool {
 }
 
 /// Pauses the active goals of a task whose lease this process has just taken: the process that
-/// worked on them is gone.
+/// worked on them has ended.
 pub(crate) fn pause_goals_of(
     ledger: &mut Ledger,
     task: &str,

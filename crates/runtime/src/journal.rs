@@ -21,7 +21,8 @@ pub(crate) const STOPPING: &str = "stopping";
 /// The right to continue a task, and the connection that its steps are written with.
 pub(crate) struct Journal {
     opened: Arc<Opened>,
-    /// Given back while the task rests, so that the front end can close it.
+    /// The connection to the ledger. It is given back while the task is idle, so that the front end
+    /// can close it.
     ledger: Option<Ledger>,
     lease: Lease,
     last_seq: i64,

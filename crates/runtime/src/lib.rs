@@ -2,6 +2,40 @@
 //!
 //! Every step of a task is an entry in a journal, which is part of the ledger. The state of a task
 //! is a fold of its journal, so if its process is killed, the next one continues at the exact step.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use takeback_runtime::{Agent, Answer, FrontEnd, NewSession, Question, Task, TaskError, TurnEvent};
+//!
+//! /// A front end that prints the answer, and allows every call.
+//! struct Printer;
+//!
+//! impl FrontEnd for Printer {
+//!     fn show(&self, event: &TurnEvent<'_>) {
+//!         if let TurnEvent::Text(text) = event {
+//!             print!("{text}");
+//!         }
+//!     }
+//!
+//!     fn approve(&self, _: &Question<'_>) -> Answer {
+//!         Answer::Allow
+//!     }
+//! }
+//!
+//! fn work(agent: Arc<Agent>, directory: &Path) -> Result<(), TaskError> {
+//!     let mut task = Task::begin(agent, directory, NewSession::default(), "example")?;
+//!     // After a crash, `Task::resume_task` continues at the exact step.
+//!     if task.is_interrupted() {
+//!         task.proceed(&Printer)?;
+//!     }
+//!     task.prompt("tidy up the imports", &Printer)?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `crates/cli/examples/durable_agent.rs` is the whole program.
 
 mod agent;
 mod append;
@@ -34,6 +68,7 @@ mod summary;
 mod task;
 mod task_list;
 pub mod tools;
+mod working;
 
 pub use agent::{AGENT, Agent, OnFollowUp};
 pub use cancel::Cancel;
@@ -44,3 +79,4 @@ pub use goal_list::{PROCESS_ENDED, list_goals, list_interrupted_goals};
 pub use open::{NewSession, adopt_session};
 pub use task::{Pause, Task};
 pub use task_list::{CancelledTask, TaskView, cancel_task, list_open_tasks, list_tasks};
+pub use working::find_working_sessions;

@@ -270,7 +270,7 @@ impl Task {
         Some(Event::Usage { session: self.session.id.clone(), usage })
     }
 
-    /// Lets the fallback provider take over for the rest of the turn.
+    /// Switches to the fallback provider for the rest of the turn.
     pub(crate) fn fail_over(&mut self, front: &dyn FrontEnd) -> Result<(), TaskError> {
         let Some(fallback) = self.agent.fallback.as_ref().map(|fallback| fallback.name.clone())
         else {

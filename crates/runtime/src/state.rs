@@ -1,7 +1,7 @@
 //! The state of a task: a fold of its journal.
 //!
 //! [`State::apply`] is the only way in which the state changes, and [`State::next`] determines the
-//! next step from the state alone. So the state is kept at every step by construction.
+//! next step from the state alone. So the state at every step can be derived from the journal.
 
 mod known_file_list;
 #[cfg(test)]
@@ -23,6 +23,10 @@ use crate::tools::KnownFiles;
 /// The number of identical calls in a row that may fail before the user is asked.
 const MAX_REPEATED_ERRORS: u32 = 3;
 
+/// The number of replies in a row that consist of calls that cannot be made, such as those of
+/// unknown tools, before the user is asked.
+const MAX_UNUSABLE_REPLIES: u32 = 5;
+
 /// The name of the tool that lets a subagent work on a task of its own.
 pub const SUBAGENT: &str = "subagent";
 
@@ -33,7 +37,7 @@ pub const SUBAGENT: &str = "subagent";
 pub struct State {
     /// The turn that is not over yet.
     pub turn: Option<TurnState>,
-    /// The way in which the last turn ended.
+    /// The outcome of the last turn.
     pub last_outcome: Option<TurnOutcome>,
     /// The session of the conversation, if it is not the one that the task began with.
     pub session: Option<String>,
@@ -47,7 +51,7 @@ pub struct State {
     pub known_files: KnownFiles,
     /// The beginnings of calls that the user allowed for the rest of the task.
     pub allowed: BTreeSet<String>,
-    /// The model's word on the goal, in the last turn.
+    /// The model's report on the goal, in the last turn.
     pub goal_report: Option<GoalReport>,
     /// The number of turns so far.
     pub turns: u64,
@@ -73,13 +77,13 @@ pub struct Circumstances {
 pub enum Step {
     /// Wait for a prompt.
     Wait,
-    /// Find out what became of a request that was sent before the process ended.
+    /// Determine the outcome of a request that was sent before the process ended.
     ForgetRequest,
     /// Ask the model.
     Ask(ModelStep),
     /// Change the output limit.
     LimitOutput(u64),
-    /// Let the fallback provider take over.
+    /// Switch to the fallback provider.
     FailOver,
     /// Leave the results of old calls out of requests.
     Clear,
@@ -93,7 +97,7 @@ pub enum Step {
     Delegate(Vec<usize>),
     /// Tell the model why a call is not made.
     Refuse(usize),
-    /// Find out what became of a call that was started before the process ended.
+    /// Determine the outcome of a call that was started before the process ended.
     Settle(usize),
     /// End the turn.
     End(TurnOutcome),
@@ -149,12 +153,12 @@ impl State {
             }
             Entry::GoalReported { report } => self.goal_report = Some(report.clone()),
             Entry::Answered { call, answer } => self.apply_answer(call, answer),
-            Entry::Ended { call, is_error, known_files, bill, .. } => {
+            Entry::Ended { call, is_error, is_unusable, known_files, bill, .. } => {
                 self.add_bill(bill);
                 let known = known_files.iter().map(|file| (file.path.clone(), file.digest.clone()));
                 self.known_files.extend(known);
                 if let Some(turn) = &mut self.turn {
-                    turn.end_call(call, *is_error);
+                    turn.end_call(call, *is_error, *is_unusable);
                 }
             }
             Entry::Replied { bill, .. } | Entry::Interrupted { bill, .. } => {
@@ -231,6 +235,10 @@ impl State {
         }
         if turn.repeated.count >= MAX_REPEATED_ERRORS {
             let because = format!("the same call of {} failed again and again", turn.repeated.name);
+            return Step::End(TurnOutcome::Blocked { because });
+        }
+        if turn.unusable_replies >= MAX_UNUSABLE_REPLIES {
+            let because = "the model keeps making calls that cannot be made".to_owned();
             return Step::End(TurnOutcome::Blocked { because });
         }
         turn.next_request(circumstances)

@@ -1,4 +1,4 @@
-//! A task: one conversation with the agent, journalled step by step.
+//! A task: one conversation with the agent, journaled step by step.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -186,7 +186,7 @@ impl TreePage {
     fn drop_overlapping(&mut self) {
         let mut extents: Vec<_> = self.cells.iter().map(|cell| cell.extent.clone()).collect();
         extents.sort_by_key(|extent| (extent.start, extent.end));
-        // A damaged pointer often repeats another one, so that both point to the same cell.
+        // A damaged pointer often repeats another one, so both point to the same cell.
         extents.dedup();
         let mut shared = vec![false; extents.len()];
         let mut furthest = 0;

@@ -60,9 +60,9 @@ impl DatabaseHeader {
     }
 }
 
-/// Finds the format in which the pages of the file make sense. This is the format in the header,
-/// unless no page fits it and some pages fit another format. If there is a log, only the page size
-/// in its header is tried, because a checksum protects that header.
+/// Finds the format in which the pages of the file are consistent. This is the format in the
+/// header, unless no page fits it and some pages fit another format. If there is a log, only the
+/// page size in its header is tried, because a checksum protects that header.
 pub(crate) fn find_format(
     file: &File,
     size: u64,

@@ -3,9 +3,9 @@
 //!
 //! The server implements the APIs of Anthropic (Messages), OpenAI (Responses and Chat Completions)
 //! and Gemini, with and without streaming. The script receives the requests to all APIs in one
-//! form, [`Request`], and the server logs them. Agents also ask for titles, quotas and the like at
-//! any time, so a script should base its replies on the content of a request, never on the number
-//! of earlier requests.
+//! form, [`Request`], and the server logs them. Agents also ask for titles, quotas and similar
+//! things at any time, so a script should base its replies on the content of a request, never on
+//! the number of earlier requests.
 //!
 //! A reply can also fail in every way in which real servers fail: see [`Fault`], [`Finish`] and
 //! [`StreamGate`].

@@ -32,7 +32,7 @@ pub struct Reply {
 /// The reason why a reply ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finish {
-    /// The model has said everything, or it calls tools.
+    /// The model has finished its answer, or calls tools.
     #[default]
     Complete,
     /// The output limit was reached. If there are calls, the last one is cut off in the middle of

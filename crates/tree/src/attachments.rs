@@ -31,14 +31,23 @@ impl Lock<'_> {
         };
         put().map_err(failed)
     }
+
+    /// Returns true if the store still has an attachment as a whole. Does not read its bytes.
+    pub fn has_attachment(&self, id: &Oid) -> bool {
+        self.store().find_attached(id).is_ok_and(|blob| self.has_object(&blob))
+    }
 }
 
 impl Store {
     /// Reads the bytes of an attachment.
     pub fn attachment(&self, id: &Oid) -> Result<Vec<u8>, ObjectError> {
+        self.blob(&self.find_attached(id)?)
+    }
+
+    /// Finds the blob that holds the bytes of an attachment.
+    fn find_attached(&self, id: &Oid) -> Result<Oid, ObjectError> {
         let tree = self.commit(id)?.tree;
         let entry = self.tree(&tree)?.into_iter().find(|entry| entry.name == NAME);
-        let blob = entry.ok_or(ObjectError::WrongKind(*id, "attachment"))?.oid;
-        self.blob(&blob)
+        Ok(entry.ok_or(ObjectError::WrongKind(*id, "attachment"))?.oid)
     }
 }

@@ -44,7 +44,7 @@ pub enum NewContent {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum EditError {
-    /// A tree cannot contain such a path: it is the root itself, or part of it is `.git`.
+    /// A tree cannot contain this path: the path is the root itself, or part of the path is `.git`.
     #[error("{0} cannot be edited in a tree")]
     Path(RelPath),
     /// The mode is not that of a file, symlink or directory, or it does not match the content.

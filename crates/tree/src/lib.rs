@@ -3,6 +3,47 @@
 //! A [`Store`] is a bare git repository. A [`Workspace`] is a directory whose states the store
 //! keeps. All captures and restores go through the workspace's [`Lock`].
 //!
+//! ```
+//! use std::fs;
+//! use std::time::SystemTime;
+//!
+//! use takeback_tree::{CaptureOptions, CaptureRules, ForbiddenRoots, RestoreTarget, Store};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let scratch = tempfile::tempdir()?;
+//! let project = scratch.path().join("shop");
+//! fs::create_dir(&project)?;
+//! fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+//!
+//! let store = Store::open(scratch.path().join("store"))?;
+//! let workspace = store.workspace(&project, &ForbiddenRoots::default())?;
+//! let mut lock = workspace.lock()?;
+//! let rules = CaptureRules::default();
+//! let now = SystemTime::now();
+//! let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+//! let capture = lock.capture(&options)?;
+//! // A pin keeps the state.
+//! lock.pin(capture.tree, now, "before the call\n")?;
+//!
+//! fs::remove_file(project.join("cart.rs"))?;
+//!
+//! let target = RestoreTarget {
+//!     tree: capture.tree,
+//!     filter: &capture.filter,
+//!     uncovered: &capture.uncovered,
+//!     undoes: None,
+//!     released: &[],
+//!     silent: false,
+//! };
+//! let plan = lock.plan(&target, &[], &options)?;
+//! // The state before the restore is kept as well.
+//! let safety = lock.pin(plan.from, now, "before the restore\n")?;
+//! lock.apply(&plan, &safety)?;
+//! assert_eq!(fs::read_to_string(project.join("cart.rs"))?, "struct Cart;\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Limits: hard links, extended attributes, access control lists, owners and file times are not
 //! kept. The mode of the workspace's root is not part of its tree. A file larger than 512 MB is
 //! never captured.

@@ -288,7 +288,7 @@ impl<'w> Lock<'w> {
         let name = PinName { workspace: self.workspace.id.clone(), seq };
         self.store().place_ref(&name, reference).map_err(self.write_error())?;
         self.next_seq = Some(seq + 1);
-        // The note only matters if the newest pin is deleted, so it need not survive a power cut.
+        // The note matters only if the newest pin is deleted, so it need not survive a power cut.
         let _ = write_seq(&self.directory.join("seq"), seq + 1);
         Ok(Pin { name, id, tree, attachment, time, message: commit.message })
     }
@@ -328,7 +328,7 @@ impl<'w> Lock<'w> {
     }
 
     /// True if an object is in the pending pack or in the store.
-    fn has_object(&self, oid: &Oid) -> bool {
+    pub(crate) fn has_object(&self, oid: &Oid) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.contains(oid))
             || self.store().packs().contains(oid)
     }
@@ -424,13 +424,13 @@ impl<'w> Lock<'w> {
     }
 }
 
-/// Reads the noted number of the next pin. Returns 1 if the note is missing or damaged.
+/// Reads the stored number of the next pin. Returns 1 if the note is missing or damaged.
 pub(crate) fn read_seq(path: &Path) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().parse().unwrap_or(1).clamp(1, 1 << 62)
 }
 
-/// Notes the number of the next pin. The number always has twenty digits, so that it can be
+/// Writes down the number of the next pin. The number always has twenty digits, so that it can be
 /// overwritten in place, which is cheaper than writing a new file.
 pub(crate) fn write_seq(path: &Path, seq: u64) -> io::Result<fs::File> {
     use std::os::unix::fs::FileExt;

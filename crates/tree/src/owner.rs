@@ -1,6 +1,6 @@
-//! Owners of files. The store does not keep them, so a restored file usually belongs to the user
-//! who restores it. A program that ran as the owner of its file must not run as a different user
-//! after a restore.
+//! Owners of files. The store does not record owners, so a restored file usually belongs to the
+//! user who restores it. A program that ran as the owner of its file must not run as a different
+//! user after a restore.
 
 use std::sync::OnceLock;
 

@@ -126,8 +126,8 @@ impl Packs {
     }
 }
 
-/// True if a pack could not be opened because it is damaged or missing, not because of a temporary
-/// system problem.
+/// True if a pack could not be opened because it is damaged or missing, rather than because of a
+/// temporary system problem.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)

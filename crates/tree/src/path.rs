@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bstr::ByteSlice;
+use gix_glob::wildmatch::Mode;
 use serde::{Deserialize, Serialize};
 use takeback_base::paths;
 use takeback_base::text::is_armed;
@@ -62,6 +64,25 @@ impl RelPath {
         self.0.is_empty()
     }
 
+    /// True if the path contains characters that have a special meaning in patterns.
+    pub fn is_pattern(&self) -> bool {
+        self.0.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+    }
+
+    /// Returns true if the whole path matches a pattern. As in git's pathspecs, `*` also matches
+    /// slashes.
+    ///
+    /// ```
+    /// use takeback_tree::RelPath;
+    ///
+    /// let path = |text: &str| RelPath::from_path(text.as_ref()).unwrap();
+    /// assert!(path("src/old/cart.py").matches(&path("*.py")));
+    /// assert!(!path("conf.d/a.txt").matches(&path("*.d")));
+    /// ```
+    pub fn matches(&self, pattern: &RelPath) -> bool {
+        gix_glob::wildmatch(pattern.0.as_bstr(), self.0.as_bstr(), Mode::empty())
+    }
+
     /// Appends a name to the path.
     pub fn join(&self, name: &[u8]) -> RelPath {
         RelPath(join(&self.0, name))
@@ -78,6 +99,14 @@ impl RelPath {
     }
 
     /// True if this is `ancestor` or lies below it.
+    ///
+    /// ```
+    /// use takeback_tree::RelPath;
+    ///
+    /// let path = |text: &str| RelPath::from_path(text.as_ref()).unwrap();
+    /// assert!(path("src/cart.rs").starts_with(&path("src")));
+    /// assert!(!path("src2/cart.rs").starts_with(&path("src")));
+    /// ```
     pub fn starts_with(&self, ancestor: &RelPath) -> bool {
         is_within(&self.0, &ancestor.0)
     }

@@ -42,12 +42,11 @@ pub(crate) struct NeededObject {
     pub(crate) place: ObjectPlace,
     /// The kind; `None` if only reading the object would reveal it.
     pub(crate) kind: Option<ObjectKind>,
-    /// The number of the object that it probably resembles.
+    /// The number of another object that this one probably resembles.
     pub(crate) resembles: Option<u32>,
 }
 
-/// A special number, which means that the object is in a pack that is not rewritten. Such an object
-/// is not copied.
+/// A special number for objects in packs that are not rewritten. Such objects are not copied.
 const STAYS: u32 = u32::MAX;
 
 impl NeededObjects {
@@ -89,7 +88,7 @@ impl NeededObjects {
     }
 
     /// Adds the objects that a ref needs, found by comparison with `newer`. Afterwards, this ref
-    /// takes the place of `newer`.
+    /// replaces `newer`.
     pub(crate) fn add_ref(
         &mut self,
         sources: &SourcePacks,

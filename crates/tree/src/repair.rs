@@ -98,7 +98,7 @@ impl Store {
     }
 
     /// Accepts the losses that a repair could not prevent, so that a gc no longer fails because of
-    /// them. Removes the pins of which nothing is left, and notes their names and ids in
+    /// them. Removes the pins of which nothing is left, and writes their names and ids to
     /// `quarantine/refs`. Returns the number of these pins.
     pub fn accept_losses(&self, report: &RepairReport) -> Result<usize, StoreError> {
         let quarantine = self.directory().join("quarantine");

@@ -33,10 +33,10 @@ struct Bookmark {
 }
 
 impl Store {
-    /// Notes all packs for [`Store::find_suspects`].
+    /// Writes the note that lists all packs, for [`Store::find_suspects`].
     ///
-    /// Packs that existed when the capture began are noted even if they no longer exist, because
-    /// the capture relied on them.
+    /// The note includes packs that existed when the capture began but no longer exist, because the
+    /// capture relied on them.
     pub(crate) fn note_packs(&self, directory: &Path, seen: &HashSet<String>) -> io::Result<()> {
         let mut lines: Vec<String> = self.describe_packs().union(seen).cloned().collect();
         lines.sort();
@@ -48,7 +48,7 @@ impl Store {
         durable::replace_file_through(&self.temporary(), &path, text.as_bytes(), Durability::Cached)
     }
 
-    /// Finds the packs that have disappeared or changed in size since they were noted. Returns
+    /// Finds the packs that have disappeared or changed in size since the note was written. Returns
     /// `None` if there are no such packs, and an empty list if there is no note. The objects of
     /// these packs are not necessarily lost: a merge moves objects to another pack.
     pub(crate) fn find_suspects(

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,8 @@ pub struct Store {
     /// The time to wait for other processes. If it is `None`, this process waits for a workspace
     /// until no other process has it locked, and does not wait for maintenance of the store.
     pub(crate) lock_wait: Option<LockWait>,
+    /// The number of files that were read or written so far.
+    pub(crate) handled: Arc<AtomicU64>,
 }
 
 /// The reason why a store could not be opened, read or written.
@@ -145,7 +148,8 @@ impl Store {
             return Err(StoreError::TooNew { path: directory, found: identity.version });
         }
         let (uuid, packs) = (identity.uuid, Mutex::new(None));
-        let store = Store { directory, uuid, packs, lock_wait: None };
+        let handled = Arc::default();
+        let store = Store { directory, uuid, packs, lock_wait: None, handled };
         store.sweep_temporary_files()?;
         Ok(store)
     }
@@ -153,6 +157,12 @@ impl Store {
     /// Limits how long this process waits for others, and sets how it reports the wait.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.lock_wait = Some(wait);
+    }
+
+    /// Returns the number of files that captures have read and restores have written so far. It
+    /// grows while they are running, so it shows their progress.
+    pub fn handled_files(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.handled)
     }
 
     /// Returns the directory of the store.

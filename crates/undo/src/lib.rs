@@ -3,6 +3,67 @@
 //! Every operation takes an [`Opened`] value. [`hook::handle`] turns an agent's report into
 //! checkpoints and entries in the ledger. [`rollback::plan`] plans a rollback or an undo, and
 //! [`rollback::apply`] carries it out.
+//!
+//! ```
+//! use std::fs;
+//! use std::time::SystemTime;
+//!
+//! use takeback_tree::ForbiddenRoots;
+//! use takeback_undo::{
+//!     Deadline, Destination, OpenOptions, Opened, Report, ReportedEvent, Request, ToolCall,
+//!     ToolWork, hook, rollback,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let scratch = tempfile::tempdir()?;
+//! # let project = scratch.path().join("shop");
+//! # let home = scratch.path().join("home");
+//! # fs::create_dir(&project)?;
+//! # fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+//! # let opened = Opened::new(OpenOptions {
+//! #     forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
+//! #     home,
+//! #     settings: Default::default(),
+//! #     protection: Default::default(),
+//! #     redact: false,
+//! #     lock_wait: None,
+//! #     clock: SystemTime::now,
+//! #     on_recovery: |_| {},
+//! #     resume_hint: |_| None,
+//! #     find_hook_files: |_| Vec::new(),
+//! #     reports_ends: |_| true,
+//! #     conversations: Default::default(),
+//! # });
+//! let report = |event| Report {
+//!     agent: "mine".into(),
+//!     session: "1".into(),
+//!     parent: None,
+//!     turn: None,
+//!     directory: project.clone(),
+//!     model: None,
+//!     event,
+//! };
+//! // Before each tool call, the workspace is captured.
+//! let prompt = Some("tidy up".into());
+//! hook::handle(&opened, &report(ReportedEvent::TurnStart { prompt }), &Deadline::open());
+//! let script = "rm cart.rs";
+//! let call = ToolCall {
+//!     tool: "bash".into(),
+//!     work: ToolWork::run_script(script),
+//!     ..ToolCall::default()
+//! };
+//! hook::handle(&opened, &report(ReportedEvent::BeforeTool(call)), &Deadline::open());
+//! fs::remove_file(project.join("cart.rs"))?;
+//!
+//! // A plan can be shown, and kept while the user decides. It is applied only if it still fits.
+//! let request = Request::new(&project, Destination::Checkpoint("1".into()));
+//! let planned = rollback::plan(&opened, &request)?;
+//! assert_eq!(planned.view().restored[0].to_string(), "cart.rs");
+//! rollback::apply(&opened, planned)?;
+//! assert!(project.join("cart.rs").exists());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod fork;
 #[cfg(fuzzing)]
@@ -12,11 +73,13 @@ pub mod history;
 pub mod hook;
 mod move_history;
 mod open;
+pub mod patch;
 pub mod retention;
 pub mod rollback;
 mod root;
 mod settings;
 pub mod shell;
+pub mod view;
 
 pub use fork::{
     Fork, ForkError, ForkFiles, ForkPoint, ForkRequest, NearCheckpoint, SessionPoint, finish_forks,

@@ -75,7 +75,8 @@ pub struct OpenOptions {
     pub lock_wait: Option<LockWait>,
 }
 
-/// A function that moves the agent's own conversation of a session to where the ledger has it.
+/// A function that moves the agent's own conversation of a session to the point where it ends in
+/// the ledger.
 pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
 
 /// The agents' own conversations, which a rollback takes back as well. Without a function, they stay
@@ -84,14 +85,17 @@ pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
 pub struct OwnConversations {
     /// The directories of the agents' logs, by the names of the agents.
     pub log_directories: BTreeMap<String, PathBuf>,
-    /// Returns the agent's own conversation of a session to the point where the ledger has it, and
-    /// returns the way to continue it; or returns the reason why it stays as it is. The result is
-    /// `None` for an agent without such a way.
+    /// Moves the agent's own conversation of a session to the point where it ends in the ledger.
+    /// Returns how to continue the conversation, or the reason why it stays as it is. Returns
+    /// `None` for an agent whose conversations cannot be moved.
     pub follow: Option<FollowSession>,
-    /// Makes an id for a fork of a session that the session's own agent can continue. Returns `None`
-    /// for an agent without such forks.
+    /// Generates an id for a fork that the session's own agent can continue. Returns `None` if the
+    /// agent cannot continue forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
-    /// Called with the way to continue a conversation once an interrupted rollback is finished.
+    /// The session of the agent in which the user typed the command. That turn is still running.
+    pub typed_in: Option<String>,
+    /// Called after an interrupted rollback was finished, with the command that continues a
+    /// conversation.
     pub on_recovery: Option<fn(&Resume)>,
 }
 
@@ -196,6 +200,11 @@ impl Opened {
         self.conversations.log_directories.get(agent).map(PathBuf::as_path)
     }
 
+    /// Returns the session of the agent in which the user typed the command.
+    pub fn typed_in(&self) -> Option<&str> {
+        self.conversations.typed_in.as_deref()
+    }
+
     /// True if a user is waiting for the command.
     pub(crate) fn is_attended(&self) -> bool {
         self.lock_wait.is_some()
@@ -254,8 +263,8 @@ impl Opened {
         let directory = self.checkpoints_directory();
         let is_first = !self.store_identity().exists();
         if is_first {
-            // A failure here must not prevent a checkpoint: the older layout does no harm if it
-            // stays where it is.
+            // A failure here must not prevent a checkpoint: an older layout that stays in place
+            // does no harm.
             let now = jiff::Timestamp::try_from((self.clock)()).unwrap_or_default();
             let _ = crate::retention::archive_repositories(&directory, now);
         }
@@ -340,7 +349,8 @@ impl Opened {
         Ledger::open(&self.ledger_path(), &LedgerOptions { durable: true, ..options })
     }
 
-    /// Takes back a connection from [`Opened::durable_ledger`], and keeps it for the next caller.
+    /// Accepts a connection from [`Opened::durable_ledger`] that is no longer needed, and keeps it
+    /// for the next caller.
     pub fn keep_ledger(&self, ledger: Ledger) {
         *self.lock_durable_ledger() = Some(ledger);
     }
@@ -361,11 +371,7 @@ impl Opened {
     }
 
     /// Writes events into the ledger, or into its spool if the ledger cannot be written in time.
-    pub(crate) fn record_events(
-        &self,
-        events: &[Event],
-        wait: Duration,
-    ) -> Result<Recorded, LedgerError> {
+    pub fn record_events(&self, events: &[Event], wait: Duration) -> Result<Recorded, LedgerError> {
         match self.open_ledger(self.lock_ledger(), wait) {
             Ok(mut ledger) => ledger.record(events, wait, self.now()),
             Err(_) => {
@@ -391,24 +397,36 @@ impl Opened {
 
     /// Locks a workspace. First finishes or reverts an interrupted restore, and reports the result.
     pub(crate) fn lock<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
-        let lock = self.lock_recovered(workspace)?;
-        if !rollback::has_unfinished_parts(workspace.store(), workspace.id()) {
+        let (lock, moved) = self.lock_recovered(workspace)?;
+        let has_parts = rollback::has_unfinished_parts(workspace.store(), workspace.id());
+        if moved.is_empty() && !has_parts {
             return Ok(lock);
         }
         // The rollback's remaining parts are in other workspaces. A process that held two locks
         // could wait forever for another process that takes the same locks in reverse order.
+        // Copying a conversation may take seconds, and agents in the workspace must not wait for
+        // it.
         drop(lock);
-        rollback::finish_parts(self, workspace);
-        self.lock_recovered(workspace)
+        if has_parts {
+            rollback::finish_parts(self, workspace);
+        }
+        rollback::follow_after_recovery(self, &moved);
+        self.lock_recovered(workspace).map(|(lock, _)| lock)
     }
 
-    fn lock_recovered<'w>(&self, workspace: &'w Workspace<'w>) -> Result<Lock<'w>, StoreError> {
+    /// Locks a workspace and finishes an interrupted rollback. Also returns the sessions whose
+    /// agents' own conversations still have to follow the rollback.
+    fn lock_recovered<'w>(
+        &self,
+        workspace: &'w Workspace<'w>,
+    ) -> Result<(Lock<'w>, Vec<String>), StoreError> {
         let mut lock = workspace.lock()?;
+        let mut moved = Vec::new();
         if let Some(recovery) = lock.recovery() {
             self.report_recovery(recovery);
-            rollback::finish_recovered(self, &mut lock);
+            moved = rollback::finish_recovered(self, &mut lock);
         }
-        Ok(lock)
+        Ok((lock, moved))
     }
 
     /// Tells the caller how an interrupted restore was finished or reverted.
@@ -463,9 +481,9 @@ impl Opened {
         let _ = self.failure_log().withdraw(workspace, message);
     }
 
-    /// Forgets all failures.
-    pub fn forget_failures(&self) -> io::Result<()> {
-        self.failure_log().forget_failures(None)
+    /// Clears all failures.
+    pub fn clear_failures(&self) -> io::Result<()> {
+        self.failure_log().clear_failures(None)
     }
 
     /// Returns the remembered failures.

@@ -9,7 +9,7 @@ use takeback_tree::CaptureRules;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// True if checkpoints are taken at all.
+    /// True if takeback takes checkpoints.
     pub enabled: bool,
     /// The points in a turn at which a checkpoint is taken.
     pub granularity: Granularity,

@@ -1,16 +1,15 @@
 // Opens turns beside the timeline, loads folded parts, and keeps the page up to date.
 
-import { startChat } from "./chat.js";
 import { fetchPart, showProblem, updateTimes } from "./page.js";
 import { startKeys } from "./keys.js";
 import { startLabels } from "./labels.js";
-import { startRestore, takeBack } from "./restore.js";
+import { keepRestore, planAgain, startRestore, takeBack } from "./restore.js";
 import { startTimeline } from "./timeline.js";
 
 const WIDE = window.matchMedia("(min-width: 1400px)");
 const detail = () => document.querySelector("[data-pane=detail]");
 
-/** The chosen view of diffs: side by side if the window is wide, unless the user chose one. */
+/** The view of diffs: the one that the user chose, or side by side if the window is wide. */
 function preferredSplit() {
   const chosen = localStorage.getItem("diff-view");
   return chosen ? chosen === "split" : WIDE.matches;
@@ -45,13 +44,15 @@ export async function open(address, { push = true, focus = false } = {}) {
     showProblem(error);
     return;
   }
-  // The user has opened something else meanwhile.
+  // Meanwhile, the user has opened something else.
   if (opening !== mine) return;
-  const isSame = content.querySelector("[data-checkpoint]")?.dataset.checkpoint
-    === pane.querySelector(".detail")?.dataset.checkpoint;
-  const place = isSame ? pane.scrollTop : 0;
-  pane.replaceChildren(content);
-  pane.scrollTop = place;
+  const shown = pane.querySelector(".detail");
+  const isSame = shown && content.querySelector(".detail")?.dataset.checkpoint === shown.dataset.checkpoint;
+  if (isSame) replaceParts(shown, content);
+  else {
+    pane.replaceChildren(content);
+    pane.scrollTop = 0;
+  }
   document.querySelector(".panes").className = "panes show-detail";
   if (push) history.pushState(null, "", url);
   else history.replaceState(null, "", url);
@@ -59,8 +60,42 @@ export async function open(address, { push = true, focus = false } = {}) {
   document.title = `${title.slice(0, 60)} · takeback`;
   markCurrent(url);
   updateTimes(pane);
-  startRestore(pane);
+  if (isSame) keepRestore();
+  else startRestore(pane);
+  showTab();
   if (focus) pane.focus({ preventScroll: true });
+}
+
+/** Shows another part of the same turn. The foot is kept, with its plan and the user's selection. */
+function replaceParts(shown, content) {
+  const hadFocus = shown.querySelector(".tabs").contains(document.activeElement);
+  for (const part of [".turn-head", ".tabs", ".tab"]) {
+    shown.querySelector(part).replaceWith(content.querySelector(part));
+  }
+  if (hadFocus) shown.querySelector(".tabs a[aria-current]")?.focus();
+}
+
+/** Scrolls the current tab into view, in a window that is too narrow for all tabs. */
+function showTab() {
+  document.querySelector(".tabs a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+/** Updates the head and the plan of the turn that is shown, after its workspace has changed. */
+async function refreshDetail() {
+  const shown = detail()?.querySelector(".detail");
+  if (!shown) return;
+  planAgain();
+  try {
+    const content = await fetchPart(`${location.pathname}?tab=effects&part=detail`);
+    const head = shown.querySelector(".turn-head");
+    if (!shown.isConnected || head.contains(document.activeElement)) return;
+    const fresh = content.querySelector(".turn-head");
+    updateTimes(fresh);
+    // Parts that the user has unfolded stay unfolded.
+    if (!head.querySelector("details[open]")) head.replaceWith(fresh);
+  } catch {
+    // The next event brings the page up to date.
+  }
 }
 
 /** Marks the row whose turn is shown. */
@@ -112,7 +147,7 @@ document.addEventListener("click", (event) => {
   }
 });
 
-/** Loads the content of a file of a diff. */
+/** Loads the content of a file in a diff. */
 async function loadFile(file, address) {
   file.open = true;
   try {
@@ -122,7 +157,7 @@ async function loadFile(file, address) {
   }
 }
 
-// `toggle` does not bubble, so that it is caught on the way down.
+// `toggle` does not bubble, so it is caught in the capture phase.
 document.addEventListener("toggle", async (event) => {
   const details = event.target;
   if (!details.open) return;
@@ -151,7 +186,7 @@ document.addEventListener("change", (event) => {
   }
 });
 
-// Empty fields need not be in the address.
+// Leaves empty fields out of the address.
 document.addEventListener("submit", (event) => {
   if (!event.target.matches(".filter")) return;
   for (const field of event.target.elements) {
@@ -167,17 +202,20 @@ window.addEventListener("popstate", () => {
   } else location.reload();
 });
 
-// A name or a pin is part of the head of the turn.
+// The page shows the name and the pin of a checkpoint, so it is loaded again.
 document.addEventListener("takeback:changed", (event) => {
   if (event.detail?.leaves) location.assign(document.querySelector(".entries")?.dataset.list ?? "/");
-  else if (detail()?.querySelector(".detail")) open(location.href, { push: false });
+  else if (detail()?.querySelector(".detail")) open(location.href, { push: false }).then(planAgain);
 });
+document.addEventListener("takeback:refreshed", refreshDetail);
 
 updateTimes();
 setInterval(updateTimes, 30000);
 startRestore(document);
+showTab();
 startTimeline();
-startChat();
+// Only conversations need this script.
+if (document.querySelector("[data-chat]")) import("./chat.js").then(({ startChat }) => startChat());
 startLabels();
 startKeys({ open, close });
 document.querySelector(".pane-list .row[aria-current]")?.scrollIntoView({ block: "center" });

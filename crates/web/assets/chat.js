@@ -44,7 +44,7 @@ class Chat {
     addEventListener("pagehide", () => this.stream?.close());
   }
 
-  /** Shows the state of the conversation as the server has it now. */
+  /** Fetches the state of the conversation from the server, and shows it. */
   async load() {
     try {
       const state = await get(this.path);
@@ -61,7 +61,7 @@ class Chat {
     }
   }
 
-  /** Follows the conversation. The browser tells the server where it was when it reconnects. */
+  /** Follows the conversation. When the browser reconnects, it tells the server the last event. */
   listen() {
     const after = this.lastEvent === null ? "" : `?after=${this.lastEvent}`;
     const stream = (this.stream = new EventSource(`/api/v1/${this.path}/events${after}`));
@@ -73,7 +73,7 @@ class Chat {
     }
     stream.addEventListener("error", () => {
       this.root.querySelector("#connection")?.removeAttribute("hidden");
-      // The browser tries again by itself, unless the server refused the request.
+      // If the server refused the request, the browser does not reconnect by itself.
       if (stream.readyState === EventSource.CLOSED) setTimeout(() => this.listen(), RETRY);
     });
   }
@@ -112,7 +112,7 @@ class Chat {
     this.keepPlace(() => this.live.add(name, data));
   }
 
-  /** Replaces the live entries of a turn that is over by its messages. */
+  /** Replaces the live entries of a turn that has ended with its messages. */
   async endTurn(data) {
     const old = this.live.close();
     await this.refresh();
@@ -161,7 +161,7 @@ class Chat {
     }
   }
 
-  /** Changes the page. A user at its end stays there, and nothing moves for one who reads above. */
+  /** Changes the page. It stays scrolled to its end if it was there; otherwise, nothing moves. */
   keepPlace(change) {
     const view = document.scrollingElement;
     const isAtEnd = view.scrollTop + view.clientHeight > view.scrollHeight - 80;
@@ -228,7 +228,7 @@ class Chat {
       event.preventDefault();
       this.setText(`/${first.dataset.command} `);
     } else if (event.key === "Escape") {
-      // From the field to the question that waits.
+      // Moves the focus from the field to the question that is waiting.
       const question = this.root.querySelector(".question button");
       if (!this.commands.hidden) this.commands.hidden = true;
       else if (question) question.focus();
@@ -238,7 +238,7 @@ class Chat {
     }
   }
 
-  /** Lists the commands that begin like the text. */
+  /** Lists the commands that begin with the text. */
   suggest() {
     const typed = /^\/([a-z]*)$/.exec(this.field.value)?.[1];
     let found = 0;
@@ -346,7 +346,7 @@ function describe({ title, causes = [], hint }) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.${hint ? ` Hint: ${hint}.` : ""}`;
 }
 
-/** Asks what is to be taken back, and returns to the moment before a prompt. */
+/** Asks the user what to take back, and returns to the moment before a prompt. */
 function offerRewind(session, message, done) {
   const dialog = document.getElementById("confirm");
   const scopes = [

@@ -1,6 +1,7 @@
-// The keyboard: the same keys as in the terminal.
+// Keyboard shortcuts: the same keys as in the terminal.
 
 import { updateTimes } from "./page.js";
+import { choose } from "./restore.js";
 
 const rows = () => [...document.querySelectorAll(".pane-list .row")];
 
@@ -16,7 +17,7 @@ export function startKeys({ open, close }) {
   });
 }
 
-/** Does what a key means. Returns true if it means something. */
+/** Performs the action of a key. Returns false if the key has none. */
 function press(key, target, { open, close }) {
   switch (key) {
     case "j":
@@ -39,9 +40,9 @@ function press(key, target, { open, close }) {
       updateTimes();
       return true;
     case "R":
-      return choose("rollback");
+      return offer("rollback");
     case "u":
-      return choose("undo");
+      return offer("undo");
     case "U":
       return click("#last-action button");
     case "Escape":
@@ -57,7 +58,7 @@ function press(key, target, { open, close }) {
 function move(step, target, key) {
   const all = rows();
   if (!all.length) return false;
-  // Arrow keys scroll the page, unless a row has the focus.
+  // Without the focus on a row, arrow keys scroll the page.
   if (key.startsWith("Arrow") && !target.closest?.(".pane-list")) return false;
   const own = target.closest?.(".turn")?.querySelector(".row");
   const at = all.indexOf(own ?? document.querySelector(".pane-list .row[aria-current]"));
@@ -83,20 +84,10 @@ function openTab(key, open) {
   return true;
 }
 
-/** Chooses an action, and shows its plan once it is there. */
-function choose(action) {
-  const form = document.querySelector("form.restore");
-  const radio = form?.querySelector(`input[value="${action}"]`);
-  if (!radio) return false;
-  radio.checked = true;
-  radio.dispatchEvent(new Event("change", { bubbles: true }));
-  const button = form.querySelector("button");
-  const watcher = new MutationObserver(() => {
-    if (button.disabled) return;
-    watcher.disconnect();
-    button.click();
-  });
-  watcher.observe(button, { attributes: true });
+/** Shows the plan of an action, if the page has that action. */
+function offer(action) {
+  if (!document.querySelector(`form.restore input[value="${action}"]`)) return false;
+  choose(action);
   return true;
 }
 

@@ -23,11 +23,11 @@ function run(button) {
     change(() => send("PATCH", address, { pinned }), pinned ? "Pinned: it is never pruned." : "No longer pinned.");
   }
   if (label === "delete") confirm("Delete this checkpoint?",
-    [make("p", { text: "Your files stay as they are, but no rollback can return to this state any more. A turn is deleted with all its steps. This cannot be taken back." })],
+    [make("p", { text: "Your files stay as they are, but then no rollback can return to this state. A turn is deleted with all its steps. This cannot be undone." })],
     "Delete for good", () => change(() => send("DELETE", address), "Deleted the checkpoint.", true));
 }
 
-/** Makes a change, says so, and brings the page up to date. */
+/** Makes a change, tells the user, and updates the page. */
 async function change(request, words, leaves = false) {
   try {
     await request();
@@ -74,7 +74,7 @@ function askText(title, label, value, action, act) {
   field.focus();
 }
 
-/** The form on the page about health: shows what a prune would delete before it deletes. */
+/** The form on the health page: shows what a prune would delete before anything is deleted. */
 function startPrune(form) {
   form.hidden = false;
   form.addEventListener("submit", async (event) => {

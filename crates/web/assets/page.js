@@ -1,18 +1,28 @@
 // Helpers that all scripts share: requests, parts of pages, messages.
 
-// Only markup of this server becomes part of a page. It escapes all text of histories.
+// Only markup from this server is inserted into a page. The server escapes all text from histories.
 const policy = window.trustedTypes?.createPolicy("takeback", { createHTML: (text) => text });
 
-/** Turns markup of this server into nodes. */
+/** Turns markup from this server into nodes. */
 export function parse(text) {
   const template = document.createElement("template");
   template.innerHTML = policy ? policy.createHTML(text) : text;
   return template.content;
 }
 
+/** Sends a request to the server. */
+async function request(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("no connection to takeback serve: start it again, and open the link that it prints");
+  }
+}
+
 /** Fetches a part of a page as nodes. */
 export async function fetchPart(address) {
-  const response = await fetch(address, { headers: { accept: "text/html" } });
+  const response = await request(address, { headers: { accept: "text/html" } });
   const text = await response.text();
   if (!response.ok) {
     const problem = parse(text).querySelector(".problem h1");
@@ -21,7 +31,7 @@ export async function fetchPart(address) {
   return parse(text);
 }
 
-/** An answer of the API that is not a success. */
+/** A failure that the API reported. */
 export class Problem extends Error {
   constructor(body) {
     super(body.title);
@@ -31,7 +41,7 @@ export class Problem extends Error {
 
 /** Reads from the API. */
 export async function get(path) {
-  const response = await fetch(`/api/v1/${path}`);
+  const response = await request(`/api/v1/${path}`);
   const answer = await response.json();
   if (!response.ok) throw new Problem(answer);
   return answer;
@@ -44,7 +54,7 @@ export function post(path, body, signal) {
 
 /** Sends a request with any method to the API. */
 export async function send(method, path, body, signal) {
-  const response = await fetch(`/api/v1/${path}`, {
+  const response = await request(`/api/v1/${path}`, {
     method,
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
@@ -72,8 +82,8 @@ export function count(number, noun) {
 }
 
 /** Shows a message for a while, with an optional button. */
-export function toast(text, { bad = false, button } = {}) {
-  const box = make("div", { class: bad ? "toast bad" : "toast" }, make("span", { text }));
+export function toast(text, { bad = false, button, details = [] } = {}) {
+  const box = make("div", { class: bad ? "toast bad" : "toast" }, make("div", {}, make("span", { text }), ...details));
   if (button) {
     const action = make("button", { type: "button", class: "small", text: button.label });
     action.addEventListener("click", () => {
@@ -83,11 +93,11 @@ export function toast(text, { bad = false, button } = {}) {
     box.append(action);
   }
   document.getElementById("toasts").replaceChildren(box);
-  // A message with a way back stays until the next one.
+  // A message with a button stays until the next message.
   if (!button) setTimeout(() => box.remove(), bad ? 12000 : 6000);
 }
 
-/** Says what went wrong, and what to do. */
+/** Tells the user what went wrong, and what to do next. */
 export function showProblem(error) {
   const body = error.body ?? {};
   const first = (body.title ?? error.message).replace(/^./, (letter) => letter.toUpperCase());
@@ -96,7 +106,17 @@ export function showProblem(error) {
   toast(`${first}${causes ? `: ${causes}` : ""}.${hint}`, { bad: true });
 }
 
-/** Shows how long ago the times of a part were, or the times themselves. */
+/** Says above the page that the server cannot be reached, or hides the message again. */
+export function showOffline(isOffline) {
+  const known = document.getElementById("offline");
+  if (!isOffline) known?.remove();
+  else if (!known) {
+    const text = "No connection to takeback serve. What you see may be out of date. If the server has ended, start it again and open the link that it prints.";
+    document.getElementById("main").before(make("p", { id: "offline", role: "status", text }));
+  }
+}
+
+/** Shows the times in a part of the page, relative to now or absolute. */
 export function updateTimes(root = document) {
   const isAbsolute = document.documentElement.dataset.times === "absolute";
   for (const element of root.querySelectorAll("time[datetime]:not(.message time)")) {

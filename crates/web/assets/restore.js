@@ -1,21 +1,48 @@
-// The way back: the live plan at the foot of a turn, the dialog, and "Take that back".
+// Rollbacks and undos: the live plan at the foot of a turn, the dialog, and "Take that back".
 
 import { Problem, count, fetchPart, make, post, showProblem, toast } from "./page.js";
 
-/** Starts the foot of a turn that has just been shown. */
+/** The foot of the turn that is shown. */
+let foot = null;
+
+/** Sets up the foot of a turn that has just been shown. */
 export function startRestore(root) {
   const form = root.querySelector("form.restore");
-  if (!form) return;
+  foot = form ? new Foot(form, root) : null;
+  if (!foot) return;
+  const own = foot;
   form.hidden = false;
-  const foot = new Foot(form, root);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    foot.confirm();
+    own.confirm();
   });
-  form.addEventListener("change", () => foot.update());
-  root.querySelector(".tab")?.addEventListener("change", (event) => foot.tick(event.target));
-  foot.update();
+  form.addEventListener("change", () => own.update());
+  own.watch();
+  own.update();
 }
+
+/** Keeps the foot when another part of the same turn is shown. */
+export function keepRestore() {
+  foot?.watch();
+}
+
+/** Makes the plan again after the workspace has changed, unless the user is looking at it. */
+export function planAgain() {
+  if (!document.querySelector("dialog[open]")) foot?.update();
+}
+
+/** Chooses an action, and shows its plan in the dialog once it has been made. */
+export async function choose(action) {
+  const own = foot;
+  own.form.querySelector(`input[value="${action}"]`).checked = true;
+  await own.update();
+  if (own !== foot || document.querySelector("dialog[open]")) return;
+  if (own.form.querySelector("button").disabled) toast(own.form.querySelector(".plan").textContent);
+  else own.confirm();
+}
+
+/** The time after which a plan is requested again if the store was busy, in milliseconds. */
+const RETRY = 2000;
 
 class Foot {
   constructor(form, root) {
@@ -25,13 +52,23 @@ class Foot {
     this.request = null;
     this.asked = null;
     this.isForced = false;
-    // The way in which the user resolves the conflicts of each file, by its path as JSON.
+    // The user's resolution of the conflicts in each file, by the file's path as JSON.
     this.ways = new Map();
     this.taken = new Set();
+    // The selected paths, as JSON. They stay selected while another part of the turn is shown.
+    this.ticked = new Set();
   }
 
   get boxes() {
     return [...this.root.querySelectorAll('.file input[name="path"]')];
+  }
+
+  /** Handles changes to the check boxes of the part that is shown. */
+  watch() {
+    this.root.querySelector(".tab")?.addEventListener("change", (event) => this.tick(event.target));
+    this.boxes.forEach((file) => (file.checked = this.ticked.has(file.value)));
+    this.showShares();
+    this.markEdited();
   }
 
   get action() {
@@ -42,7 +79,7 @@ class Foot {
     return this.form.querySelector('input[name="action"]:checked').dataset.label;
   }
 
-  /** Follows a box: a directory or "all" ticks the files below it. */
+  /** Updates the other check boxes: the box of a directory, or "all", selects the files below it. */
   tick(box) {
     if (!box.matches?.('input[type="checkbox"]')) return;
     if (box.dataset.all !== undefined) this.boxes.forEach((file) => (file.checked = box.checked));
@@ -50,18 +87,22 @@ class Foot {
       const below = box.closest(".directory").querySelectorAll('input[name="path"]');
       below.forEach((file) => (file.checked = box.checked));
     }
-    for (const directory of this.root.querySelectorAll(".directory")) {
-      const files = [...directory.querySelectorAll('input[name="path"]')];
-      setShare(directory.querySelector("[data-directory]"), files);
-    }
-    setShare(this.root.querySelector("[data-all]"), this.boxes);
-    const ticked = this.boxes.filter((file) => file.checked).length;
+    this.ticked = new Set(this.boxes.filter((file) => file.checked).map((file) => file.value));
+    this.showShares();
+    const number = this.ticked.size;
     const choice = this.form.querySelector('input[value="files"]');
-    choice.disabled = ticked === 0;
-    choice.dataset.label = ticked === 1 ? "Restore 1 selected file" : `Restore ${ticked} selected files`;
-    if (ticked) choice.checked = true;
+    choice.disabled = number === 0;
+    choice.dataset.label = number === 1 ? "Restore 1 selected file" : `Restore ${number} selected files`;
+    if (number) choice.checked = true;
     else if (choice.checked) this.form.querySelector('input[value="rollback"]').checked = true;
     this.update();
+  }
+
+  showShares() {
+    for (const directory of this.root.querySelectorAll(".directory")) {
+      setShare(directory.querySelector("[data-directory]"), [...directory.querySelectorAll('input[name="path"]')]);
+    }
+    setShare(this.root.querySelector("[data-all]"), this.boxes);
   }
 
   makeRequest(extra = {}) {
@@ -73,14 +114,19 @@ class Foot {
       request.taken = [...this.taken].map((path) => JSON.parse(path));
     }
     if (this.action === "files") {
-      const ticked = this.boxes.filter((box) => box.checked);
-      request.paths = ticked.map((box) => JSON.parse(box.value));
+      request.paths = [...this.ticked].map((path) => JSON.parse(path));
     }
     return request;
   }
 
-  /** Asks for the plan of the chosen action, and shows it in one line. */
+  /** Makes the plan of the chosen action. Ends when the newest plan is shown. */
   async update(extra) {
+    this.updating = this.askForPlan(extra);
+    for (let last; last !== this.updating; ) await (last = this.updating);
+  }
+
+  /** Asks for the plan, and shows it in one line. */
+  async askForPlan(extra) {
     const button = this.form.querySelector("button");
     const line = this.form.querySelector(".plan");
     button.textContent = `${this.label}…`;
@@ -98,6 +144,9 @@ class Foot {
       if (asked.signal.aborted) return;
       this.plan = null;
       line.textContent = explain(error);
+      // The store or the server may be busy for a moment.
+      const isPassing = !(error instanceof Problem) || error.body.status === 503;
+      if (isPassing) setTimeout(() => this.asked === asked && this.form.isConnected && this.update(extra), RETRY);
     } finally {
       clearTimeout(slow);
     }
@@ -110,16 +159,22 @@ class Foot {
     // A plan without changes may still have conflicts, which the user can resolve.
     const isOpen = (answer.plan.conflicts ?? []).length + (answer.plan.uncertain ?? []).length > 0;
     this.form.querySelector("button").disabled = answer.empty && !isOpen;
-    const since = new Set([...answer.plan.others, ...(answer.plan.conflicts ?? []).map((found) => found.path)].map((path) => JSON.stringify(path)));
-    for (const file of this.root.querySelectorAll(".file[data-path]")) {
+    this.markEdited();
+  }
+
+  /** Marks the files that were edited since. */
+  markEdited() {
+    if (!this.plan) return;
+    const { others, conflicts = [] } = this.plan.plan;
+    const since = new Set([...others, ...conflicts.map((found) => found.path)].map((path) => JSON.stringify(path)));
+    for (const file of this.root.querySelectorAll(".file[data-path], .diff-file[data-path]")) {
       const isEdited = since.has(JSON.stringify(JSON.parse(file.dataset.path)));
-      const whose = file.querySelector(".whose");
-      whose.classList.toggle("since", isEdited);
-      whose.textContent = isEdited ? "⚠ edited since" : "";
+      const mark = file.querySelector(".since");
+      mark.textContent = isEdited ? "⚠ edited since" : "";
     }
   }
 
-  /** Shows the plan in full, and applies it once the user confirms. */
+  /** Shows the plan in full, and applies it once the user confirms it. */
   confirm() {
     if (!this.plan) return;
     if (this.plan.working.length && !this.isForced) {
@@ -131,13 +186,16 @@ class Foot {
     const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
     const label = isBlocked ? "Skip these and restore the rest" : this.label;
     const go = make("button", { type: "button", class: "danger", text: label });
+    const { digest, empty } = this.plan;
     keep.addEventListener("click", () => dialog.close());
     go.addEventListener("click", () => {
       dialog.close();
       if (isBlocked) this.update({ skip_blocked: true }).then(() => this.confirm());
-      else this.apply();
+      else this.apply(digest);
     });
-    go.disabled = this.plan.empty;
+    // Esc and the safe button also revoke the permission to make changes while an agent is working.
+    dialog.onclose = () => (this.isForced = false);
+    go.disabled = empty;
     const scrolled = dialog.open ? dialog.querySelector(".body")?.scrollTop ?? 0 : 0;
     dialog.classList.toggle("wide", (this.plan.plan.conflicts ?? []).length > 0);
     dialog.replaceChildren(
@@ -151,7 +209,7 @@ class Foot {
     if (isNew) keep.focus();
   }
 
-  /** Plans again after the user has decided about one file, and keeps the focus where it was. */
+  /** Plans again after the user has made a choice for one file, and keeps the focus. */
   async decide(path, change) {
     change();
     await this.update();
@@ -160,11 +218,12 @@ class Foot {
     choice?.querySelector("input:checked, input")?.focus();
   }
 
-  async apply() {
+  /** Applies the plan that the user has seen. */
+  async apply(digest) {
     const button = this.form.querySelector("button");
     button.disabled = true;
     try {
-      const done = await post("apply", { digest: this.plan.digest, while_working: this.isForced });
+      const done = await post("apply", { digest, while_working: this.isForced });
       reportDone(done, this.form.dataset.workspace);
     } catch (error) {
       if (error instanceof Problem && error.body.now) {
@@ -179,17 +238,16 @@ class Foot {
       }
       showProblem(error);
     }
-    this.isForced = false;
     this.update();
   }
 
-  /** Says that an agent is working in the workspace, and offers the plan for when its turn ends. */
+  /** Says that an agent is working in the workspace, and offers to ask again when the agent's turn ends. */
   offerLater(working) {
     const dialog = document.getElementById("confirm");
     const names = [...new Set(working.map((session) => session.split(":")[0]))].join(", ");
     const keep = make("button", { type: "button", class: "safe", text: "Keep everything as it is", autofocus: true });
     const later = make("button", { type: "button", text: "Ask me again when the turn ends" });
-    const now = make("button", { type: "button", class: "quiet", text: "It is not running any more: go on" });
+    const now = make("button", { type: "button", class: "quiet", text: "It is no longer running: go on" });
     keep.addEventListener("click", () => dialog.close());
     later.addEventListener("click", () => {
       dialog.close();
@@ -202,14 +260,15 @@ class Foot {
     dialog.replaceChildren(
       make("h2", { id: "confirm-title", text: `${names} is working here now` }),
       make("div", { class: "body" },
-        make("p", { text: "Nothing was changed: a turn is running in this workspace, and a rollback would change files under it." })),
+        make("p", { text: "Nothing was changed: a turn is running in this workspace, and a rollback would change files while the agent is using them." })),
       make("div", { class: "buttons" }, now, later, keep),
     );
+    dialog.onclose = null;
     if (!dialog.open) dialog.showModal();
     keep.focus();
   }
 
-  /** Waits until no agent works in the workspace, and shows the plan of that moment. */
+  /** Waits until no agent is working in the workspace, and then shows the new plan. */
   waitForEnd(names) {
     let isWaiting = true;
     const stop = () => (isWaiting = false);
@@ -228,10 +287,10 @@ class Foot {
   }
 }
 
-/** The time between two looks at a workspace in which an agent is working, in milliseconds. */
+/** The time between two checks of a workspace in which an agent is working, in milliseconds. */
 const POLL = 1500;
 
-/** Offers a rollback to a checkpoint outside of its page. */
+/** Offers a rollback to a checkpoint on a page other than its own. */
 export async function offerRollback(workspace, checkpoint) {
   const label = "Roll back to before this turn";
   const choice = make("input", { type: "radio", name: "action", value: "rollback", checked: true, "data-label": label });
@@ -259,7 +318,7 @@ function explain(error) {
 
 const kinds = (effects) => [...new Set(effects.map((effect) => effect.kind))].join("/");
 
-/** Leaves out the directories of a list that also has paths inside them. */
+/** Returns the paths of a list, without directories that contain others of these paths. */
 function files(paths) {
   const names = paths.map((path) => (typeof path === "string" ? path : atob(path.bytes)));
   const above = new Set();
@@ -275,7 +334,7 @@ const show = (path) => (typeof path === "string" ? path : `(bytes ${path.bytes})
 function summary({ plan, empty }) {
   if (empty) {
     const left = (plan.conflicts ?? []).length + (plan.uncertain ?? []).length;
-    return [left ? `Nothing can be undone by itself: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
+    return [left ? `Nothing can be undone without your choice: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
   }
   const elsewhere = plan.elsewhere ?? [];
   const outside = elsewhere.reduce((sum, part) => sum + part.restored.length + part.deleted.length, 0);
@@ -319,8 +378,8 @@ function describePlan(plan, foot) {
   nodes.push(doubtChoice(plan, foot));
   nodes.push(list("Cannot be restored", plan.blocked.map((found) => show(found.path))));
   nodes.push(list("Edited since, by you or another agent (saved in the safety checkpoint)", plan.others.map(show)));
-  nodes.push(list("Will be restored", plan.restored.map(show)));
-  nodes.push(list("Will be deleted", plan.deleted.map(show)));
+  nodes.push(list("Will be restored", files(plan.restored).map(show)));
+  nodes.push(list("Will be deleted", files(plan.deleted).map(show)));
   for (const part of plan.elsewhere ?? []) {
     nodes.push(list(`Changes in ${show(part.workspace)}`, [...part.restored, ...part.deleted].map(show)));
   }
@@ -328,20 +387,19 @@ function describePlan(plan, foot) {
   if (plan.repository?.command) {
     nodes.push(make("p", { text: "HEAD of the git repository has moved since. To move it back: " }, make("code", { text: plan.repository.command })));
   }
-  if (plan.chat?.resume) nodes.push(make("p", { class: "faint", text: `To take back the agent’s own copy of the conversation: ${plan.chat.resume}` }));
   nodes.push(...plan.warnings.map((text) => make("p", { class: "note warning", text })));
   nodes.push(make("p", { class: "faint", text: "The current state is saved first. “Take that back” returns to it." }));
   return nodes.filter(Boolean);
 }
 
 const WAYS = [
-  ["leave", "Leave this file alone"],
+  ["leave", "Leave this file as it is"],
   ["ours", "Keep my lines, undo the rest"],
   ["theirs", "Restore the lines from before the turn"],
   ["markers", "Write both, with markers"],
 ];
 
-/** A file that was edited since in the same lines: both versions beside each other, and a choice. */
+/** A file in which the turn's lines were edited since: both versions side by side, and a choice. */
 function conflictChoice(found, foot) {
   const path = JSON.stringify(found.path);
   const chosen = foot.ways.get(path) ?? "leave";
@@ -352,23 +410,26 @@ function conflictChoice(found, foot) {
     return make("label", {}, radio, words);
   });
   const body = make("div", { class: "diff-body", tabindex: "0", role: "region", "aria-label": `${show(found.path)}: before the turn, and now` });
-  const source = `/w/${workspace}/c/${checkpoint}/file?path=${encodeURIComponent(path)}&to=now&split=1`;
+  // A narrow window has no room for two columns of code.
+  const isWide = matchMedia("(min-width: 700px)").matches;
+  const source = `/w/${workspace}/c/${checkpoint}/file?path=${encodeURIComponent(path)}&to=now&split=${isWide ? 1 : 0}`;
   fetchPart(source).then((part) => body.replaceChildren(part), () => body.replaceChildren(make("p", { text: "The versions cannot be shown." })));
   return make("fieldset", { class: "conflict", "data-choice": path },
     make("legend", {}, make("code", { text: show(found.path) }), ` ${found.reason}`),
-    make("div", { class: "sides", "aria-hidden": "true" }, make("span", { text: "Before the turn" }), make("span", { text: "Now, with my edits" })),
+    make("div", { class: isWide ? "sides" : "sides one", "aria-hidden": "true" },
+      make("span", { text: isWide ? "Before the turn" : "− before the turn" }), make("span", { text: isWide ? "Now, with my edits" : "+ now, with my edits" })),
     body,
     make("div", { class: "ways" }, ...options));
 }
 
-/** Files that others may have changed during the turn: taken back only if the user says so. */
+/** Files that others may have changed during the turn. They are taken back only if the user selects them. */
 function doubtChoice(plan, foot) {
   const doubts = plan.doubts ?? [];
   const paths = [...new Set([...doubts.map((found) => JSON.stringify(found.path)), ...foot.taken])];
   if (!paths.length) return null;
   const reason = (path) => doubts.find((found) => JSON.stringify(found.path) === path)?.reason;
   return make("fieldset", { class: "conflict" },
-    make("legend", { text: "Perhaps changed by others. Left as they are, unless you tick them" }),
+    make("legend", { text: "Perhaps changed by others. Left as they are unless you select them" }),
     ...paths.map((path) => {
       const box = make("input", { type: "checkbox", checked: foot.taken.has(path) });
       const change = () => (box.checked ? foot.taken.add(path) : foot.taken.delete(path));
@@ -377,7 +438,7 @@ function doubtChoice(plan, foot) {
     }));
 }
 
-/** Says what was done, in the past tense, with the way back. */
+/** Says what was done, in the past tense, with a button to take it back. */
 function reportDone(done, workspace) {
   const parts = [];
   const [restored, deleted] = [files(done.restored).length, files(done.deleted).length];
@@ -390,8 +451,24 @@ function reportDone(done, workspace) {
   const button = done.safety_checkpoint
     ? { label: "Take that back", run: () => takeBack(workspace, way) }
     : undefined;
-  toast(`Done: ${text}.`, { button });
+  toast(`Done: ${text}.`, { button, details: (done.sessions ?? []).map((moved) => describeMoved(moved, done.chat)).filter(Boolean) });
   document.dispatchEvent(new Event("takeback:changed"));
+}
+
+/** Says how to continue an agent's own conversation, or why it stays as it is. */
+function describeMoved({ resume, stays }, chat) {
+  if (resume?.in_place) return make("div", { text: "The open agent continues from there." });
+  if (resume) return make("div", { text: "Continue in a terminal: " }, make("code", { text: continuation(resume) }));
+  if (!stays) return null;
+  const byHand = chat?.resume ? ` To take it back: ${chat.resume}.` : "";
+  return make("div", { text: `The agent’s own conversation stays as it is: ${stays}.${byHand}` });
+}
+
+/** The command that continues a conversation, for a shell. */
+function continuation({ argv, cwd }) {
+  const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  const words = argv.map(quote).join(" ");
+  return cwd ? `cd ${quote(cwd)} && ${words}` : words;
 }
 
 /** Reverses the last rollback. */

@@ -1,6 +1,6 @@
 // Loads older entries when they come into view, and new ones when they appear.
 
-import { fetchPart, make, updateTimes } from "./page.js";
+import { fetchPart, make, showOffline, updateTimes } from "./page.js";
 
 const scroller = () =>
   matchMedia("(min-width: 1100px)").matches
@@ -34,7 +34,7 @@ function watchEnd() {
       more.replaceWith(...part.querySelectorAll(".more, .end"));
       watchEnd();
     } catch {
-      // The link still works, and so does scrolling again.
+      // The link still works, and scrolling again repeats the request.
       watcher.observe(link);
     }
   }, { root: root(), rootMargin: "1200px" });
@@ -59,8 +59,8 @@ function joinDays(before, chunk) {
   first?.classList.toggle("continued", first.dataset.day === last);
 }
 
-// The entries of chunks that are far from the view. Only entries near the view are in the page, so
-// that it stays fast with thousands of them.
+// The entries of chunks that are far from the visible part. Only entries near the view are in the
+// page, so that it stays fast with thousands of them.
 const hidden = new Map();
 const content = (chunk) => hidden.get(chunk);
 
@@ -94,11 +94,24 @@ function showChunk(chunk) {
   chunk.style.height = "";
 }
 
-/** Listens for changes. The browser reconnects by itself, and tells the server where it was. */
+/** Listens for changes. When the browser reconnects, it tells the server the last event. */
 function listen() {
   const own = document.body.dataset.workspace;
   const stream = new EventSource("/api/v1/events");
-  const refresh = debounce(refreshList, 150);
+  const refresh = debounce(async () => {
+    await refreshList();
+    document.dispatchEvent(new Event("takeback:refreshed"));
+  }, 150);
+  // A short interruption shows nothing.
+  let offline;
+  stream.addEventListener("open", () => {
+    clearTimeout(offline);
+    showOffline(false);
+  });
+  stream.addEventListener("error", () => {
+    clearTimeout(offline);
+    offline = setTimeout(() => stream.readyState !== EventSource.OPEN && showOffline(true), 2000);
+  });
   stream.addEventListener("workspace", (event) => {
     const { workspace } = JSON.parse(event.data);
     if (!own || workspace === own) refresh();
@@ -107,7 +120,10 @@ function listen() {
   // The server no longer knows what this page missed.
   stream.addEventListener("gap", refresh);
   document.addEventListener("takeback:changed", refresh);
-  addEventListener("pagehide", () => stream.close());
+  addEventListener("pagehide", () => {
+    clearTimeout(offline);
+    stream.close();
+  });
 }
 
 function debounce(run, wait) {
@@ -132,7 +148,7 @@ async function refreshList() {
     return;
   }
   updateTimes(part);
-  // The newest entries are in the first chunks.
+  // New entries belong in the first chunks.
   [...entries.children].slice(0, 2).forEach(showChunk);
   const known = new Map([...entries.querySelectorAll(".turn")].map((turn) => [turn.dataset.id, turn]));
   const fresh = [...part.querySelectorAll(".turn")].filter((turn) => !known.has(turn.dataset.id));
@@ -149,7 +165,7 @@ async function refreshList() {
   announce(fresh.length);
 }
 
-/** Brings rows that are already shown up to date: what is struck through, and where we are now. */
+/** Updates rows that are already shown: which are struck through, and which one is current. */
 function updateKnown(part, known) {
   for (const turn of part.querySelectorAll(".turn")) {
     const old = known.get(turn.dataset.id);
@@ -161,14 +177,14 @@ function updateKnown(part, known) {
     const steps = turn.querySelector(".steps");
     const oldSteps = old.querySelector(".steps");
     if (steps && !oldSteps) old.append(steps);
-    else if (steps && steps.querySelectorAll("li").length !== oldSteps.querySelectorAll("ol > li").length) {
+    else if (steps && steps.querySelectorAll("ol > li").length !== oldSteps.querySelectorAll("ol > li").length) {
       steps.open = oldSteps.open;
       oldSteps.replaceWith(steps);
     }
   }
 }
 
-/** Puts the new first page before the entries that are older, and keeps the place. */
+/** Inserts the new first page before older entries, without scrolling the list. */
 function insertFresh(part, entries, known) {
   const view = scroller();
   const before = view.scrollHeight;
@@ -205,7 +221,7 @@ function announce(number) {
   document.querySelector(".entries").before(box);
 }
 
-/** Brings the last action in the head up to date. */
+/** Updates the last action in the head. */
 async function refreshHead() {
   const id = document.body.dataset.workspace;
   if (!id) return;

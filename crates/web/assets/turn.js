@@ -19,7 +19,7 @@ export class LiveTurn {
     for (const entry of entries) this.add(entry.event, entry);
   }
 
-  /** Returns the nodes that are shown now, and puts later ones after them. */
+  /** Returns the nodes that are shown now. Later ones are added after them. */
   close() {
     this.block = null;
     this.calls.clear();
@@ -92,7 +92,7 @@ const SHOWN = {
   question: (turn, data) => turn.append(makeQuestion(data, turn.answerQuestion)),
   answered(turn, { question, answer }) {
     const card = turn.root.querySelector(`[data-question="${CSS.escape(String(question))}"]`);
-    const words = { allow: "Allowed.", always: "Allowed, also later.", deny: "Not allowed.", later: "Not answered." };
+    const words = { allow: "Allowed.", always: "Allowed from now on.", deny: "Not allowed.", later: "Not answered." };
     card?.replaceWith(note(words[answer] ?? answer));
   },
   retrying: (turn, { because, wait_ms }) =>
@@ -128,7 +128,7 @@ function makeReasoning() {
   return { node: make("details", { class: "tool thinking" }, make("summary", { text: "Reasoning" }), text), text };
 }
 
-/** Adds finished blocks of the answer, and shows the rest as text until it is finished too. */
+/** Adds the finished blocks of the answer, and shows the unfinished rest as text. */
 function addBlocks(turn, { html, rest }) {
   const block = turn.open("answer");
   block.done.append(parse(html));
@@ -190,7 +190,7 @@ function withCode(text) {
   return text.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part));
 }
 
-/** A command and its answer. */
+/** A slash command and its answer. */
 function makeSlash({ line, text, data, failed, workspace }) {
   const list = !failed && Array.isArray(data?.checkpoints) && workspace ? makeCheckpoints(data.checkpoints, workspace) : null;
   const node = make("article", { class: failed ? "slash failed" : "slash" },

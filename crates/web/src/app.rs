@@ -1,4 +1,4 @@
-//! The state that all requests share, and the way in which they work on takeback's home.
+//! The state that all requests share, and how requests work on takeback's home.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use jiff::tz::TimeZone;
 use takeback_base::errors::error_messages;
+use takeback_ledger::Tokens;
 use takeback_tree::WorkspaceId;
 use takeback_undo::Opened;
 use takeback_undo::history::{WorkspaceRef, known_workspace};
@@ -17,24 +18,31 @@ use tokio::time::sleep;
 
 use crate::cache::{AnswerCache, TimelineCache};
 use crate::chat::{ChatHost, Rooms};
+use crate::checkup::Checkup;
 use crate::events::Hub;
 use crate::plans::Plans;
 use crate::problem::{Error, Problem, WorkError, status_of};
 
-/// The time without requests after which the ledger is closed, so that other processes can repair
-/// it.
+/// The idle time after which the ledger is closed, so that other processes can repair it.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Takeback's home, as the program that starts the server provides it.
 pub trait Home: Send + Sync {
-    /// Opens the home, or opens it again if its configuration has changed.
+    /// Opens the home, or reopens it if its configuration has changed.
     fn open(&self) -> Result<Arc<Opened>, Problem>;
 
     /// Adds new entries of the agents' own logs to the ledger.
     fn catch_up(&self);
 
+    /// Checks the agents, the store and the ledger, as `takeback doctor` does. If `is_thorough`, also
+    /// reads all checkpoints and messages.
+    fn check_up(&self, is_thorough: bool) -> Result<Checkup, Problem>;
+
     /// Explains an error, with the hint that the commands give. The status is set later.
     fn explain(&self, error: Error) -> Problem;
+
+    /// Returns the cost of a model's tokens, in US dollars, or `None` if its prices are unknown.
+    fn price(&self, model: &str, tokens: Tokens) -> Option<f64>;
 }
 
 /// The state that all requests share.
@@ -50,12 +58,12 @@ pub(crate) struct App {
     pub(crate) rooms: Rooms,
     /// True once the server is being stopped.
     pub(crate) stopping: watch::Receiver<bool>,
-    /// The number of pieces of work that have begun or ended. While the server is idle, it stays
-    /// the same.
+    /// The number of times that a piece of work has begun or ended. While the server is idle, this
+    /// number does not change.
     beats: AtomicU64,
 }
 
-/// A piece of work on takeback's home, in a thread that may block.
+/// A piece of work on takeback's home. It runs in a thread that may block.
 pub(crate) struct Work {
     pub(crate) app: Arc<App>,
     pub(crate) opened: Arc<Opened>,
@@ -84,8 +92,8 @@ impl App {
         }
     }
 
-    /// Does a piece of work in a thread that may block. The work is finished even if the client
-    /// goes away meanwhile.
+    /// Runs a piece of work in a thread that may block. The work is finished even if the client
+    /// disconnects meanwhile.
     pub(crate) async fn work<T: Send + 'static>(
         self: &Arc<App>,
         work: impl FnOnce(&Work) -> Result<T, WorkError> + Send + 'static,
@@ -105,8 +113,13 @@ impl App {
         })
     }
 
-    /// Finds an answer that was given recently and is still right. This takes microseconds, so
-    /// that it needs no thread of its own.
+    /// Returns the cost of a model's tokens, if its prices are known.
+    pub(crate) fn price(&self, model: &str, tokens: Tokens) -> Option<f64> {
+        self.home.price(model, tokens)
+    }
+
+    /// Finds an answer that was given recently and is still valid. This takes microseconds, so it
+    /// needs no thread of its own.
     pub(crate) fn find_answer(&self, key: &str) -> Option<Bytes> {
         let opened = self.home.open().ok()?;
         self.answers.find(key, &opened)
@@ -128,7 +141,7 @@ impl App {
         }
     }
 
-    /// Formats a path with `~` for the user's home directory.
+    /// Formats a path, with `~` in place of the user's home directory.
     pub(crate) fn tilde(&self, path: &Path) -> String {
         let short = self.user_home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         let shown = match short {
@@ -151,7 +164,7 @@ async fn close_when_idle(app: Arc<App>, beat: u64) {
             opened.close_ledger();
         }
     });
-    // A failure leaves the ledger open, which does no harm.
+    // If this fails, the ledger stays open, which does no harm.
     let _ = closing.await;
 }
 
@@ -169,6 +182,11 @@ impl Work {
     /// Adds new entries of the agents' own logs to the ledger.
     pub(crate) fn catch_up(&self) {
         self.app.home.catch_up();
+    }
+
+    /// Checks everything, as `takeback doctor` does.
+    pub(crate) fn check_up(&self, is_thorough: bool) -> Result<Checkup, WorkError> {
+        Ok(self.app.home.check_up(is_thorough)?)
     }
 }
 

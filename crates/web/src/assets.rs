@@ -16,7 +16,7 @@ use crate::pages;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-/// The style sheets, which exported files contain.
+/// The style sheets that are copied into exported files.
 pub(crate) const STYLES: [&str; 3] = [
     include_str!("../assets/app.css"),
     include_str!("../assets/diff.css"),

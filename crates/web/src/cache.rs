@@ -1,5 +1,5 @@
-//! Timelines that were read recently. Reading one of ten thousand checkpoints takes a while, and
-//! most requests come in groups.
+//! Timelines that were read recently. Reading a timeline of ten thousand checkpoints takes a while,
+//! and most requests come in bursts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +18,11 @@ use crate::view::timeline::{Timeline, read_timeline};
 /// The maximum number of timelines that are kept.
 const MAX_KEPT: usize = 64;
 
-/// The age that a change must have before its effects are kept. A file system may give the same
-/// time to two changes in quick succession.
+/// The minimum age of the latest change for a timeline or answer to be kept. A file system may give
+/// the same time to two changes in quick succession.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// The times of everything that a timeline is made from.
+/// Values that change whenever the data of a timeline changes: the pins or the ledger.
 #[derive(Clone, PartialEq)]
 struct Stamp {
     pins: Option<SystemTime>,
@@ -50,7 +50,8 @@ impl TimelineCache {
         {
             return Ok(timeline.clone());
         }
-        // The stamp is from before the timeline: a change in between is noticed the next time.
+        // The stamp is taken before the timeline is read, so a change in the meantime is noticed
+        // the next time.
         let timeline = Arc::new(read_timeline(opened, workspace)?);
         let mut kept = lock();
         kept.remove(workspace.id());
@@ -85,8 +86,8 @@ impl AnswerCache {
         (look_at(opened) == seen).then_some(answer)
     }
 
-    /// Keeps an answer. `seen` is from before the answer: a change in between is noticed the next
-    /// time.
+    /// Keeps an answer. `seen` was determined before the answer, so a change in the meantime is
+    /// noticed the next time.
     pub(crate) fn keep(&self, key: String, seen: Seen, now: Time, answer: Bytes) {
         let is_settled = seen.latest().is_some_and(|latest| {
             system_time(now).duration_since(latest).is_ok_and(|age| age > SETTLED)

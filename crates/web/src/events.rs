@@ -1,7 +1,7 @@
 //! The stream of events: which workspaces and conversations have changed.
 //!
-//! Event ids only grow, also from one start of the server to the next. A client that was away gets
-//! what it missed, or a `gap` event if the server no longer knows.
+//! Event ids only grow, even across restarts of the server. A client that reconnects receives the
+//! events that it missed, or a `gap` event if the server no longer has them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -30,11 +30,12 @@ const MAX_STREAMS: usize = 256;
 /// The number of past events that a client can catch up on.
 const KEPT: usize = 256;
 
-/// The number of events that a stream buffers. A client that is slower than that is disconnected,
+/// The number of events that a stream buffers. A client that falls further behind is disconnected,
 /// and catches up when it returns.
 const BUFFER: usize = KEPT + 8;
 
-/// The time between two looks at the home. It is only looked at while a stream is open.
+/// The time between two checks of the home for changes. The home is checked only while a stream is
+/// open.
 const INTERVAL: Duration = Duration::from_millis(700);
 
 /// A change that other programs or other pages made.
@@ -62,7 +63,7 @@ struct HubState {
     seen: Option<Seen>,
 }
 
-/// The signs by which a change is noticed.
+/// The values by which a change to the home is detected.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     workspaces: BTreeMap<String, Option<SystemTime>>,
@@ -96,7 +97,7 @@ impl Stream for EventStream {
 
 impl Hub {
     fn lock(&self) -> MutexGuard<'_, HubState> {
-        // The state is consistent between any two calls.
+        // After every call, the state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,11 +110,11 @@ impl Hub {
             return Err(Problem::new(503, "too many event streams are open")
                 .hint("close pages that you no longer need"));
         }
-        // Ids begin at the time of the start, in milliseconds, so that a client that knows an
-        // earlier server never sees an id twice.
+        // Ids begin at the current time in milliseconds, so a client of an earlier server never
+        // sees an id twice.
         state.last_id = state.last_id.max(now);
         for event in state.missed_since(last) {
-            // The buffer has room for all of them.
+            // The buffer has room for all missed events.
             let _ = sender.try_send(event);
         }
         state.streams.push(sender);
@@ -144,7 +145,7 @@ impl Hub {
         !state.streams.is_empty()
     }
 
-    /// Compares the home with the last look at it, and publishes the differences.
+    /// Compares the home with its state at the last check, and publishes the differences.
     fn compare(&self, now: &Seen) {
         let before = self.lock().seen.replace(now.clone());
         let Some(before) = before else { return };
@@ -165,8 +166,8 @@ impl Hub {
 }
 
 impl HubState {
-    /// Returns the events that a client missed: a greeting with the current id, and before it the
-    /// events since the client's last one, or a gap.
+    /// Returns the events with which a stream begins: those since the client's last one, or a gap,
+    /// and then a greeting with the current id.
     fn missed_since(&self, last: Option<u64>) -> Vec<sse::Event> {
         let mut events = Vec::new();
         if let Some(last) = last {
@@ -199,7 +200,8 @@ fn event(name: &str, id: u64, data: &str) -> sse::Event {
     sse::Event::default().event(name).id(id.to_string()).data(data)
 }
 
-/// Starts to look at the home regularly, unless that happens already. It ends with the last stream.
+/// Starts to check the home regularly, unless such checks are already running. They end with the
+/// last stream.
 pub(crate) fn start_watching(app: &Arc<App>) {
     if !app.hub.is_watched.swap(true, Ordering::SeqCst) {
         task::spawn(watch_home(app.clone()));
@@ -230,18 +232,18 @@ async fn watch_home(app: Arc<App>) {
     }
     app.hub.is_watched.store(false, Ordering::SeqCst);
     app.hub.lock().seen = None;
-    // A stream may have been opened since the last look at the list.
+    // A stream may have been opened since the list was checked.
     if has_streams(&app) {
         start_watching(&app);
     }
 }
 
-/// Returns true if a page follows the changes of the home or of a conversation.
+/// Returns true if a page follows the changes to the home or to a conversation.
 fn has_streams(app: &App) -> bool {
     app.hub.has_streams() || app.rooms.has_streams()
 }
 
-/// Looks at everything by which a change is noticed.
+/// Reads the values by which a change to the home is detected.
 pub(crate) fn look_at(opened: &Opened) -> Seen {
     let mut seen = Seen { ledger: ledger_stamp(&opened.ledger_path()), ..Seen::default() };
     if opened.has_store()
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_what_it_missed_or_a_gap() {
+    fn a_client_receives_the_events_it_missed_or_a_gap() {
         let hub = Hub::default();
         drop(hub.subscribe(1_000, None).unwrap());
         for number in 0..KEPT + 10 {

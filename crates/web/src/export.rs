@@ -13,7 +13,7 @@ use crate::problem::Problem;
 
 /// The values that the caller provides to write a file.
 pub struct ExportOptions {
-    /// Takeback's home.
+    /// Takeback's home, with the history to export.
     pub home: Arc<dyn Home>,
     /// The time zone in which times are shown.
     pub zone: TimeZone,

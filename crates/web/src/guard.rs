@@ -1,9 +1,9 @@
 //! Decides which requests are served, and adds the headers that limit what a browser does with the
 //! pages.
 //!
-//! - The host must be one of the server's own, so that a foreign name that resolves to this address
-//!   (DNS rebinding) is refused.
-//! - A request that a page of another origin sends is refused, whatever its method.
+//! - The host must be one of the server's own. A foreign name that resolves to this address (DNS
+//!   rebinding) is refused.
+//! - A request that a page of another origin sends is refused, regardless of its method.
 //! - Without the token or the cookie, nothing is served.
 
 use std::net::{IpAddr, SocketAddr};
@@ -40,7 +40,7 @@ pub enum Reach {
     Network,
 }
 
-/// The server's secrets, and the hosts that it answers to.
+/// The server's secrets, and the hosts under which it answers.
 pub(crate) struct Guard {
     address: SocketAddr,
     reach: Reach,
@@ -67,7 +67,7 @@ impl Guard {
         token: String,
         cookie: String,
     ) -> Guard {
-        // Browsers send cookies to all ports of a host, so that two servers need two names.
+        // Browsers send cookies to all ports of a host, so two servers need two names.
         let cookie_name = format!("takeback_{}", address.port());
         Guard { address, reach, is_encrypted, token, cookie, cookie_name }
     }
@@ -100,7 +100,7 @@ impl Guard {
         is_known && port == Some(self.address.port())
     }
 
-    /// Checks everything but the token.
+    /// Checks everything except the token.
     fn check_sender(&self, request: &Request) -> Result<(), Refusal> {
         let headers = request.headers();
         let host = single_header(headers, HOST).filter(|host| self.knows_host(host));
@@ -112,7 +112,8 @@ impl Guard {
         if headers.contains_key(ORIGIN) && !single_header(headers, ORIGIN).is_some_and(is_own) {
             return Err(Refusal::Origin);
         }
-        // Browsers say where a request comes from. `none` is an address that the user typed.
+        // Browsers report which site a request comes from. `none` means that the user typed the
+        // address.
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
         let is_fine = match site {
@@ -125,7 +126,8 @@ impl Guard {
         }
         let kind = single_header(headers, CONTENT_TYPE).unwrap_or_default();
         let is_json = kind.split(';').next() == Some("application/json");
-        // A form of another page can send neither this type nor this method without asking first.
+        // A page of another site can use neither this type nor this method unless the server agrees
+        // first.
         let is_asked = is_json || request.method() == Method::DELETE;
         if is_read || is_asked { Ok(()) } else { Err(Refusal::Kind) }
     }
@@ -146,8 +148,8 @@ impl Guard {
         bearer || cookies.any(is_cookie)
     }
 
-    /// Answers the printed link: gives the browser its cookie, and removes the token from the
-    /// address.
+    /// Answers a request for the printed link: gives the browser a cookie, and removes the token
+    /// from the address.
     fn let_in(&self, uri: &Uri) -> Option<Response> {
         let token = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
         if uri.path() != "/" || !is_equal(token, &self.token) {
@@ -220,7 +222,7 @@ impl Refusal {
                 .hint("type or paste the link that `takeback serve` printed into the address bar"),
             Refusal::Kind => Problem::new(415, "the body must be application/json"),
             Refusal::Address => Problem::new(414, "the address is too long"),
-            Refusal::Token => Problem::new(401, "this browser has not been let in")
+            Refusal::Token => Problem::new(401, "this browser has no access")
                 .hint("open the link that `takeback serve` printed; each start prints a new one"),
         };
         if is_api { problem.into_response() } else { pages::error_page(&problem).into_response() }

@@ -1,17 +1,19 @@
-//! The history that one can look at: web pages and an HTTP API on a local address.
+//! Web pages and an HTTP API for the history, on a local address.
 //!
-//! The pages show what the ledger and the store know, and change files through the same
+//! The pages show the contents of the ledger and the store, and change files through the same
 //! [`plan`](takeback_undo::rollback::plan) and [`apply`](takeback_undo::rollback::apply) as the
-//! commands. [`Server::bind`] opens the port, [`Server::run`] serves until [`Stopper::stop`].
+//! commands. [`Server::bind`] opens the port, and [`Server::run`] serves requests until
+//! [`Stopper::stop`] is called.
 //!
-//! Every request passes `guard`: only known hosts, only the server's own origin, only with the
-//! token. All text from histories goes through maud, which escapes it.
+//! Every request passes `guard`, which accepts only known hosts, the server's own origin, and the
+//! right token. All text from histories goes through maud, which escapes it.
 
 mod api;
 mod app;
 mod assets;
 mod cache;
 mod chat;
+mod checkup;
 mod events;
 mod export;
 mod guard;
@@ -25,6 +27,7 @@ mod view;
 
 pub use app::Home;
 pub use chat::{BuiltAgent, ChatHost, SlashAction, SlashAnswer, SlashLine};
+pub use checkup::{CheckedAgent, Checkup, Finding};
 pub use export::{ExportOptions, export_html};
 pub use guard::Reach;
 pub use pages::export::ExportSubject;

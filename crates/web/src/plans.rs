@@ -30,7 +30,8 @@ impl Plans {
     pub(crate) fn keep(&self, request: Request, planned: Planned) -> String {
         let digest = planned.digest().to_string();
         let mut plans = self.lock();
-        // Two workspaces may have plans with one digest, if both are empty. The later one counts.
+        // Empty plans for two workspaces may have the same digest. The later one replaces the
+        // earlier one.
         plans.retain(|kept| kept.digest != digest);
         if plans.len() == MAX_PLANS {
             plans.pop_front();

@@ -14,7 +14,8 @@ use takeback_undo::{
 };
 use utoipa::ToSchema;
 
-/// An error of a library. The caller of this crate knows the hint for each of them.
+/// An error from one of takeback's libraries. The caller of this crate knows the hint for each
+/// error.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -60,7 +61,8 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub now: Option<Box<Value>>,
-    /// The sessions that are working in the workspace, if nothing was restored because of them.
+    /// The sessions that are working in the workspace, if nothing was restored because they are
+    /// working.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub working: Vec<String>,
 }
@@ -100,7 +102,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The failure of a piece of work: a problem, or an error that still has to be explained.
+/// The reason why a piece of work failed: a problem, or an error that still has to be explained.
 #[derive(Debug)]
 pub(crate) enum WorkError {
     Problem(Box<Problem>),
@@ -152,7 +154,9 @@ pub(crate) fn status_of(error: &Error) -> u16 {
             | RollbackError::NoIndex(_)
             | RollbackError::TurnLost(..)
             | RollbackError::Restore(_) => 409,
-            RollbackError::Outside { .. } | RollbackError::Plan(_) => 400,
+            RollbackError::Outside { .. } | RollbackError::NoMatch(_) | RollbackError::Plan(_) => {
+                400
+            }
             _ => 500,
         },
         _ => 500,

@@ -22,11 +22,11 @@ use crate::{api, assets, pages};
 /// The maximum size of a request's body, in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// The maximum number of requests that work on the store or the ledger at once.
+/// The maximum number of requests that work on the store or the ledger at the same time.
 const MAX_WORKERS: usize = 16;
 
-/// The time that a stopping server waits for the steps of running turns, before and after it
-/// interrupts them.
+/// The time that a server waits for the steps of running turns when it stops: once before it
+/// interrupts them, and once after.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The values that the caller provides to start a server.
@@ -37,9 +37,9 @@ pub struct ServerOptions {
     pub reach: Reach,
     /// The certificate, if connections are encrypted.
     pub certificate: Option<Certificate>,
-    /// The secret in the link that opens the pages. It is new for each start.
+    /// The secret in the link that opens the pages. A new one is generated at each start.
     pub token: String,
-    /// The secret in the cookie that a browser gets for the token.
+    /// The secret in the cookie that a browser gets in exchange for the token.
     pub cookie: String,
     /// Takeback's home, which holds the ledger and the checkpoints.
     pub home: Arc<dyn Home>,
@@ -113,9 +113,9 @@ impl Server {
             tokio::spawn(app.clone().warm_up());
             let stopping_app = app.clone();
             let stopped = async move {
-                // An error means that no stopper is left, so that nothing can stop the server.
+                // An error means that no stopper is left, so nothing can stop the server.
                 let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
-                // Connections end only once their streams do.
+                // A connection ends only once its stream has ended.
                 stopping_app.rooms.begin_stop();
             };
             tokio::spawn(async move { app.work(take_up_interrupted).await });
@@ -128,7 +128,7 @@ impl Server {
             }
         });
         finished.rooms.finish_stop(PATIENCE);
-        // Dropping the runtime waits for work whose client has gone away, such as a restore.
+        // Dropping the runtime waits for work whose client has disconnected, such as a restore.
         drop(runtime);
         result
     }

@@ -17,13 +17,13 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// The time that a client has to agree on the encryption.
+/// The maximum time for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The maximum number of clients that agree on the encryption at once.
+/// The maximum number of TLS handshakes at the same time.
 const MAX_HANDSHAKES: usize = 64;
 
-/// The pause after a connection could not be accepted, such as when all file descriptors are used.
+/// The pause after a failure to accept a connection, for example because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A certificate and its key, ready for use.
@@ -45,8 +45,8 @@ pub enum CertificateError {
 }
 
 impl Certificate {
-    /// Reads a certificate, followed by those that it depends on, and its key: the contents of two
-    /// files in PEM format.
+    /// Reads a certificate with its chain, and its key. Both are the contents of files in PEM
+    /// format.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, CertificateError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
         let chain = chain.map_err(CertificateError::Chain)?;
@@ -81,7 +81,7 @@ impl TlsListener {
     }
 }
 
-/// Accepts connections until the server no longer wants any.
+/// Accepts connections until the listener is dropped.
 async fn accept_all(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -102,7 +102,7 @@ async fn accept_all(
         task::spawn(async move {
             let agreed = timeout(HANDSHAKE, acceptor.accept(stream)).await;
             drop(place);
-            // A client that does not agree, or speaks something else, is forgotten.
+            // A client whose handshake fails is dropped.
             if let Ok(Ok(stream)) = agreed {
                 let _ = ready.send((stream, address)).await;
             }

@@ -32,7 +32,7 @@ const WORKERS: usize = 2;
 
 /// The number of targets that run at the same time as part of `cargo xtask test`. There are more of
 /// them than processors, so that most of their running time passes while other tests are waiting.
-const USUAL_WORKERS: usize = 7;
+const USUAL_WORKERS: usize = 14;
 
 /// The number of lines at the end of a failed target's output that are shown.
 const SHOWN_LINES: usize = 20;
@@ -80,8 +80,8 @@ pub(crate) fn run_fuzz(arguments: &[&str]) -> Result<(), Failure> {
     fuzz_targets(&build.programs(), options, WORKERS).into_outcome()
 }
 
-/// The targets that `cargo xtask test` runs. Their build starts together with the checks, and uses
-/// the processor time that the checks leave unused.
+/// The targets that `cargo xtask test` runs. Their build starts together with the checks, so that it
+/// is over before the tests are.
 pub(crate) struct UsualTargets {
     build: Build,
     process: Child,
@@ -195,7 +195,7 @@ impl Build {
     }
 
     fn command(&self) -> Command {
-        let mut command = nice(cargo().get_program());
+        let mut command = cargo();
         command.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--locked"]);
         // Naming the host keeps these flags from applying to build scripts and macros.
         command.args(["--target", &self.host]).env("RUSTFLAGS", FLAGS);
@@ -357,6 +357,20 @@ mod tests {
             assert!(manifest.contains(&path), "{target} is not in fuzz/Cargo.toml");
             let seeds = repository().join("fuzz/seeds").join(&target);
             assert!(fs::read_dir(seeds).unwrap().count() > 0, "{target} has no seeds");
+        }
+    }
+
+    #[test]
+    fn the_targets_have_the_dependencies_of_the_program() {
+        // The pages and the terminal history are not part of the fuzzed library.
+        let left_out = ["takeback-tui", "takeback-web"];
+        let program = fs::read_to_string(repository().join("crates/cli/Cargo.toml")).unwrap();
+        let targets = fs::read_to_string(repository().join("fuzz/Cargo.toml")).unwrap();
+        let (_, dependencies) = program.split_once("[dependencies]\n").unwrap();
+        for line in dependencies.lines().take_while(|line| !line.is_empty()) {
+            let (name, _) = line.split_once(['.', ' ']).unwrap();
+            let is_known = targets.contains(&format!("\n{name} = "));
+            assert!(is_known || left_out.contains(&name), "{name} is not in fuzz/Cargo.toml");
         }
     }
 

@@ -6,7 +6,9 @@ mod adversary;
 mod agents;
 mod bench;
 mod browser;
+mod clients;
 mod deny;
+mod dist;
 mod fuzz;
 mod local_model;
 mod memory;
@@ -14,6 +16,7 @@ mod nextest;
 mod plugins;
 mod prose;
 mod random;
+mod recording;
 mod results;
 mod run;
 mod soak;
@@ -27,16 +30,27 @@ usage: cargo xtask <task>
   test          Run all checks and tests, and install the programs they need
   test-agents   Test with real agents from the npm registry and a scripted model
                   [--latest] their newest versions   [agent…] only these agents
+  test-acp      Test agents of the Agent Client Protocol from the npm registry, through
+                  `takeback acp`, with a scripted model   [agent…] only these agents
   test-model    Test takeback's own agent with a real model server, llama.cpp from PyPI
+  test-clients  Test the Python and TypeScript clients and their examples, with type checkers
+                  from PyPI and npm
   test-web      Test the pages of `takeback serve` in Chromium, which is installed if possible
+                  [word…] only the checks whose names contain one of the words
+                  [--quick] the part that `test` includes, with that of test-api
   test-api      Test the HTTP API with schemathesis, which is installed if possible
                   [--examples N] requests of each kind, 30 by default
   screenshots   Take pictures of every page, in target/screenshots
+  recording     Record `takeback demo` for the README, as docs/images/demo.svg
   soak          Run the test suite repeatedly, and count the failures of each test
                   [--times N] how often, 10 by default   [--load] every second run under
                   load on all cores   [filter…] only tests whose name contains one of these
   adversary     Simulate random days of agents and users, and check that nothing is lost
                   [--minutes N] how long, 2 by default   [--seed N] only this day, to repeat it
+  dist          Build the static program and all packages in target/packages, install each package
+                  into a scratch directory, and run it there
+                  [--binary PATH] package this program instead of building one
+                  [--base-url URL] the address that releases are fetched from
   deny          Check the licenses, sources and known vulnerabilities of the dependencies
   fuzz          Feed arbitrary bytes to all code that reads text written by others
                   [--seconds N] how long for each target, 60 by default   [target…] only these
@@ -52,6 +66,8 @@ usage: cargo xtask <task>
                   [--quick] fewer messages   [--json FILE]   [--keep]
   bench chat    Measure what takeback's own agent adds to the time of its model
                   [--quick] fewer turns   [--json FILE]   [--keep]
+  bench screen  Measure the history in the terminal: first paint, and keys in a large workspace
+                [--program PATH]
   bench web     Measure `takeback serve` with 10,000 checkpoints, compared with a bare server
                   [--quick] fewer checkpoints   [--json FILE]   [--keep]
 ";
@@ -65,12 +81,17 @@ fn main() -> ExitCode {
         ["test"] => test::test_everything(),
         ["test-model"] => local_model::test_model(),
         ["test-agents", ref options @ ..] => agents::test_agents(options),
-        ["test-web"] => browser::test_web(),
+        ["test-acp", ref names @ ..] => agents::test_acp(names),
+        ["test-clients"] => clients::test_clients(),
+        ["test-web", "--quick"] => browser::test_quickly(),
+        ["test-web", ref words @ ..] => browser::test_web(words),
         ["test-api", ref options @ ..] => browser::test_api(options),
         ["screenshots"] => browser::write_screenshots(),
+        ["recording"] => recording::write_recording(),
         ["adversary", ref options @ ..] => adversary::run_adversary(options),
         ["fuzz", ref options @ ..] => fuzz::run_fuzz(options),
         ["soak", ref options @ ..] => soak::soak_tests(options),
+        ["dist", ref options @ ..] => dist::make_packages(options),
         ["deny"] => deny::check_dependencies(),
         ["plugins"] => plugins::write_plugins(),
         ["prose", ref options @ ..] => prose::report_prose(options),

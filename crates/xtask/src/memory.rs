@@ -11,7 +11,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 /// The usual file system in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// The space that the tests may need.
+/// The maximum space that the tests may need.
 const NEEDED: u64 = 4 << 30;
 
 /// A directory for temporary files. It is removed at the end.

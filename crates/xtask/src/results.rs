@@ -83,6 +83,14 @@ impl Tally {
         self.reasons.push(format!("{name}: {reason}"));
     }
 
+    /// Adds the tests that another tally has counted.
+    pub(crate) fn add_all(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.reasons.extend(other.reasons);
+    }
+
     /// Adds a test. A failed test counts as failed, even if it skipped a part.
     pub(crate) fn add_result(&mut self, result: &TestResult) {
         match (result.failed, &result.skipped[..]) {

@@ -6,6 +6,8 @@ use std::thread;
 use crate::Failure;
 use crate::adversary;
 use crate::agents;
+use crate::browser;
+use crate::clients;
 use crate::deny;
 use crate::fuzz::UsualTargets;
 use crate::nextest;
@@ -15,6 +17,10 @@ use crate::run::{cargo, is_success, run_step, run_step_with_output};
 /// Programs that the tests run, each with its Debian package.
 const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), ("c++", "g++")];
 
+/// Programs that tests use if they are installed, each with its Debian package.
+const OPTIONAL_PROGRAMS: [(&str, &str); 3] =
+    [("zsh", "zsh"), ("fish", "fish"), ("psql", "postgresql")];
+
 /// The targets with tests, except for doc tests, which cargo cannot build in advance.
 const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 
@@ -22,13 +28,19 @@ const ALL_BUT_DOC: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
 pub(crate) fn test_everything() -> Result<(), Failure> {
     install_needed_programs()?;
     let mut tally = Tally::default();
-    let fetching = agents::fetch_usual_agents();
+    let agents = agents::fetch_usual_agents();
+    let fetching = thread::spawn(|| {
+        let fetched = agents.join();
+        clients::fetch_checkers();
+        browser::fetch_tools();
+        fetched
+    });
     let targets = UsualTargets::start_build()?;
     check_code(&mut tally)?;
     // This also builds takeback, which the tests with agents need.
     let build = ["test", "--workspace", "--all-features", "--no-run"];
     run_step(cargo().args(build).args(ALL_BUT_DOC))?;
-    fetching.join().map_err(|_| "fetching agents panicked")?;
+    fetching.join().flatten().map_err(|_| "fetching agents panicked")?;
     let failures = run_all_tests(&mut tally, targets);
     if failures.is_empty() {
         eprintln!("\n{tally}");
@@ -56,33 +68,51 @@ fn check_code(tally: &mut Tally) -> Result<(), Failure> {
     }
 }
 
-/// Runs all tests, even if some fail. Fuzzing uses the processor time that the other tests leave
-/// unused.
+/// Runs all tests, even if some fail. The agents and the simulated days mostly wait, so they run at
+/// the same time as the tests of the workspace. Fuzzing uses the processor time that all of these
+/// leave unused.
 fn run_all_tests(tally: &mut Tally, targets: UsualTargets) -> Vec<Failure> {
-    let (mut failures, fuzzed) = thread::scope(|scope| {
+    let (mut failures, others, fuzzed) = thread::scope(|scope| {
         let targets = scope.spawn(|| targets.run());
-        let failures = run_usual_tests(tally);
-        (failures, targets.join().unwrap_or_else(|_| Err("fuzzing panicked".into())))
+        let others = scope.spawn(run_agents_and_days);
+        let failures = run_workspace_tests(tally);
+        (failures, others.join(), targets.join())
     });
+    match others {
+        Ok((counted, failed)) => {
+            tally.add_all(counted);
+            failures.extend(failed);
+        }
+        Err(_) => failures.push("the tests with agents panicked".into()),
+    }
+    let fuzzed = fuzzed.unwrap_or_else(|_| Err("fuzzing panicked".into()));
     failures.extend(fuzzed.and_then(|targets| targets.count(tally)).err());
     failures
 }
 
-/// Runs the tests of the workspace, the agents and the simulated days. nextest comes last, so that its
-/// summary stays visible.
-fn run_usual_tests(tally: &mut Tally) -> Vec<Failure> {
+/// Runs the tests with real agents, the simulated days, and the tests of the clients, the pages and
+/// the API.
+fn run_agents_and_days() -> (Tally, Vec<Failure>) {
+    let mut tally = Tally::default();
+    let (agents, pages, days) = thread::scope(|scope| {
+        let days = scope.spawn(adversary::test_usual_days);
+        let agents = agents::test_usual_agents(&mut tally);
+        let pages = browser::test_usual(&mut tally);
+        let days = days.join();
+        (agents, pages, days.unwrap_or_else(|_| Err("the test of random days panicked".into())))
+    });
+    let days = days.and_then(|days| days.count(&mut tally));
+    let clients = clients::test_built_clients(&mut tally);
+    (tally, [agents, pages, days, clients].into_iter().filter_map(Result::err).collect())
+}
+
+/// Runs the tests of the workspace.
+fn run_workspace_tests(tally: &mut Tally) -> Vec<Failure> {
     let mut failures = Vec::new();
     let (output, outcome) =
         run_step_with_output(cargo().args(["test", "--workspace", "--all-features", "--doc"]));
     tally.add_cargo_output(&output);
     failures.extend(outcome.err());
-    // The agents mostly wait, so the simulated days run at the same time.
-    let lived = thread::scope(|scope| {
-        let days = scope.spawn(adversary::test_usual_days);
-        failures.extend(agents::test_usual_agents(tally).err());
-        days.join().unwrap_or_else(|_| Err("the test of random days panicked".into()))
-    });
-    failures.extend(lived.and_then(|days| days.count(tally)).err());
     if nextest::is_installed() {
         let (results, outcome) = nextest::run_tests(&[]);
         results.iter().for_each(|result| tally.add_result(result));
@@ -108,18 +138,16 @@ fn install_needed_programs() -> Result<(), Failure> {
         }
     }
     let missing = || PROGRAMS.iter().filter(|(program, _)| !is_installed(program));
-    if missing().next().is_none() {
-        return Ok(());
-    }
-    let packages: Vec<&str> = missing().map(|(_, package)| *package).collect();
-    if is_root() && is_success(Command::new("apt-get").arg("--version")) {
+    let optional = OPTIONAL_PROGRAMS.iter().filter(|(program, _)| !is_installed(program));
+    let packages: Vec<&str> = missing().chain(optional).map(|(_, package)| *package).collect();
+    if !packages.is_empty() && is_root() && is_success(Command::new("apt-get").arg("--version")) {
         let apt = || {
             let mut command = Command::new("apt-get");
             command.env("DEBIAN_FRONTEND", "noninteractive");
             command
         };
         run_step(apt().arg("update"))?;
-        run_step(apt().args(["install", "-y"]).args(&packages))?;
+        run_step(apt().args(["install", "-y", "--no-install-recommends"]).args(&packages))?;
     }
     match missing().next() {
         None => Ok(()),

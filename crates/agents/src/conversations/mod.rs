@@ -1,10 +1,12 @@
-//! The agents' own conversations: where each can be continued, now or from an earlier point.
+//! The agents' own conversations: how each can be continued, from its end or from an earlier point.
 //!
 //! The ledger says which messages a conversation has. If the agent's log has exactly these, the
-//! agent continues its own session. Otherwise a copy is made that ends there (`rewind`), and the
-//! ledger records it as a fork. `notes` remembers every copy, so that one whose process was killed
-//! is finished or removed. `originals` keeps whole logs that their agent may delete.
+//! agent continues its own session. Otherwise `rewind` makes a copy of the log with exactly these
+//! messages, and the ledger records the copy as a fork. `notes` remembers every copy, so that a
+//! later process finishes or removes a copy whose process was killed. `originals` keeps whole logs
+//! that their agent may delete.
 
+mod in_place;
 mod notes;
 mod originals;
 
@@ -12,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use takeback_base::errors::error_chain;
-use takeback_ledger::{LedgerError, MessageOrigin, OpenError, ParentKind, SessionRecord};
+use takeback_ledger::{LedgerError, LogFact, MessageOrigin, OpenError, ParentKind, SessionRecord};
 use takeback_undo::{Opened, Resume};
 
 use self::notes::CopyNote;
@@ -22,9 +24,10 @@ use crate::rewind::{
     find_rewind, read_pages,
 };
 
+pub use self::in_place::take_back_when_idle;
 pub use self::notes::{MadeCopy, finish_copies, list_copies};
 
-/// The number of copies that are compared with the conversation before another one is made.
+/// The maximum number of copies that are compared with the conversation before another one is made.
 const MAX_COMPARED: usize = 16;
 
 /// The reason why an agent's own conversation cannot be continued.
@@ -39,7 +42,9 @@ pub enum ConversationError {
     Rewind(#[from] RewindError),
     #[error("takeback's note about the copy cannot be written")]
     Note(#[source] std::io::Error),
-    #[error("its log cannot be kept")]
+    #[error("the agent did not take it back")]
+    Daemon(#[source] std::io::Error),
+    #[error("cannot keep a copy of its log")]
     Original(#[source] std::io::Error),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -47,26 +52,31 @@ pub enum ConversationError {
     Open(#[from] OpenError),
 }
 
-/// Returns the agent's own conversation of a session to the point where the ledger has it, after a
-/// rollback: see [`OwnConversations`](takeback_undo::OwnConversations).
+/// After a rollback, determines how to continue the agent's own conversation of a session from the
+/// point to which the ledger was rewound: see
+/// [`OwnConversations`](takeback_undo::OwnConversations).
 pub fn follow_session(opened: &Opened, session: &str) -> Result<Option<Resume>, String> {
     let (agent, id) = session.split_once(':').unwrap_or_default();
     // A subagent's conversation is part of its parent's.
     if find_rewind(agent).is_none() || id.contains('/') {
         return Ok(None);
     }
+    if let Some(resume) = in_place::take_back(opened, session) {
+        return Ok(Some(resume));
+    }
     continue_session(opened, session, None).map(Some).map_err(|error| error_chain(&error))
 }
 
-/// Makes an id for a fork of a session that the session's own agent can continue: see
+/// Generates an id for a fork that the session's own agent can continue: see
 /// [`OwnConversations`](takeback_undo::OwnConversations).
 pub fn name_fork(session: &str) -> Option<String> {
     let (agent, _) = session.split_once(':')?;
     Some(format!("{agent}:{}", find_rewind(agent)?.new_session()))
 }
 
-/// Finds the way to continue the agent's own conversation of a session: where it is now, or at the
-/// end of an earlier turn. Makes a copy of the agent's log if the log goes on after that point.
+/// Determines how to continue the agent's own conversation of a session, from its current end or
+/// from the end of an earlier turn. Makes a copy of the agent's log if the log continues beyond
+/// that point.
 pub fn continue_session(
     opened: &Opened,
     session: &str,
@@ -77,22 +87,35 @@ pub fn continue_session(
     let rewind =
         find_rewind(agent).ok_or_else(|| ConversationError::UnknownAgent(agent.to_owned()))?;
     let record = opened.ledger_or_new()?.session(session)?;
+    let logs = find_logs(opened, agent, id);
+    let find_cwd = |log: Option<&LogRef>| {
+        let directory = find_directory(rewind, log.into_iter().chain(&logs));
+        directory.or_else(|| record.workspace.clone())
+    };
     let way = |id: &str, log: &LogRef| Resume {
         agent: rewind.agent.to_owned(),
         session: Some(id.to_owned()),
         argv: rewind.command(id, &log.path),
-        cwd: record.workspace.clone(),
-        typed: rewind.typed(id),
+        cwd: find_cwd(Some(log)),
+        typed: rewind.typed(id, opened.log_directory(agent)),
         file: log.session.is_none().then(|| log.path.display().to_string()),
+        in_place: false,
     };
     let conversation = Conversation::read(opened, session, at)?;
     if conversation.is_empty() {
         let (agent, argv) = (rewind.agent.to_owned(), rewind.new_command());
-        let cwd = record.workspace.clone();
-        return Ok(Resume { agent, session: None, argv, cwd, typed: None, file: None });
+        let cwd = find_cwd(None);
+        return Ok(Resume {
+            agent,
+            session: None,
+            argv,
+            cwd,
+            typed: None,
+            file: None,
+            in_place: false,
+        });
     }
-    let logs = find_logs(opened, agent, id);
-    if let Some(log) = find_log_at(rewind, &logs, &conversation.kept()) {
+    if let Some(log) = find_log_at(opened, rewind, &logs, &conversation.kept()) {
         return Ok(way(id, log));
     }
     if let Some((id, log)) = find_copy_at(opened, rewind, &conversation)? {
@@ -100,7 +123,7 @@ pub fn continue_session(
     }
     let copy = match logs.is_empty() {
         false => copy_logs(opened, rewind, &conversation, &logs, None)?,
-        // A fork gets its log from the session that it was forked from.
+        // The log of a fork is copied from that of its parent.
         true => fill_fork(opened, rewind, &conversation, &record)?,
     };
     Ok(way(&copy.session, &copy.log))
@@ -124,7 +147,7 @@ impl Conversation {
         Ok(Conversation { session: session.to_owned(), messages, kept })
     }
 
-    /// Reads the messages of another session that this one has in common with it.
+    /// Returns the part of an ancestor that this conversation has in common with it.
     fn of_ancestor(&self, opened: &Opened, ancestor: &str) -> Result<Self, ConversationError> {
         let messages = opened.ledger_or_new()?.message_origins(ancestor)?;
         Ok(Conversation { session: ancestor.to_owned(), messages, kept: self.kept.clone() })
@@ -134,7 +157,7 @@ impl Conversation {
         self.messages.iter().filter(|message| self.kept.contains(&message.seq))
     }
 
-    /// Returns the agent's own ids of the messages to keep.
+    /// Returns the agent's own ids for the messages to keep.
     fn kept(&self) -> BTreeSet<String> {
         self.kept_messages().filter_map(|message| message.origin.clone()).collect()
     }
@@ -149,6 +172,30 @@ impl Conversation {
         self.kept.last().copied().unwrap_or(0)
     }
 
+    /// Returns the request to copy a log up to the point where this conversation ends. `kept` is the
+    /// result of [`Conversation::kept`].
+    fn request<'a>(
+        &'a self,
+        opened: &Opened,
+        log: &'a LogRef,
+        kept: &'a BTreeSet<String>,
+        own_directory: &'a Path,
+    ) -> RewindRequest<'a> {
+        let (_, id) = self.session.split_once(':').unwrap_or_default();
+        let last = self.kept_messages().rev().find_map(|message| message.origin.as_deref());
+        RewindRequest {
+            log,
+            session: id,
+            new: None,
+            kept,
+            last: last.unwrap_or_default(),
+            gone: self.first_gone(),
+            moved: None,
+            own_directory,
+            now: opened.now(),
+        }
+    }
+
     /// Returns the first message in the agent's log that is left out.
     fn first_gone(&self) -> Option<GoneMessage<'_>> {
         let gone = self.messages.iter().filter(|message| message.seq > self.last());
@@ -160,14 +207,14 @@ impl Conversation {
     }
 }
 
-/// A fork whose agent has no log of it yet.
+/// A fork of which the agent has no log yet.
 struct FilledFork<'a> {
     /// The id of the fork's session.
     session: &'a str,
     moved: Option<MovedDirectory<'a>>,
 }
 
-/// Makes the log of a fork from that of the session that it was forked from.
+/// Makes the log of a fork from that of its nearest ancestor that has one.
 fn fill_fork(
     opened: &Opened,
     rewind: &'static Rewind,
@@ -211,22 +258,19 @@ fn copy_logs(
 ) -> Result<PreparedCopy, ConversationError> {
     let (_, id) = conversation.session.split_once(':').unwrap_or_default();
     let kept = conversation.kept();
-    let last = conversation.kept_messages().rev().find_map(|message| message.origin.as_deref());
     let own_directory = notes::own_directory(opened);
     let mut outcome = Err(ConversationError::NoLog);
     for log in logs {
         let request = RewindRequest {
-            log,
-            session: id,
             new: fill.and_then(|fill| fill.session.split_once(':')).map(|(_, id)| id),
-            kept: &kept,
-            last: last.unwrap_or_default(),
-            gone: conversation.first_gone(),
             moved: fill.and_then(|fill| fill.moved),
-            own_directory: &own_directory,
-            now: opened.now(),
+            ..conversation.request(opened, log, &kept, &own_directory)
         };
-        outcome = rewind.prepare_copy(&request).map_err(ConversationError::from);
+        let copy = rewind.prepare_copy(&request).map_err(ConversationError::from);
+        // Of several reasons, the one about the newest log is the most useful.
+        if copy.is_ok() || matches!(outcome, Err(ConversationError::NoLog)) {
+            outcome = copy;
+        }
         if outcome.is_ok() {
             if rewind.may_delete_logs {
                 originals::keep_original(opened, id, log).map_err(ConversationError::Original)?;
@@ -240,7 +284,7 @@ fn copy_logs(
     Ok(copy)
 }
 
-/// Finds an earlier copy that is at the same point and has not been continued.
+/// Finds an earlier copy that ends at the same point and has not been continued.
 fn find_copy_at(
     opened: &Opened,
     rewind: &Rewind,
@@ -262,15 +306,15 @@ fn find_copy_at(
             continue;
         }
         let logs = find_logs(opened, agent, id);
-        if let Some(log) = find_log_at(rewind, &logs, &copy.kept()) {
+        if let Some(log) = find_log_at(opened, rewind, &logs, &copy.kept()) {
             return Ok(Some((id.to_owned(), log.clone())));
         }
     }
     Ok(None)
 }
 
-/// Finds the logs of a session, newest first, but not those of its subagents, which are deeper.
-/// Copies among takeback's own files come last.
+/// Finds the logs of a session, newest first. The logs of its subagents, which are in deeper
+/// directories, are left out. Copies among takeback's own files come last.
 fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     let Some((format, directory)) = log_format(agent).zip(opened.log_directory(agent)) else {
         return Vec::new();
@@ -284,17 +328,37 @@ fn find_logs(opened: &Opened, agent: &str, id: &str) -> Vec<LogRef> {
     };
     logs.retain(|log| Some(depth(log)) == least && has_session(log));
     logs.reverse();
-    let own = notes::own_directory(opened).join(format!("{id}.jsonl"));
+    let own = notes::own_directory(opened).join(id).join(format!("{id}.jsonl"));
     logs.extend(own.is_file().then_some(LogRef { path: own, session: None }));
     logs.extend(originals::find_original(opened, id));
     logs
 }
 
-/// Finds the log that contains exactly these messages.
+/// Among the logs that the agent continues, finds the one that contains exactly these messages.
 fn find_log_at<'l>(
+    opened: &Opened,
     rewind: &Rewind,
     logs: &'l [LogRef],
     kept: &BTreeSet<String>,
 ) -> Option<&'l LogRef> {
-    logs.iter().find(|log| !kept.is_empty() && rewind.is_at(log, kept).unwrap_or(false))
+    let own = notes::own_directory(opened);
+    let continued = if rewind.continues_logs { 1 } else { logs.len() };
+    let mut continued = logs.iter().take(continued);
+    continued.find(|log| !kept.is_empty() && rewind.is_at(log, kept, &own).unwrap_or(false))
+}
+
+/// Finds the directory that a conversation was started in, according to the first log that names
+/// one. It may be below the workspace, and some agents find a conversation only from there.
+fn find_directory<'l>(
+    rewind: &Rewind,
+    logs: impl IntoIterator<Item = &'l LogRef>,
+) -> Option<String> {
+    let read = |log: &LogRef| {
+        let page = rewind.log_format().read_page(log, None).ok()?.page;
+        page.entries.into_iter().find_map(|entry| match entry.fact {
+            LogFact::Session(record) => record.workspace,
+            _ => None,
+        })
+    };
+    logs.into_iter().filter_map(read).find(|directory| Path::new(directory).is_dir())
 }

@@ -1,8 +1,8 @@
 //! Notes about the copies of conversations.
 //!
-//! A note is written before its copy. If the process is killed, the next one reads the note: a copy
-//! whose log has its name is recorded in the ledger, and anything less is removed. The notes of
-//! finished copies stay, because the copies are the user's conversations.
+//! A note is written before its copy. If the process is killed, the next process reads the note: if
+//! the log of the copy is complete, the copy is recorded in the ledger; otherwise, its files are
+//! removed. The notes of finished copies stay, because the copies are the user's conversations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::rewind::{
     read_pages, remove_copy, remove_temporary_files,
 };
 
-/// The endings of the names of notes.
+/// The file name extensions of notes: of copies that are being made, and of copies that were made.
 const PENDING: &str = "pending";
 const MADE: &str = "json";
 
@@ -35,7 +35,7 @@ pub(super) struct CopyNote {
     parent: String,
     /// The number of the last message that the copy has.
     last: i64,
-    /// The agent's own id of the new session.
+    /// The agent's own id for the new session.
     session: String,
     /// The name of the new log in its bookmark.
     log: String,
@@ -45,7 +45,7 @@ pub(super) struct CopyNote {
     files: Vec<PathBuf>,
     /// The directories that had to be created for the files.
     directories: Vec<PathBuf>,
-    /// The ids of entries that differ from the original's: the new id and the old one.
+    /// The entries whose ids differ from those in the original: each new id with the old one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     origins: BTreeMap<String, String>,
     /// The time at which the copy was made, in milliseconds since 1970.
@@ -118,7 +118,7 @@ impl CopyNote {
         Ok(Some(pages).filter(|pages| count_messages(pages) >= self.messages))
     }
 
-    /// Removes what there is of the copy.
+    /// Removes all traces of the copy.
     fn remove(&self) -> Result<(), RewindError> {
         remove_copy(&self.files, &self.directories)?;
         let rewind = find_rewind(&self.agent).filter(|_| self.files.is_empty());
@@ -137,7 +137,7 @@ fn lock_notes(opened: &Opened) -> io::Result<FileLock> {
     FileLock::shared(&directory.join("lock"))
 }
 
-/// Writes a copy and records it in the ledger. If the ledger cannot be written now, the next
+/// Writes a copy and records it in the ledger. If the ledger cannot be written to now, the next
 /// command records the copy.
 pub(super) fn make_copy(
     opened: &Opened,
@@ -213,7 +213,7 @@ fn may_pass(error: &ConversationError) -> bool {
 }
 
 /// Finishes or removes the copies of processes that were killed. Does nothing while another process
-/// is making a copy. Without such copies, this costs one listing of a directory.
+/// is making a copy. If there are no such copies, this only lists one directory.
 pub fn finish_copies(opened: &Opened) {
     let directory = own_directory(opened).join("notes");
     let is_pending = |path: &PathBuf| path.extension().is_some_and(|ending| ending == PENDING);

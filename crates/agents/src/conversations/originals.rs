@@ -1,8 +1,8 @@
 //! Copies of whole logs, for agents that may delete a log.
 //!
-//! Whenever Gemini CLI resumes a session, it leaves an empty log with the same id. The next time it
-//! starts, it may take that one for the session, and then deletes both. Without a copy, nothing
-//! would be left to go forward to after a rollback.
+//! Whenever Gemini CLI resumes a session, it leaves behind an empty log with the same id. The next
+//! time it starts, it may mistake the empty log for the session, and then delete both. Without a
+//! copy, a rollback could no longer be reversed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use takeback_base::foreign;
 use takeback_undo::Opened;
 
 use super::notes::own_directory;
-use crate::logs::LogRef;
+use crate::logs::{LogRef, PROJECT_ROOT, find_project_root};
 use crate::rewind::MAX_LOG;
 
-/// Keeps a copy of the whole log of a session. Such logs only grow, so a copy that the log no longer
-/// begins with comes from a log that was deleted, and is kept as it is.
+/// Keeps a copy of the whole log of a session, and the directory that it works in. Such logs only
+/// grow. So if the log does not begin with an earlier copy, that copy comes from a log that was
+/// deleted, and is kept unchanged.
 pub(super) fn keep_original(opened: &Opened, id: &str, log: &LogRef) -> io::Result<()> {
     let path = original_path(opened, id);
     if log.path == path {
@@ -27,7 +28,11 @@ pub(super) fn keep_original(opened: &Opened, id: &str, log: &LogRef) -> io::Resu
     if kept == content || !content.starts_with(&kept) {
         return Ok(());
     }
-    durable::create_directory(path.parent().unwrap_or(Path::new("/")))?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    durable::create_directory(directory)?;
+    if let Some(root) = find_project_root(&log.path) {
+        durable::replace_file(&directory.join(PROJECT_ROOT), root.as_bytes(), Durability::Synced)?;
+    }
     durable::replace_file(&path, &content, Durability::Synced)
 }
 
@@ -38,5 +43,5 @@ pub(super) fn find_original(opened: &Opened, id: &str) -> Option<LogRef> {
 }
 
 fn original_path(opened: &Opened, id: &str) -> PathBuf {
-    own_directory(opened).join("originals").join(format!("{id}.jsonl"))
+    own_directory(opened).join("originals").join(id).join(format!("{id}.jsonl"))
 }

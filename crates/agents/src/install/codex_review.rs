@@ -33,7 +33,7 @@ impl Installer<'_> {
         };
         let hooks = wiring.parts.iter().find_map(|part| match part {
             Part::Hooks(hooks) => Some(hooks),
-            Part::OwnFile(_) => None,
+            Part::OwnFile(_) | Part::Servers(_) => None,
         });
         let (Some(hooks), Some(directory)) = (hooks, self.config_directory(agent, scope)) else {
             return Ok(None);

@@ -79,13 +79,13 @@ pub(super) fn has_same_value(text: &str, other: &str) -> bool {
 }
 
 /// Splits off a byte order mark. Agents accept one, but the parser does not.
-fn split_bom(text: &str) -> (&str, &str) {
+pub(super) fn split_bom(text: &str) -> (&str, &str) {
     text.split_at(if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 })
 }
 
 /// Parses the text into a syntax tree. Comments and trailing commas are accepted, because some
 /// agents accept them. Anything else that is not JSON is an error.
-fn parse_tree(text: &str) -> Result<CstRootNode, EditError> {
+pub(super) fn parse_tree(text: &str) -> Result<CstRootNode, EditError> {
     // The parser is recursive, so deep nesting would overflow the stack.
     const MAX_DEPTH: usize = 200;
     let nested = text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
@@ -121,16 +121,16 @@ fn bracket_depth(text: &str) -> usize {
     deepest
 }
 
-fn has_name(property: &CstObjectProp, name: &str) -> bool {
+pub(super) fn has_name(property: &CstObjectProp, name: &str) -> bool {
     property.decoded_name().as_deref() == Some(name)
 }
 
 /// True if a key occurs more than once. Agents read only the last occurrence.
-fn is_duplicate(object: &CstObject, name: &str) -> bool {
+pub(super) fn is_duplicate(object: &CstObject, name: &str) -> bool {
     object.properties().iter().filter(|property| has_name(property, name)).count() > 1
 }
 
-fn node_value(node: &CstNode) -> Value {
+pub(super) fn node_value(node: &CstNode) -> Value {
     node.to_serde_value().unwrap_or_default()
 }
 

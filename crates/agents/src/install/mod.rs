@@ -10,6 +10,7 @@ mod codex_review;
 mod edit_tests;
 mod hook_entry;
 mod json_hooks;
+mod json_servers;
 mod kept_hooks;
 mod package;
 mod plan;

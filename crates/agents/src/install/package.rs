@@ -76,7 +76,7 @@ pub fn build_package(agent: &Agent) -> Option<Vec<PackageFile>> {
 fn shared_hooks(agent: &Agent) -> Option<Value> {
     let hooks = agent.wiring?.parts.iter().find_map(|part| match part {
         Part::Hooks(hooks) => Some(hooks),
-        Part::OwnFile(_) => None,
+        Part::OwnFile(_) | Part::Servers(_) => None,
     });
     let entries = build_entries(agent, hooks?, &Program::shared());
     let hooks = entries.iter().map(|entry| (entry.event.to_owned(), json!([entry.to_json()])));

@@ -8,14 +8,15 @@ use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
 use super::hook_entry::{CommandMark, HookEntry, build_entries};
 use super::record::{InstallRecord, is_own_file};
 use super::{
-    FileChange, InstallError, InstallPlan, InstallScope, Installer, WiringState, is_toml,
-    json_hooks, read_text, toml_hooks,
+    EditError, FileChange, InstallError, InstallPlan, InstallScope, Installer, WiringState,
+    is_toml, json_hooks, json_servers, read_text, toml_hooks,
 };
 use crate::agent::Agent;
 use crate::wiring::seal::{FileOwner, file_owner, seal_text};
-use crate::wiring::{HookEntries, OwnFile, Part};
+use crate::wiring::{HookEntries, OwnFile, Part, ServerEntries};
 
 const CHANGED_BY_USER: &str = "you changed this file, so takeback leaves it alone";
+const ONLY_USER: &str = "the editor reads agents only from your own settings: drop --project";
 const NAME_TAKEN: &str =
     "you already have a file with this name, so takeback did not write its own";
 
@@ -55,6 +56,9 @@ impl Installer<'_> {
             match part {
                 Part::Hooks(hooks) => self.plan_hooks(&mut plan, hooks, &directory, &record)?,
                 Part::OwnFile(own) => self.plan_own_file(&mut plan, own, &directory)?,
+                Part::Servers(servers) => {
+                    self.plan_servers(&mut plan, servers, &directory, &record)?;
+                }
             }
         }
         Ok(plan)
@@ -84,6 +88,32 @@ impl Installer<'_> {
             // parse, because the agent cannot parse it either.
             let _ = plan.remove_from_file(record, &mark, other, false);
         }
+        Ok(())
+    }
+
+    /// Plans the agents that an editor starts through takeback.
+    fn plan_servers(
+        &self,
+        plan: &mut InstallPlan,
+        servers: &ServerEntries,
+        directory: &Path,
+        record: &InstallRecord,
+    ) -> Result<(), InstallError> {
+        let path = directory.join(servers.file);
+        if plan.scope != InstallScope::User {
+            plan.skipped.push((path, ONLY_USER.into()));
+            return Ok(());
+        }
+        let mark = self.command_mark(plan.agent);
+        let text = read_text(&path)?;
+        let present = text.as_deref().unwrap_or_default();
+        let after = json_servers::add_servers(present, servers, &self.program, &mark)
+            .map_err(InstallError::unreadable(&path))?;
+        let original = match text.as_deref() {
+            Some(text) => users_content(&path, text, &mark, record)?,
+            None => None,
+        };
+        plan.write_file(path, text, after, original, false);
         Ok(())
     }
 
@@ -130,6 +160,9 @@ impl Installer<'_> {
                 }
                 Part::OwnFile(own) => {
                     plan.remove_or_skip(&record, &mark, directory.join(own.file), true)?;
+                }
+                Part::Servers(servers) => {
+                    plan.remove_or_skip(&record, &mark, directory.join(servers.file), false)?;
                 }
             }
         }
@@ -265,7 +298,7 @@ fn without_entries(
 ) -> Result<Option<String>, InstallError> {
     let without = match is_toml(path) {
         true => toml_hooks::remove_entries(text, mark),
-        false => json_hooks::remove_entries(text, mark),
+        false => remove_from_json(text, mark),
     };
     let Some(without) = without.map_err(InstallError::unreadable(path))? else { return Ok(None) };
     // Removing entries one by one may not restore the original whitespace, but a merge restores it
@@ -282,6 +315,13 @@ fn without_entries(
         if is_toml(path) { toml_hooks::has_same_value } else { json_hooks::has_same_value };
     let merged = merged.filter(|merged| has_same_value(merged, &without));
     Ok(Some(merged.unwrap_or(without)))
+}
+
+/// Removes takeback's hooks and agents from a JSON file. Returns `None` if there are none.
+fn remove_from_json(text: &str, mark: &CommandMark<'_>) -> Result<Option<String>, EditError> {
+    let without_hooks = json_hooks::remove_entries(text, mark)?;
+    let rest = without_hooks.as_deref().unwrap_or(text);
+    Ok(json_servers::remove_servers(rest, mark)?.or(without_hooks))
 }
 
 /// Lists the files that may contain hooks.

@@ -75,7 +75,7 @@ fn read_new_summary(session: &str, context: &mut ReadContext<'_>) -> Option<Comp
 fn read_facts(context: &ReadContext<'_>) -> SessionFacts {
     let about = read_file_beside(context, ".json");
     SessionFacts {
-        workspace: text_field(&about, "workspace_root").or_else(|| text_field(&about, "cwd")),
+        workspace: text_field(&about, "cwd").or_else(|| text_field(&about, "workspace_root")),
         branch: text_field(&about["metadata"]["git"], "branch"),
         model: text_field(&about, "model"),
         // A title that equals the first prompt was not chosen by the user.

@@ -1,5 +1,7 @@
 //! Codex logs: the messages to and from its model, mixed with events.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use takeback_ledger::Tokens;
 
@@ -32,15 +34,21 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
 /// Identifies the entry that a line holds. Newer versions of Codex number their lines. A line
 /// without a number is identified by its offset.
 fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
-    let origin = match line["ordinal"].as_u64() {
-        Some(ordinal) => format!("#{ordinal}"),
-        None => format!("@{}", context.offset),
+    let session = context.state.session.clone()?;
+    let origin = match (line["ordinal"].as_u64(), generation(context.path, &session)) {
+        (Some(ordinal), Some(generation)) => format!("#{ordinal}_{generation}"),
+        (Some(ordinal), None) => format!("#{ordinal}"),
+        (None, _) => format!("@{}", context.offset),
     };
-    Some(EntryRef {
-        session: context.state.session.clone()?,
-        origin,
-        time: time_field(line, "timestamp"),
-    })
+    Some(EntryRef { session, origin, time: time_field(line, "timestamp") })
+}
+
+/// Returns the part of a log's name that distinguishes it from the session's first log. When a user
+/// goes back inside Codex, the conversation continues in another log. Its numbers continue from that
+/// point, so both logs have them.
+pub(crate) fn generation<'p>(path: &'p Path, session: &str) -> Option<&'p str> {
+    let (name, generation) = path.file_stem()?.to_str()?.rsplit_once('_')?;
+    name.ends_with(session.rsplit('/').next()?).then_some(generation)
 }
 
 /// Reads the facts about the session that the log belongs to. Only the first session record counts,
@@ -69,6 +77,8 @@ fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     let base = &payload["history_base"];
     if let (Some(parent), Some(end)) =
         (text_field(base, "thread_id"), base["end_ordinal_exclusive"].as_u64())
+        && parent != session
+        && generation(context.path, &session).is_none()
     {
         context.out.push_fork(&session, &parent, end);
     }

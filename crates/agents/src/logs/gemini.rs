@@ -1,6 +1,8 @@
 //! Gemini CLI logs. The agent logs a message again when the message grows, and logs all messages
 //! again when a session is resumed. In older versions the whole log is one JSON document.
 
+use std::path::Path;
+
 use serde_json::Value;
 use takeback_base::foreign;
 use takeback_ledger::Tokens;
@@ -11,7 +13,10 @@ use super::entry_writer::{
 };
 use super::{ReadContext, google_content};
 
-/// The maximum size of the file that contains the path of a project.
+/// The name of the file, in a directory above a log, that contains the path of the project.
+pub(crate) const PROJECT_ROOT: &str = ".project_root";
+
+/// The maximum size of this file.
 const MAX_PATH: u64 = 64 << 10;
 
 /// Reads one line.
@@ -71,15 +76,20 @@ fn read_header(line: &Value, context: &mut ReadContext<'_>) {
         None => own,
     };
     if context.state.session.as_ref() != Some(&session) {
-        let root = context.path.ancestors().skip(1).take(3).find_map(|directory| {
-            let root = foreign::read_regular(&directory.join(".project_root"), MAX_PATH).ok()?;
-            Some(String::from_utf8(root).ok()?.trim().to_owned()).filter(|root| !root.is_empty())
-        });
+        let root = find_project_root(context.path);
         let title = text_field(line, "summary");
         let facts = SessionFacts { workspace: root, parent, title, ..SessionFacts::default() };
         context.out.push_session(&session, time_field(line, "startTime"), facts);
         context.state.session = Some(session);
     }
+}
+
+/// Finds the directory that the conversation in a log works in.
+pub(crate) fn find_project_root(log: &Path) -> Option<String> {
+    log.ancestors().skip(1).take(3).find_map(|directory| {
+        let root = foreign::read_regular(&directory.join(PROJECT_ROOT), MAX_PATH).ok()?;
+        Some(String::from_utf8(root).ok()?.trim().to_owned()).filter(|root| !root.is_empty())
+    })
 }
 
 fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {

@@ -28,6 +28,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use takeback_ledger::{Bookmark, Ledger, LedgerError, LogFact, LogIntake, LogPage, Time, Tokens};
 
+pub(crate) use self::codex::generation as codex_generation;
+pub(crate) use self::gemini::{PROJECT_ROOT, find_project_root};
 pub use self::log_ref::LogRef;
 
 use self::entry_writer::{EntryRef, EntryWriter};

@@ -21,6 +21,7 @@ use serde_json::Value;
 use takeback_undo::{Report, ReportedEvent, ToolCall, ToolWork, TurnId};
 
 pub(crate) use self::json_object::JsonObject;
+pub use self::tool_work::shell_script;
 
 use crate::agent::{Agent, Signal};
 use crate::slash_command::{SlashCommand, split_words};
@@ -45,6 +46,8 @@ pub enum ParsedPayload {
         directory: PathBuf,
         /// The agent's own log of the conversation, if the payload names it.
         log: Option<PathBuf>,
+        /// The session in which the user typed the command, as the ledger names it.
+        session: Option<String>,
     },
 }
 
@@ -99,7 +102,8 @@ pub fn parse_payload(
     };
     let log = LOG_KEYS.iter().find_map(|key| object.nonempty_text(key)).map(PathBuf::from);
     if let Some(command) = find_slash_command(agent, event, signal, &payload) {
-        return Ok(Some(ParsedPayload::Slash { command, directory, log }));
+        let session = payload.session.map(|session| format!("{}:{session}", agent.name));
+        return Ok(Some(ParsedPayload::Slash { command, directory, log, session }));
     }
     let report = build_report(agent, signal, payload, directory);
     Ok(report.map(|report| ParsedPayload::Report { report: Box::new(report), event, log }))

@@ -1,52 +1,41 @@
 //! Determining from a tool's name and input what a call may change.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use takeback_undo::ToolWork;
 use takeback_undo::hook::{find_paths, find_script, quote_word};
+use takeback_undo::patch::{contains_patch, find_patch, list_patched_files};
 
 use crate::agent::KnownTools;
 
 /// The keys that can hold the working directory in a shell tool's input.
 const DIRECTORY_KEYS: [&str; 5] = ["dir_path", "directory", "workdir", "working_directory", "cwd"];
 
-/// The keys that can hold a patch.
-const PATCH_KEYS: [&str; 5] = ["command", "input", "patch", "patchText", "patch_text"];
-
-/// The line that begins a patch.
-const PATCH_MARK: &str = "*** Begin Patch";
-
 impl KnownTools {
-    /// Returns what a call may do. A tool that is not in the table could do anything.
+    /// Determines what a call may do. A tool that is not in the table could do anything.
     pub(super) fn expected_work(&self, tool: &str, input: &Value, directory: &Path) -> ToolWork {
         if self.reading.contains(&tool) {
             return ToolWork::Reads;
         }
-        let mut paths = find_paths(input);
         if self.shell.contains(&tool) {
             let Some(script) = shell_script(input, directory) else { return ToolWork::default() };
-            if !script.contains(PATCH_MARK) {
+            if !contains_patch(&script) {
                 return ToolWork::run_script(script);
             }
-            return ToolWork::Changes { paths: patched_files(&script), script: Some(script) };
+            return ToolWork::Changes { paths: list_patched_files(&script), script: Some(script) };
         }
-        if let Some(patch) = find_patch(input) {
-            let named = patched_files(&patch);
-            paths
-                .extend(named.into_iter().filter(|path| !paths.contains(path)).collect::<Vec<_>>());
-            return ToolWork::Changes { script: None, paths };
-        }
-        // The `command` of a file tool is not a shell command: `{"command": "create"}`.
-        let script = if self.files.contains(&tool) { None } else { shell_script(input, directory) };
-        ToolWork::Changes { script, paths }
+        // The `command` of a file tool is not a shell command: `{"command": "create"}`. A patch is
+        // not one either.
+        let is_script = !self.files.contains(&tool) && find_patch(input).is_none();
+        let script = is_script.then(|| shell_script(input, directory)).flatten();
+        ToolWork::Changes { script, paths: find_paths(input) }
     }
 }
 
 /// Returns the script that a shell tool runs, preceded by `cd` if the input names another
 /// directory.
-fn shell_script(input: &Value, directory: &Path) -> Option<String> {
+pub fn shell_script(input: &Value, directory: &Path) -> Option<String> {
     let script = find_script(input).or_else(|| join_scripts(input.get("commands")?))?;
     let named = DIRECTORY_KEYS.iter().find_map(|key| input.get(key)?.as_str());
     let is_another = |named: &&str| directory.join(named) != directory;
@@ -87,28 +76,10 @@ fn join_scripts(commands: &Value) -> Option<String> {
     }
 }
 
-/// Finds the patch in a tool's input: the whole input, or one of its fields.
-fn find_patch(input: &Value) -> Option<String> {
-    let fields = PATCH_KEYS.iter().filter_map(|key| input.get(key));
-    let texts = std::iter::once(input).chain(fields).filter_map(Value::as_str);
-    texts.filter(|text| text.contains(PATCH_MARK)).map(str::to_owned).next()
-}
-
-/// Lists the files that a patch names, without duplicates.
-fn patched_files(patch: &str) -> Vec<PathBuf> {
-    const MARKS: [&str; 4] =
-        ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
-    let mut seen = BTreeSet::new();
-    let named = patch.lines().filter_map(|line| {
-        let line = line.trim();
-        let path = MARKS.iter().find_map(|mark| line.strip_prefix(mark))?.trim();
-        (!path.is_empty() && seen.insert(path)).then(|| PathBuf::from(path))
-    });
-    named.collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use serde_json::json;
 
     use super::*;
@@ -126,9 +97,8 @@ mod tests {
 
     #[test]
     fn a_patch_names_its_files() {
-        let patch = "*** Begin Patch\n*** Update File: a b.rs\n*** Move to: c.rs\n@@\n-x\n+*** Add File: no\n\
-                     *** Add File: /d/e\n+y\n*** Delete File: f \r\n*** Delete File: f\n*** End Patch\n";
-        let named = ["a b.rs", "c.rs", "/d/e", "f"];
+        let patch = "*** Begin Patch\n*** Update File: a b.rs\n*** Move to: c.rs\n*** End Patch\n";
+        let named = ["a b.rs", "c.rs"];
         assert_eq!(work_of("apply_patch", &json!({ "command": patch })), changing(None, &named));
         assert_eq!(work_of("patch", &json!({ "patchText": patch })), changing(None, &named));
         assert_eq!(work_of("patch", &json!(patch)), changing(None, &named));

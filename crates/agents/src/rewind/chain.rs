@@ -1,11 +1,11 @@
 //! Claude Code and Qwen Code: each line names the line before it. A log may contain branches that
-//! an earlier rewind left, so only the chain that leads to the kept end is copied.
+//! an earlier rewind left, so only the chain that leads to the last line to keep is copied.
 
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
-use super::directory::dashed_name;
+use super::directory::{dashed_name, place_logs};
 use super::lines::{Line, find_once, join_lines, parse_lines, with_fields};
 use super::{Copy, Cut, RewindError};
 
@@ -24,7 +24,7 @@ pub(super) fn cut_claude(cut: &Cut<'_>) -> Result<Copy, RewindError> {
         json!({ "type": "last-prompt", "leafUuid": keep, "explicit": true, "sessionId": cut.new })
             .to_string(),
     );
-    place_copy(cut, &copied, "")
+    place_copy(cut, &lines, &copied, "")
 }
 
 /// Copies a Qwen Code log.
@@ -33,7 +33,7 @@ pub(super) fn cut_qwen(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     check_version(&lines, "0.")?;
     let (chain, _) = find_chain(&lines, cut)?;
     let copied = copy_lines(cut, &lines, |index, _| chain.contains(&index))?;
-    place_copy(cut, &copied, "chats")
+    place_copy(cut, &lines, &copied, "chats")
 }
 
 fn check_version(lines: &[Line<'_>], known: &str) -> Result<(), RewindError> {
@@ -44,8 +44,8 @@ fn check_version(lines: &[Line<'_>], known: &str) -> Result<(), RewindError> {
     }
 }
 
-/// Finds the lines that lead from the beginning to the line before the anchor, or to the last line
-/// to keep. Also returns the id of that last line.
+/// Finds the chain of lines from the beginning to the parent of the anchor or, without an anchor,
+/// to the last line to keep. Also returns the id of the last line in the chain.
 fn find_chain<'l>(
     lines: &'l [Line<'_>],
     cut: &Cut<'l>,
@@ -75,14 +75,14 @@ fn find_chain<'l>(
     Ok((chain, keep))
 }
 
-/// Returns the id of the line that a line continues. After a compaction, the chain goes on with
-/// what was summarized.
+/// Returns the id of a line's parent. The parent of the first line after a compaction is among the
+/// lines that were summarized.
 fn parent_of(line: &Value) -> Option<&str> {
     line["parentUuid"].as_str().or_else(|| line["logicalParentUuid"].as_str())
 }
 
-/// Adds the other parts of responses with several calls, and their results. Claude Code continues
-/// only one of several results, so the chain does not lead through the others.
+/// Adds the other parts of responses with several calls, and the results of these calls. The chain
+/// contains only one of several results, because Claude Code continues from one of them.
 fn with_parallel_parts(lines: &[Line<'_>], mut chain: BTreeSet<usize>) -> BTreeSet<usize> {
     let Some(end) = chain.last().copied() else { return chain };
     let responses: BTreeSet<String> =
@@ -114,7 +114,7 @@ fn is_result(line: &Value) -> bool {
     blocks.is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"))
 }
 
-/// Returns true if a record about files belongs to a line that is kept.
+/// Returns true if a snapshot of the file history belongs to a line that is kept.
 fn is_about(record: &Value, lines: &[Line<'_>], chain: &BTreeSet<usize>) -> bool {
     chain.iter().any(|index| {
         let uuid = &lines[*index].value["uuid"];
@@ -145,18 +145,18 @@ fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     }
 }
 
-/// Places a copy beside the original or, in a new directory, among the logs of that directory.
-/// `below` is the name of the directory, in that of the project, that has the logs.
-fn place_copy(cut: &Cut<'_>, lines: &[String], below: &str) -> Result<Copy, RewindError> {
-    let name = format!("{}.jsonl", cut.new);
-    let path = match cut.moved {
-        None => cut.path.with_file_name(name),
-        Some(moved) => {
-            let levels = if below.is_empty() { 1 } else { 2 };
-            let project = cut.path.ancestors().nth(levels).ok_or(RewindError::NoAnchor)?;
-            let new = moved.rename(project.file_name(), dashed_name)?;
-            project.with_file_name(new).join(below).join(name)
-        }
-    };
-    Ok(Copy::of_log(path, join_lines(lines.iter().map(String::as_str))))
+/// Places a copy beside the original or, for a new directory, among the logs about that directory.
+/// `below` is the subdirectory of the project's directory that contains the logs; it may be empty.
+fn place_copy(
+    cut: &Cut<'_>,
+    lines: &[Line<'_>],
+    copied: &[String],
+    below: &str,
+) -> Result<Copy, RewindError> {
+    let levels = if below.is_empty() { 1 } else { 2 };
+    let project = cut.path.ancestors().nth(levels).ok_or(RewindError::NoAnchor)?;
+    let started_in = lines.iter().find_map(|line| line.value["cwd"].as_str());
+    let logs = place_logs(cut, project, started_in, dashed_name)?.join(below);
+    let path = logs.join(format!("{}.jsonl", cut.new));
+    Ok(Copy::of_log(path, join_lines(copied.iter().map(String::as_str))))
 }

@@ -1,7 +1,8 @@
-//! Comparing a copy with the messages to keep, by reading it as takeback reads every log.
+//! Compares a copy with the messages to keep, by reading it as takeback reads every log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
+use std::path::Path;
 
 use serde_json::Value;
 use takeback_base::durable;
@@ -10,18 +11,15 @@ use takeback_ledger::{LogFact, LogPage, MessageRecord};
 use super::{Copy, RewindError, RewindRequest};
 use crate::logs::{LogFormat, LogRef};
 
-/// Reads the content of a copy from a temporary file among takeback's own. Returns its pages if it
-/// has exactly the messages to keep.
+/// Reads the content of a copy from a temporary file in takeback's own directory. Returns its pages
+/// if they have exactly the messages to keep.
 pub(super) fn check_content(
     format: &LogFormat,
     copy: &Copy,
     request: &RewindRequest<'_>,
 ) -> Result<Vec<LogPage>, RewindError> {
-    let own = request.own_directory.join(copy.log.file_name().unwrap_or_default());
-    let mut file = durable::with_directory(&own, || durable::Temporary::create_beside(&own))?;
-    file.write_all(&copy.content)?;
-    let log = LogRef { path: file.path().to_owned(), session: None };
-    let mut pages = read_pages(format, &log)?;
+    let name = copy.log.file_name().unwrap_or_default();
+    let mut pages = read_content(format, &copy.content, &request.own_directory.join(name))?;
     check_pages(&pages, request.kept, &copy.origins)?;
     for page in &mut pages {
         page.to.log = copy.log.display().to_string();
@@ -29,7 +27,19 @@ pub(super) fn check_content(
     Ok(pages)
 }
 
-/// Fails unless pages have exactly the messages to keep, without an open call.
+/// Reads the content of a log from a temporary file beside a path.
+pub(super) fn read_content(
+    format: &LogFormat,
+    content: &[u8],
+    beside: &Path,
+) -> Result<Vec<LogPage>, RewindError> {
+    let mut file = durable::with_directory(beside, || durable::Temporary::create_beside(beside))?;
+    file.write_all(content)?;
+    read_pages(format, &LogRef { path: file.path().to_owned(), session: None })
+}
+
+/// Fails unless the pages of a log have exactly the messages to keep, and every call in them has a
+/// result.
 pub(super) fn check_pages(
     pages: &[LogPage],
     kept: &BTreeSet<String>,
@@ -44,7 +54,8 @@ pub(super) fn check_pages(
     Ok(())
 }
 
-/// Returns true if pages have exactly these messages. `origins` translates ids that differ.
+/// Returns true if the pages of a log have exactly these messages. `origins` translates ids that
+/// differ.
 pub(super) fn has_exactly(
     pages: &[LogPage],
     kept: &BTreeSet<String>,
@@ -55,8 +66,8 @@ pub(super) fn has_exactly(
     found == *kept
 }
 
-/// Translates the id of an entry to that of the original. An entry may have parts, whose ids begin
-/// with that of the entry.
+/// Translates the id of an entry to its id in the original. An entry may have parts, whose ids
+/// begin with that of the entry.
 fn original_origin(origin: &str, origins: &BTreeMap<String, String>) -> String {
     let (entry, part) = origin.split_at(origin.find('/').unwrap_or(origin.len()));
     match origins.get(entry) {
@@ -80,14 +91,25 @@ pub(crate) fn read_pages(format: &LogFormat, log: &LogRef) -> Result<Vec<LogPage
     }
 }
 
+/// Returns true if every message in the pages of a log is among the given ones.
+pub(super) fn has_only(
+    pages: &[LogPage],
+    known: &BTreeSet<&str>,
+    origins: &BTreeMap<String, String>,
+) -> bool {
+    messages(pages).all(|(origin, _)| known.contains(&*original_origin(origin, origins)))
+}
+
 /// Counts the entries of a log that are messages.
 pub(crate) fn count_messages(pages: &[LogPage]) -> usize {
     messages(pages).map(|(origin, _)| origin).collect::<BTreeSet<_>>().len()
 }
 
+/// Lists the messages of a conversation. The log of some agents also has those of subagents, which
+/// are sessions of their own.
 fn messages(pages: &[LogPage]) -> impl Iterator<Item = (&str, &MessageRecord)> {
     let entries = pages.iter().flat_map(|page| &page.entries);
-    entries.filter_map(|entry| match &entry.fact {
+    entries.filter(|entry| !entry.session.contains('/')).filter_map(|entry| match &entry.fact {
         LogFact::Message(message) | LogFact::Summary(message) => {
             Some((entry.origin.as_str(), &**message))
         }

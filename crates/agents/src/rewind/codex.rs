@@ -4,38 +4,79 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::codex_history::read_whole_log;
 use super::lines::{Line, find_once, join_lines, parse_lines, with_fields};
 use super::{Copy, Cut, RewindError};
+use crate::logs::codex_generation;
 
-/// Copies a log up to the beginning of a turn, or up to a line inside of it.
+/// Copies a log up to the beginning of a turn, or up to a line inside a turn. If the log continues
+/// other logs, their content becomes part of the copy.
 pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
+    match read_whole_log(cut.path, cut.bytes)? {
+        None => cut_log(cut, BTreeMap::new()),
+        Some(whole) => cut_log(&Cut { bytes: &whole.content, ..*cut }, whole.origins),
+    }
+}
+
+/// Copies a log that does not continue another one. `known` translates its ids to those in the
+/// ledger.
+fn cut_log(cut: &Cut<'_>, known: BTreeMap<String, String>) -> Result<Copy, RewindError> {
     let lines = parse_lines(cut.bytes)?;
     let header = &lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?.value;
-    let meta = &header["payload"];
-    let is_known = header["type"] == "session_meta" && meta["id"] == cut.old;
-    if !is_known || !meta["history_base"].is_null() {
+    if header["type"] != "session_meta" || header["payload"]["id"] != cut.old {
         return Err(RewindError::UnknownFormat("it does not begin with its own session"));
     }
     let end = match cut.anchor {
         None => lines.len(),
-        Some(anchor) => match (find_anchor(&lines, cut, anchor)?, cut.is_prompt) {
+        Some(anchor) => match (find_anchor(&lines, cut, to_own_id(anchor, &known))?, cut.is_prompt)
+        {
             (anchor, true) => find_turn_start(&lines, anchor)?,
             (anchor, false) => anchor,
         },
     };
     let text =
         lines[..end].iter().map(|line| copy_line(line, cut)).collect::<Result<Vec<_>, _>>()?;
+    let path = cut.path.with_file_name(name_copy(cut)?);
+    let mut origins = match_offsets(&lines[..end], &text, cut);
+    origins.extend(known);
+    Ok(Copy { origins, ..Copy::of_log(path, join_lines(text.iter().map(String::as_str))) })
+}
+
+/// Finds the id of the turn that begins with a prompt.
+pub(super) fn find_turn(cut: &Cut<'_>) -> Result<String, RewindError> {
+    let whole = read_whole_log(cut.path, cut.bytes)?;
+    let (bytes, known) = match &whole {
+        None => (cut.bytes, BTreeMap::new()),
+        Some(whole) => (&whole.content[..], whole.origins.clone()),
+    };
+    let lines = parse_lines(bytes)?;
+    let anchor = cut.anchor.filter(|_| cut.is_prompt).ok_or(RewindError::NoAnchor)?;
+    let cut = &Cut { bytes, ..*cut };
+    let anchor = find_anchor(&lines, cut, to_own_id(anchor, &known))?;
+    let start = &lines[find_turn_start(&lines, anchor)?].value;
+    start["payload"]["turn_id"].as_str().map(str::to_owned).ok_or(RewindError::NoAnchor)
+}
+
+/// Translates the ledger's id for an entry to its id in the log.
+fn to_own_id<'a>(id: &'a str, known: &'a BTreeMap<String, String>) -> &'a str {
+    known.iter().find(|(_, ledgers)| *ledgers == id).map_or(id, |(own, _)| own)
+}
+
+/// Returns the name for the log of a copy.
+fn name_copy(cut: &Cut<'_>) -> Result<String, RewindError> {
     let name = cut.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !name.contains(cut.old) || cut.old.len() != cut.new.len() {
         return Err(RewindError::UnknownFormat("its name does not contain its id"));
     }
-    let path = cut.path.with_file_name(name.replace(cut.old, cut.new));
-    let origins = match_offsets(&lines[..end], &text, cut);
-    Ok(Copy { origins, ..Copy::of_log(path, join_lines(text.iter().map(String::as_str))) })
+    let name = match codex_generation(cut.path, cut.old) {
+        Some(generation) => name.replace(&format!("_{generation}"), ""),
+        None => name.to_owned(),
+    };
+    Ok(name.replace(cut.old, cut.new))
 }
 
-/// Copies a line with the new id and, in a new directory, the new paths. Ids have the same length,
-/// so the positions of all lines stay as they are unless the directory changes.
+/// Copies a line with the new id and, for a new directory, the new paths. Both ids have the same
+/// length, so lines move to other positions only if the directory changes.
 fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     let text = line.text.replace(cut.old, cut.new);
     let names_directory =
@@ -51,7 +92,8 @@ fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     with_fields(&text, &[("payload", value["payload"].take())])
 }
 
-/// Finds the old position of each line, for lines that are identified by their positions.
+/// For lines that are identified by their position and have moved, maps the new positions to the
+/// old ones.
 fn match_offsets(lines: &[Line<'_>], copied: &[String], cut: &Cut<'_>) -> BTreeMap<String, String> {
     let mut origins = BTreeMap::new();
     let mut offset = 0;
@@ -76,7 +118,7 @@ fn find_anchor(lines: &[Line<'_>], cut: &Cut<'_>, anchor: &str) -> Result<usize,
     lines.iter().position(begins_at).ok_or(RewindError::NoAnchor)
 }
 
-/// Finds the line with which the turn of a prompt begins.
+/// Finds the line with which the turn of a prompt begins. This line comes before the prompt.
 fn find_turn_start(lines: &[Line<'_>], prompt: usize) -> Result<usize, RewindError> {
     let is_start = |line: &Value| line["payload"]["type"] == "task_started";
     let is_end = |line: &Value| line["payload"]["type"] == "task_complete";

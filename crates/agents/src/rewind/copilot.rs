@@ -3,7 +3,7 @@
 use serde_json::json;
 use takeback_base::foreign;
 
-use super::lines::{find_end, join_lines, parse_lines, with_fields};
+use super::lines::{Line, find_end, join_lines, parse_lines, with_fields};
 use super::{Copy, Cut, RewindError};
 
 /// Copies a session's directory, with the log up to an event.
@@ -15,7 +15,11 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     if !is_known || start["sessionId"] != cut.old {
         return Err(RewindError::UnknownFormat("it does not begin with its own session"));
     }
-    let end = find_end(&lines, cut)?;
+    let is_hook =
+        |line: &Line<'_>| line.value["type"].as_str().is_some_and(|kind| kind.starts_with("hook."));
+    // The hooks that ran for a prompt come before it, and quote it.
+    let end = lines[..find_end(&lines, cut)?].iter().rposition(|line| !is_hook(line));
+    let end = end.map_or(1, |last| last + 1);
     let mut data = start.clone();
     data["sessionId"] = json!(cut.new);
     if let Some(moved) = cut.moved {
@@ -35,8 +39,8 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     Ok(copy)
 }
 
-/// Returns the file about the copy: that of the original with the new id and, in a new directory,
-/// the new paths. Copilot CLI goes to the directory that this file names.
+/// Returns the content of the file about the copy: that of the original with the new id and, for a
+/// new directory, the new paths. Copilot CLI changes to the directory that this file names.
 fn describe_copy(about: &str, cut: &Cut<'_>) -> String {
     let describe = |line: &str| {
         let line = line.replace(cut.old, cut.new);

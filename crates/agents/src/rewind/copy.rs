@@ -1,4 +1,4 @@
-//! Writing the files of a copy.
+//! Writes the files of a copy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,17 +16,18 @@ use crate::logs::LogRef;
 /// A copy that has been checked, but not written yet.
 #[derive(Debug)]
 pub struct PreparedCopy {
-    /// The agent's own id of the new session.
+    /// The agent's own id for the new session.
     pub session: String,
     /// The log of the new session.
     pub log: LogRef,
-    /// The content of the new log, for the ledger.
+    /// The content of the new log, in the form in which the ledger records it.
     pub pages: Vec<LogPage>,
-    /// The ids of entries that differ from the original's: the new id and the old one.
+    /// The entries whose ids differ from those in the original: each new id with the old one.
     pub origins: BTreeMap<String, String>,
-    /// The files. The log comes last: once it has its name, the copy exists.
+    /// The files. The log comes last: once it is in place, the copy exists.
     files: Vec<(PathBuf, Vec<u8>)>,
-    /// The session that the agent itself has to import instead.
+    /// The session to import, if the agent itself has to import it. In that case, there are no
+    /// files.
     import: Option<Import>,
 }
 
@@ -53,7 +54,7 @@ impl PreparedCopy {
         self.files.iter().map(|(path, _)| path.as_path())
     }
 
-    /// Writes the files under temporary names, and moves them into place. Nothing that exists is
+    /// Writes the files under temporary names, and moves them into place. No existing file is
     /// replaced. If this fails, some of the files may have been written.
     pub fn place(&self) -> Result<(), RewindError> {
         for (path, content) in &self.files {
@@ -75,8 +76,8 @@ impl PreparedCopy {
     }
 }
 
-/// Returns the name of a file while it is being written. The name of a copy is random, so this name
-/// is free, too.
+/// Returns the name of a file while it is being written. No other file has this name, because the
+/// name of a copy is random.
 fn temporary_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".takeback-{name}.tmp"))
@@ -93,8 +94,8 @@ pub(crate) fn remove_temporary_files(files: &[PathBuf]) -> io::Result<()> {
     files.iter().try_for_each(|path| durable::ignore_missing(fs::remove_file(temporary_name(path))))
 }
 
-/// Removes the files of a copy, and the directories that were created for them unless they contain
-/// other files by now.
+/// Removes the files of a copy, and the directories that were created for them, unless these now
+/// contain other files.
 pub(crate) fn remove_copy(files: &[PathBuf], directories: &[PathBuf]) -> io::Result<()> {
     remove_temporary_files(files)?;
     files.iter().rev().try_for_each(|path| durable::ignore_missing(fs::remove_file(path)))?;

@@ -1,13 +1,13 @@
 //! The directory that a copy works in, if it is not that of the original.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::RewindError;
+use super::{Cut, RewindError};
 
-/// The longest name that Claude Code and Qwen Code give to the directory of a project. They
-/// shorten longer names in a way of their own.
+/// The longest name that Claude Code and Qwen Code give to the directory of a project. Each of them
+/// shortens longer names in its own way.
 const MAX_SLUG: usize = 200;
 
 /// The directory of a workspace and that of its fork.
@@ -19,8 +19,8 @@ pub struct MovedDirectory<'a> {
 }
 
 impl MovedDirectory<'_> {
-    /// Returns the path in the new directory that corresponds to a path in the old one. Any other
-    /// path stays.
+    /// Returns the path in the new directory that corresponds to a path in the old one. Returns any
+    /// other path unchanged.
     pub(super) fn map(&self, path: &str) -> String {
         match Path::new(path).strip_prefix(self.from) {
             Ok(rest) if rest.as_os_str().is_empty() => self.to.display().to_string(),
@@ -29,8 +29,7 @@ impl MovedDirectory<'_> {
         }
     }
 
-    /// Replaces the string in a JSON value, or the strings in a list, if they are paths in the old
-    /// directory.
+    /// Replaces paths in the old directory, in a JSON value that is a string or a list of strings.
     pub(super) fn map_value(&self, value: &mut Value) {
         match value {
             Value::String(path) => *path = self.map(path),
@@ -38,27 +37,33 @@ impl MovedDirectory<'_> {
             _ => {}
         }
     }
+}
 
-    /// Returns the name that an agent gives to the directory of its logs about the new directory,
-    /// if `name_of` is the rule by which it made the old name.
-    pub(super) fn rename(
-        &self,
-        old_name: Option<&std::ffi::OsStr>,
-        name_of: fn(&str) -> String,
-    ) -> Result<String, RewindError> {
-        let name = |path: &Path| name_of(&path.display().to_string());
-        if old_name.and_then(|name| name.to_str()) != Some(&name(self.from)) {
-            return Err(RewindError::UnknownFormat("it is not in the directory of the workspace"));
+/// Returns the directory for the log of a copy: `logs`, which is that of the original, or, for a
+/// new directory, the one that the agent names after that directory by the rule `name_of`.
+/// `started_in` is the directory that the original works in.
+pub(super) fn place_logs(
+    cut: &Cut<'_>,
+    logs: &Path,
+    started_in: Option<&str>,
+    name_of: fn(&str) -> String,
+) -> Result<PathBuf, RewindError> {
+    let Some(moved) = cut.moved else { return Ok(logs.to_owned()) };
+    let started_in = started_in.filter(|path| Path::new(path).starts_with(moved.from));
+    let old_name = logs.file_name().and_then(|name| name.to_str());
+    match started_in {
+        Some(path) if old_name == Some(&name_of(path)) => {
+            let new_name = name_of(&moved.map(path));
+            match new_name.len() <= MAX_SLUG {
+                true => Ok(logs.with_file_name(new_name)),
+                false => Err(RewindError::UnknownFormat("the new directory's path is too long")),
+            }
         }
-        let new = name(self.to);
-        match new.len() <= MAX_SLUG {
-            true => Ok(new),
-            false => Err(RewindError::UnknownFormat("the new directory's path is too long")),
-        }
+        _ => Err(RewindError::UnknownFormat("it is not in the directory of the workspace")),
     }
 }
 
-/// The name of a path in which every character except ASCII letters and digits is a dash.
+/// Replaces every character of a path, except ASCII letters and digits, by a dash.
 pub(super) fn dashed_name(path: &str) -> String {
     path.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::directory::dashed_name;
+use super::directory::{dashed_name, place_logs};
 use super::lines::{Line, copy_header, find_end, find_header, join_lines, parse_lines};
 use super::{Copy, Cut, RewindError};
 
@@ -19,15 +19,9 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     };
     let mut copied = vec![copy_header(header, cut)?];
     copied.extend(lines[1..end.max(1)].iter().map(|line| line.text.to_owned()));
-    let name = format!("{}.jsonl", cut.new);
-    let directory = cut.path.parent().ok_or(RewindError::NoAnchor)?;
-    let path = match cut.moved {
-        Some(moved) => {
-            let directory_name = moved.rename(directory.file_name(), dashed_name)?;
-            directory.with_file_name(directory_name).join(name)
-        }
-        None => directory.join(name),
-    };
+    let logs = cut.path.parent().ok_or(RewindError::NoAnchor)?;
+    let logs = place_logs(cut, logs, header.value["cwd"].as_str(), dashed_name)?;
+    let path = logs.join(format!("{}.jsonl", cut.new));
     Ok(Copy::of_log(path, join_lines(copied.iter().map(String::as_str))))
 }
 

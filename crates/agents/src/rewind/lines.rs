@@ -49,7 +49,7 @@ pub(super) fn find_header<'l, 't>(
     }
 }
 
-/// Returns the header of a copy: the header of the original with the new id and, in a new
+/// Returns the header of a copy: the header of the original with the new id and, for a new
 /// directory, the new path.
 pub(super) fn copy_header(header: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     let mut changes = vec![("id", Value::from(cut.new))];
@@ -61,8 +61,7 @@ pub(super) fn copy_header(header: &Line<'_>, cut: &Cut<'_>) -> Result<String, Re
     with_fields(header.text, &changes)
 }
 
-/// Finds the line with which the part to leave out begins. If nothing is left out, this is the end
-/// of the log.
+/// Finds the first line to leave out. If nothing is left out, this is the end of the log.
 pub(super) fn find_end(lines: &[Line<'_>], cut: &Cut<'_>) -> Result<usize, RewindError> {
     match cut.anchor {
         Some(anchor) => find_once(lines, |line| line["id"] == anchor),
@@ -70,7 +69,7 @@ pub(super) fn find_end(lines: &[Line<'_>], cut: &Cut<'_>) -> Result<usize, Rewin
     }
 }
 
-/// Finds the only line that a condition is true for.
+/// Finds the line for which a condition is true. Fails unless there is exactly one.
 pub(super) fn find_once(
     lines: &[Line<'_>],
     is_it: impl Fn(&Value) -> bool,

@@ -1,11 +1,11 @@
-//! Returning an agent's own conversation to an earlier point, by writing a copy of its log that
+//! Takes an agent's own conversation back to an earlier point, by writing a copy of its log that
 //! ends there.
 //!
-//! The ways are listed in a table, [`REWINDS`]. The original is never changed, so going forward
-//! again means continuing the original. A copy is written only if everything about it is certain:
-//! the format is known, the first message to leave out is found exactly once, and reading the copy
-//! with takeback's own reader yields exactly the messages that are to be kept. Otherwise nothing is
-//! written, and the user is told how to go back by hand.
+//! A table, [`REWINDS`], lists how this is done for each agent. The original is never changed, so
+//! going forward again means continuing the original. A copy is written only if everything about it
+//! is certain: the format is known, the first message to leave out is found exactly once, and
+//! reading the copy with takeback's own reader yields exactly the messages that are to be kept.
+//! Otherwise nothing is written, and the user is told how to go back by hand.
 //!
 //! `check` compares a copy with the messages to keep, `copy` writes its files, and there is one
 //! module per format.
@@ -14,6 +14,8 @@ mod chain;
 mod check;
 mod cline;
 mod codex;
+mod codex_daemon;
+mod codex_history;
 mod copilot;
 mod copy;
 mod directory;
@@ -29,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use takeback_base::{foreign, hex};
-use takeback_ledger::Time;
+use takeback_ledger::{LogPage, Time};
 
 pub(crate) use self::check::read_pages;
 pub use self::copy::PreparedCopy;
@@ -38,37 +40,45 @@ pub use self::directory::MovedDirectory;
 pub use self::table::REWINDS;
 
 pub(crate) use self::check::count_messages;
-use self::check::{check_content, has_exactly};
+use self::check::{check_content, has_exactly, read_content};
+pub(crate) use self::codex_daemon::{Daemon, ThreadStatus};
+use self::codex_history::read_whole_log;
 use crate::logs::{LogError, LogFormat, LogRef, log_format};
 
 /// The maximum size of a log that is copied.
 pub(crate) const MAX_LOG: u64 = 512 << 20;
 
-/// The way in which an agent's own conversation is taken back.
+/// The means of taking back an agent's own conversation.
 pub struct Rewind {
     /// The name of the agent.
     pub agent: &'static str,
     way: Way,
-    /// The words that start the agent anew, in the directory of the conversation.
+    /// The program of the agent. Without arguments, it starts a new conversation.
     program: &'static str,
-    /// The words, after the program, that continue a conversation. `{}` stands for its id, and
-    /// `{file}` for its file.
+    /// The arguments with which the program continues a conversation. `{}` is replaced by its id,
+    /// and `{file}` by the path of its log.
     continue_with: &'static [&'static str],
-    /// The line that continues a conversation if it is typed into the running agent.
+    /// The line that the user types into the running agent to continue a conversation. `{}` is
+    /// replaced by its id, and `{saved}` by the name under which Gemini CLI finds it.
     typed: Option<&'static str>,
     /// True if the agent may delete the log of a session that it has continued.
     pub may_delete_logs: bool,
+    /// True if a log may continue another one, and the agent continues only the newest log of a
+    /// session. Codex begins another log when a conversation is taken back inside Codex.
+    pub(crate) continues_logs: bool,
+    /// True if the agent's daemon can take back an open conversation, as Codex's daemon can.
+    pub(crate) has_daemon: bool,
 }
 
-/// The way in which a copy comes into being.
+/// The means of making a copy.
 enum Way {
-    /// takeback writes files, which this function makes.
+    /// takeback writes files, whose contents this function returns.
     Files(fn(&Cut<'_>) -> Result<Copy, RewindError>),
     /// opencode imports a document.
     Import,
 }
 
-/// Finds the way of an agent.
+/// Finds the means of taking back an agent's own conversation.
 pub fn find_rewind(agent: &str) -> Option<&'static Rewind> {
     REWINDS.iter().find(|rewind| rewind.agent == agent)
 }
@@ -78,9 +88,9 @@ pub fn find_rewind(agent: &str) -> Option<&'static Rewind> {
 pub struct RewindRequest<'a> {
     /// The log of the conversation.
     pub log: &'a LogRef,
-    /// The agent's own id of the session.
+    /// The agent's own id for the session.
     pub session: &'a str,
-    /// The agent's own id of the new session. `None` generates one.
+    /// The agent's own id for the new session. If it is `None`, one is generated.
     pub new: Option<&'a str>,
     /// The origins of the messages to keep.
     pub kept: &'a BTreeSet<String>,
@@ -90,11 +100,31 @@ pub struct RewindRequest<'a> {
     pub gone: Option<GoneMessage<'a>>,
     /// The directory that the copy works in, if it is not that of the original.
     pub moved: Option<MovedDirectory<'a>>,
-    /// The directory for files of takeback's own, such as copies that the agent reads from any
-    /// place.
+    /// The directory for takeback's own files, such as copies for an agent that can read a log
+    /// anywhere.
     pub own_directory: &'a Path,
     /// The time at which the copy is made.
     pub now: Time,
+}
+
+impl RewindRequest<'_> {
+    /// Calls a function with the input for making a copy of a log with this content.
+    fn with_cut<T>(&self, bytes: &[u8], new: &str, work: impl FnOnce(&Cut<'_>) -> T) -> T {
+        // A message in the ledger may be only a part of an entry in the log.
+        let entry = |origin: &'_ str| origin.split('/').next().unwrap_or_default().to_owned();
+        let (last, anchor) = (entry(self.last), self.gone.map(|gone| entry(gone.origin)));
+        work(&Cut {
+            path: &self.log.path,
+            bytes,
+            old: self.session,
+            new,
+            last: &last,
+            anchor: anchor.as_deref(),
+            is_prompt: self.gone.is_some_and(|gone| gone.is_prompt),
+            moved: self.moved,
+            own_directory: self.own_directory,
+        })
+    }
 }
 
 /// The first message that a copy leaves out.
@@ -112,11 +142,11 @@ pub struct GoneMessage<'a> {
 pub enum RewindError {
     #[error("its log has a format that takeback does not know ({0})")]
     UnknownFormat(&'static str),
-    #[error("the message to go back to is not in its log exactly once")]
+    #[error("the message to go back to does not occur exactly once in its log")]
     NoAnchor,
     #[error("a tool call would be left without its result")]
     OpenCall,
-    #[error("its log has other messages than the ledger")]
+    #[error("its log does not have the same messages as the ledger")]
     Differs,
     #[error("its log is being written to")]
     Busy,
@@ -129,15 +159,16 @@ pub enum RewindError {
 }
 
 /// The input for making a copy.
+#[derive(Clone, Copy)]
 struct Cut<'a> {
     path: &'a Path,
     bytes: &'a [u8],
-    /// The agent's own ids of the old and the new session.
+    /// The agent's own ids for the old and the new session.
     old: &'a str,
     new: &'a str,
-    /// The agent's own id of the last entry to keep.
+    /// The agent's own id for the last entry to keep.
     last: &'a str,
-    /// The agent's own id of the first entry to leave out; `None` if nothing is left out.
+    /// The agent's own id for the first entry to leave out; `None` if nothing is left out.
     anchor: Option<&'a str>,
     is_prompt: bool,
     moved: Option<MovedDirectory<'a>>,
@@ -150,7 +181,7 @@ struct Copy {
     content: Vec<u8>,
     /// Other files that belong to the session. They are written first.
     others: Vec<(PathBuf, Vec<u8>)>,
-    /// The ids of entries that differ from the original's: the new id and the old one.
+    /// The entries whose ids differ from those in the original: each new id with the old one.
     origins: BTreeMap<String, String>,
 }
 
@@ -161,8 +192,8 @@ impl Copy {
 }
 
 impl Rewind {
-    /// Makes a copy of a conversation, which ends before a message, and checks it. Nothing is
-    /// written yet among the agent's files.
+    /// Makes a copy of a conversation that ends before a given message, and checks it. Nothing is
+    /// written to the agent's files yet.
     pub fn prepare_copy(&self, request: &RewindRequest<'_>) -> Result<PreparedCopy, RewindError> {
         let new = request.new.map_or_else(|| self.new_session(), str::to_owned);
         let cut = match self.way {
@@ -171,26 +202,21 @@ impl Rewind {
         };
         let path = &request.log.path;
         let bytes = foreign::read_regular(path, MAX_LOG)?;
-        // An entry of the ledger may be a part of an entry of the log.
-        let entry = |origin: &'_ str| origin.split('/').next().unwrap_or_default().to_owned();
-        let (last, anchor) = (entry(request.last), request.gone.map(|gone| entry(gone.origin)));
-        let copy = cut(&Cut {
-            path,
-            bytes: &bytes,
-            old: request.session,
-            new: &new,
-            last: &last,
-            anchor: anchor.as_deref(),
-            is_prompt: request.gone.is_some_and(|gone| gone.is_prompt),
-            moved: request.moved,
-            own_directory: request.own_directory,
-        })?;
+        let copy = request.with_cut(&bytes, &new, cut)?;
         let pages = check_content(self.log_format(), &copy, request)?;
-        // What was read must not have been in the middle of a change.
+        // If the log was changed while it was read, the copy may be wrong.
         if foreign::read_regular(path, MAX_LOG)?.get(..bytes.len()) != Some(&bytes[..]) {
             return Err(RewindError::Busy);
         }
         Ok(PreparedCopy::of_files(new, copy, pages))
+    }
+
+    /// Finds the agent's own id of the first turn that a request leaves out. Makes all the checks
+    /// that are made before a copy is written.
+    pub(crate) fn find_turn(&self, request: &RewindRequest<'_>) -> Result<String, RewindError> {
+        self.prepare_copy(request)?;
+        let bytes = foreign::read_regular(&request.log.path, MAX_LOG)?;
+        request.with_cut(&bytes, "", codex::find_turn)
     }
 
     /// Removes a session that another program has imported only in part.
@@ -201,10 +227,48 @@ impl Rewind {
         }
     }
 
-    /// Returns true if a log contains exactly these messages.
-    pub fn is_at(&self, log: &LogRef, kept: &BTreeSet<String>) -> Result<bool, RewindError> {
-        let pages = read_pages(self.log_format(), log)?;
-        Ok(has_exactly(&pages, kept, &BTreeMap::new()))
+    /// Returns true if a log contains exactly these messages. `own_directory` is for temporary files.
+    pub fn is_at(
+        &self,
+        log: &LogRef,
+        kept: &BTreeSet<String>,
+        own_directory: &Path,
+    ) -> Result<bool, RewindError> {
+        let own = read_pages(self.log_format(), log)?;
+        if !kept.is_empty() && has_exactly(&own, kept, &BTreeMap::new()) {
+            return Ok(true);
+        }
+        let (pages, origins) = self.read_whole(log, own_directory)?;
+        Ok(has_exactly(&pages, kept, &origins))
+    }
+
+    /// Returns true if all messages in a log are among the given ones.
+    pub(crate) fn has_only(
+        &self,
+        log: &LogRef,
+        known: &BTreeSet<&str>,
+        own_directory: &Path,
+    ) -> Result<bool, RewindError> {
+        let (pages, origins) = self.read_whole(log, own_directory)?;
+        Ok(check::has_only(&pages, known, &origins))
+    }
+
+    /// Reads a log, and the logs that it continues. Also returns the entries whose ids differ from
+    /// those in the ledger.
+    fn read_whole(
+        &self,
+        log: &LogRef,
+        own_directory: &Path,
+    ) -> Result<(Vec<LogPage>, BTreeMap<String, String>), RewindError> {
+        let whole = match self.continues_logs {
+            true => read_whole_log(&log.path, &foreign::read_regular(&log.path, MAX_LOG)?)?,
+            false => None,
+        };
+        let Some(whole) = whole else {
+            return Ok((read_pages(self.log_format(), log)?, BTreeMap::new()));
+        };
+        let beside = own_directory.join("whole.jsonl");
+        Ok((read_content(self.log_format(), &whole.content, &beside)?, whole.origins))
     }
 
     pub(crate) fn log_format(&self) -> &'static LogFormat {
@@ -227,12 +291,17 @@ impl Rewind {
         vec![self.program.to_owned()]
     }
 
-    /// Returns the line to type into the running agent, if it has one that continues a session.
-    pub fn typed(&self, session: &str) -> Option<String> {
-        self.typed.map(|line| line.replace("{}", session))
+    /// Returns the line to type into the running agent to continue a session, if it has such a
+    /// line. `logs` is the directory of the agent's logs.
+    pub fn typed(&self, session: &str, logs: Option<&Path>) -> Option<String> {
+        let line = self.typed?;
+        match line.contains("{saved}") {
+            true => Some(line.replace("{saved}", &gemini::find_saved_chat(session, logs?)?)),
+            false => Some(line.replace("{}", session)),
+        }
     }
 
-    /// Makes an id for a session, in the form that the agent uses.
+    /// Generates an id for a session, in the form that the agent uses.
     pub fn new_session(&self) -> String {
         let digits = hex::random_digits(32);
         match self.agent {

@@ -21,15 +21,15 @@ use crate::logs::{LogError, LogFormat, LogRef};
 /// The longest time that opencode may take for an import.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The number of characters at the end of an id that are random enough to be replaced. The
-/// characters before determine the order.
+/// The number of random characters at the end of an id that are replaced. The characters before
+/// them determine the order.
 const TAIL: usize = 6;
 
 /// A session that opencode is to import.
 #[derive(Debug)]
 pub(super) struct Import {
     document: Value,
-    /// The directory that the session works in. opencode takes the current one.
+    /// The directory that the session works in. opencode uses the one in which it is started.
     directory: PathBuf,
     own_directory: PathBuf,
 }
@@ -58,8 +58,8 @@ pub(super) fn prepare(
     Ok(PreparedCopy::of_import(new, log, origins, pages, import))
 }
 
-/// Reads a session up to the first message that is left out. Returns it as opencode exports it, but
-/// with new ids, and the old id of each message.
+/// Reads a session up to the first message to leave out. Returns it as opencode exports it, but
+/// with new ids; also returns the old id for each new id of a message.
 fn read_document(
     request: &RewindRequest<'_>,
     new: &str,
@@ -77,7 +77,7 @@ fn read_document(
     let info = json!({
         "id": new, "slug": text(0)?, "projectID": text(1)?, "directory": text(2)?,
         "title": text(3)?, "version": text(4)?,
-        // `opencode --continue` takes the session that was updated last.
+        // `opencode --continue` continues the session that was updated last.
         "time": { "created": created, "updated": request.now.0 },
     });
     let sql = "SELECT id, data FROM message WHERE session_id = ?1 ORDER BY id";
@@ -124,13 +124,13 @@ fn read_parts(
     rows.collect()
 }
 
-/// Makes a new id that is ordered like the old one.
+/// Generates a new id that is sorted like the old one.
 fn rename(id: &str, tail: &str) -> String {
     let kept = id.chars().count().saturating_sub(TAIL);
     id.chars().take(kept).chain(tail.chars()).collect()
 }
 
-/// Reads a document as takeback reads opencode's database, from a temporary database.
+/// Writes a document to a temporary database, and reads it as takeback reads opencode's database.
 fn read_document_pages(
     format: &LogFormat,
     document: &Value,
@@ -180,23 +180,23 @@ fn fill_database(path: &Path, document: &Value) -> rusqlite::Result<()> {
 }
 
 impl Import {
-    /// Lets opencode import the document.
+    /// Has opencode import the document.
     pub(super) fn run(&self) -> Result<(), RewindError> {
         let path = self.own_directory.join("import");
         let mut file = durable::with_directory(&path, || durable::Temporary::create_beside(&path))?;
         file.write_all(self.document.to_string().as_bytes())?;
         let path = file.path().display().to_string();
-        // Plugins are not needed, and takeback's would only slow this down.
+        // Plugins are not needed, and takeback's own would only slow this down.
         run_opencode(&["import", "--pure", &path], &self.directory)
     }
 }
 
-/// Lets opencode delete a session.
+/// Has opencode delete a session.
 pub(super) fn remove_session(session: &str) -> Result<(), RewindError> {
     run_opencode(&["session", "delete", "--pure", session], Path::new("/"))
 }
 
-/// Runs opencode and waits for its end.
+/// Runs opencode and waits until it exits.
 fn run_opencode(words: &[&str], directory: &Path) -> Result<(), RewindError> {
     let failed = |reason: String| RewindError::Program("opencode", reason);
     let mut child = Command::new("opencode")

@@ -1,7 +1,9 @@
-//! pi: the entries of a tree. Only the branch that leads to the kept end is copied.
+//! pi: a log whose entries form a tree. Only the branch that leads to the last entry to keep is
+//! copied.
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::directory::place_logs;
 use super::lines::{copy_header, find_header, find_once, join_lines, parse_lines};
 use super::{Copy, Cut, RewindError};
 
@@ -35,15 +37,9 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
         true => name.replace(cut.old, cut.new),
         false => format!("{}.jsonl", cut.new),
     };
-    let directory = cut.path.parent().ok_or(RewindError::NoAnchor)?;
-    let path = match cut.moved {
-        Some(moved) => {
-            let directory_name = moved.rename(directory.file_name(), name_directory)?;
-            directory.with_file_name(directory_name).join(name)
-        }
-        None => directory.join(name),
-    };
-    Ok(Copy::of_log(path, content))
+    let logs = cut.path.parent().ok_or(RewindError::NoAnchor)?;
+    let logs = place_logs(cut, logs, header.value["cwd"].as_str(), name_directory)?;
+    Ok(Copy::of_log(logs.join(name), content))
 }
 
 /// Returns the name that pi gives to the directory of a project's logs.

@@ -1,8 +1,8 @@
-//! The ways in which the agents' own conversations are taken back, a row per agent.
+//! The means of taking back the agents' own conversations: one row per agent.
 
 use super::{Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
 
-/// The ways of all agents.
+/// One row for each agent whose conversations can be taken back.
 pub const REWINDS: &[Rewind] = &[
     Rewind {
         agent: "claude",
@@ -11,6 +11,8 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "codex",
@@ -19,14 +21,18 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["resume", "{}"],
         typed: Some("/resume {}"),
         may_delete_logs: false,
+        continues_logs: true,
+        has_daemon: true,
     },
     Rewind {
         agent: "gemini",
         way: Way::Files(gemini::cut),
         program: "gemini",
         continue_with: &["--session-file", "{file}"],
-        typed: None,
+        typed: Some("/chat resume {saved}"),
         may_delete_logs: true,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "opencode",
@@ -35,6 +41,8 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["-s", "{}"],
         typed: None,
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "qwen",
@@ -43,6 +51,8 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume", "{}"],
         typed: Some("/resume {}"),
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "copilot",
@@ -51,6 +61,8 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume={}"],
         typed: Some("/resume {}"),
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "droid",
@@ -59,6 +71,8 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--resume", "{}"],
         typed: None,
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "cline",
@@ -67,6 +81,8 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["-i", "--id", "{}"],
         typed: None,
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
     Rewind {
         agent: "pi",
@@ -75,5 +91,7 @@ pub const REWINDS: &[Rewind] = &[
         continue_with: &["--session", "{}"],
         typed: None,
         may_delete_logs: false,
+        continues_logs: false,
+        has_daemon: false,
     },
 ];

@@ -1,7 +1,7 @@
-//! The wiring of Cline: one script per event, named after the event.
+//! The wiring of Cline: one script per event, named after the event, and a plugin with commands.
 
 use super::seal::unsealed_signature;
-use super::{Program, Wiring, script_file};
+use super::{Program, Wiring, plugin_source, script_file, text_file};
 
 pub(crate) const WIRING: Wiring = Wiring {
     programs: &["cline"],
@@ -18,6 +18,9 @@ pub(crate) const WIRING: Wiring = Wiring {
         script_file("hooks/PostToolUse.sh", |program| hook_script(program, "PostToolUse")),
         script_file("hooks/TaskComplete.sh", |program| hook_script(program, "TaskComplete")),
         script_file("hooks/TaskCancel.sh", |program| hook_script(program, "TaskCancel")),
+        text_file("plugins/takeback.js", |program| {
+            plugin_source(program, "cline", include_str!("../../plugins/cline.js"))
+        }),
     ],
     off_switch: None,
     needs_review: false,

@@ -15,8 +15,10 @@ mod program;
 pub(crate) mod qwen;
 pub(crate) mod seal;
 mod slash_file;
+pub(crate) mod zed;
 
 pub use self::program::Program;
+pub use self::slash_file::{argument_hint, is_own_command};
 
 /// The time that an agent waits for a hook, in seconds. A hook has its own, much shorter limit,
 /// except during a rollback that the user requested.
@@ -59,6 +61,22 @@ pub(crate) enum Part {
     Hooks(HookEntries),
     /// A file that belongs to takeback alone.
     OwnFile(OwnFile),
+    /// Agents in an editor's settings.
+    Servers(ServerEntries),
+}
+
+/// Agents that an editor starts through takeback.
+pub(crate) struct ServerEntries {
+    pub(crate) file: &'static str,
+    pub(crate) servers: &'static [AgentServer],
+}
+
+/// An agent that an editor starts through takeback.
+pub(crate) struct AgentServer {
+    /// The name that the editor shows.
+    pub(crate) name: &'static str,
+    /// The agent's own command.
+    pub(crate) command: &'static [&'static str],
 }
 
 /// Hook commands in a user's file.

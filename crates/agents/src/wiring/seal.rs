@@ -66,7 +66,7 @@ mod tests {
         let parts = agent.wiring.map(|wiring| wiring.parts).unwrap_or_default().iter();
         let content = parts.filter_map(|part| match part {
             Part::OwnFile(own) => Some((own.content)(&program)),
-            Part::Hooks(_) => None,
+            Part::Hooks(_) | Part::Servers(_) => None,
         });
         content.collect()
     }

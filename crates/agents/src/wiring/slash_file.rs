@@ -8,8 +8,13 @@ pub(super) fn command_description(command: &str) -> &'static str {
     }
 }
 
+/// Returns true if the description of a slash command is that of a command file of takeback.
+pub fn is_own_command(description: &str) -> bool {
+    ["rollback", "undo"].iter().any(|command| description.starts_with(command_description(command)))
+}
+
 /// Returns a hint about the arguments of a command.
-pub(super) fn argument_hint(command: &str) -> &'static str {
+pub fn argument_hint(command: &str) -> &'static str {
     match command {
         "undo" => "[--turn N] [--dry-run]",
         _ => "[N [FILE…] | diff N | undo | redo]",

@@ -1,4 +1,4 @@
-//! Copies of conversations that are made for the ledger, and processes that are killed meanwhile.
+//! Copies of agents' own conversations, and processes that are killed while they make one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
+use serde_json::{Value, json};
 use takeback_agents::{continue_session, fault, finish_copies, list_copies, log_format};
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{OpenOptions, Opened, OwnConversations, Protection, Resume, Settings};
@@ -14,14 +15,19 @@ use tempfile::TempDir;
 
 use crate::rewind::Session;
 
-/// The environment variables that tell a child what to do: the directory, the session, and the
-/// number of the point at which it is killed.
+/// The environment variables that pass the directory, the session, and the number of the fault
+/// point to a child process.
 const DIRECTORY: &str = "TAKEBACK_COPY_DIRECTORY";
 const SESSION: &str = "TAKEBACK_COPY_SESSION";
 const POINT: &str = "TAKEBACK_COPY_POINT";
 
 /// Opens a home in a directory in which an agent has its sessions.
-fn open(directory: &Path, agent: &str) -> Opened {
+pub(crate) fn open(directory: &Path, agent: &str) -> Opened {
+    open_typed_in(directory, agent, None)
+}
+
+/// Opens a home for a command that the user may have typed in a session of the agent.
+pub(crate) fn open_typed_in(directory: &Path, agent: &str, typed_in: Option<&str>) -> Opened {
     let home = directory.join("home");
     let log_directories = [(agent.to_owned(), directory.join("sessions"))].into();
     Opened::new(OpenOptions {
@@ -35,13 +41,17 @@ fn open(directory: &Path, agent: &str) -> Opened {
         resume_hint: |_| None,
         find_hook_files: |_| Vec::new(),
         reports_ends: |_| true,
-        conversations: OwnConversations { log_directories, ..OwnConversations::default() },
+        conversations: OwnConversations {
+            log_directories,
+            typed_in: typed_in.map(str::to_owned),
+            ..OwnConversations::default()
+        },
         lock_wait: None,
     })
 }
 
 /// Imports all logs. Returns the number of messages that were new.
-fn import(opened: &Opened, agent: &str) -> usize {
+pub(crate) fn import(opened: &Opened, agent: &str) -> usize {
     let format = log_format(agent).unwrap();
     let mut ledger = opened.ledger_or_new().unwrap();
     let logs = format.find_logs(opened.log_directory(agent).unwrap()).unwrap();
@@ -72,7 +82,7 @@ fn list_paths(directory: &Path) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// Copies the first turn of a session, in a process that is killed at a point.
+/// Copies the first turn of a session, in a process that is killed at a fault point.
 fn copy_in_child(directory: &Path, session: &str, point: i64) -> ExitStatus {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "copies::a_copy_killed_at_every_step_is_complete_or_gone"])
@@ -93,7 +103,8 @@ fn a_copy_killed_at_every_step_is_complete_or_gone() {
         continue_session(&open(Path::new(&directory), agent), &session, Some(1)).unwrap();
         return;
     }
-    // One agent has a file for a session, the other one a directory with several files.
+    // One of these agents keeps a file for each session, the other one a directory with several
+    // files.
     for (agent, points) in [("claude", 6), ("copilot", 9)] {
         let (mut removed, mut recorded) = (0, 0);
         for point in 0.. {
@@ -165,7 +176,7 @@ fn a_log_that_gemini_deletes_can_still_be_continued() {
     fs::remove_file(&captured.log.path).unwrap();
     let kept = file_of(continue_session(&opened, &session, None).unwrap());
     assert_eq!(fs::read(&kept).unwrap(), whole);
-    // An earlier point can still be reached, too.
+    // The session can still be taken back to an earlier point.
     fs::remove_file(&cut).unwrap();
     let again = file_of(continue_session(&opened, &session, Some(1)).unwrap());
     assert!(fs::read(&again).unwrap().len() < whole.len());
@@ -194,4 +205,32 @@ fn a_home_without_copies_is_not_touched() {
     finish_copies(&opened);
     assert!(list_copies(&opened).is_empty());
     assert!(!directory.path().join("home").exists());
+}
+
+#[test]
+fn a_conversation_that_went_back_inside_codex_is_read_completely() {
+    let directory = TempDir::new().unwrap();
+    let sessions = directory.path().join("sessions");
+    fs::create_dir(&sessions).unwrap();
+    let said = |ordinal: u64, text: &str| {
+        json!({ "ordinal": ordinal, "type": "response_item", "payload": { "type": "message",
+            "role": "user", "content": [{ "type": "input_text", "text": text }] } })
+    };
+    let begin = |ordinal: u64, base: Value| {
+        let payload = json!({ "id": "0192-abcd", "cwd": "/p", "history_base": base });
+        json!({ "ordinal": ordinal, "type": "session_meta", "payload": payload })
+    };
+    let write = |name: &str, lines: &[Value]| {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(sessions.join(name), text).unwrap();
+    };
+    let first = [begin(0, Value::Null), said(1, "one"), said(2, "two"), said(3, "three")];
+    write("rollout-2026-0192-abcd.jsonl", &first);
+    // The user went back to before "two".
+    let base = json!({ "thread_id": "0192-abcd", "end_ordinal_exclusive": 2 });
+    write("rollout-2027-0192-abcd_f1a8.jsonl", &[begin(2, base), said(3, "four")]);
+    let opened = open(directory.path(), "codex");
+    assert_eq!(import(&opened, "codex"), 4);
+    assert_eq!(count_sessions(&opened), 1);
+    assert_eq!(import(&opened, "codex"), 0);
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod copies;
+mod generated_logs;
+mod in_place;
 mod log_catch_up;
 mod log_copy;
 mod log_fuzz;

@@ -50,7 +50,7 @@ impl OldMachine {
     /// Returns each agent's two installations: one for the user and one for the project.
     fn installations(&self) -> Vec<(&'static Agent, InstallScope)> {
         let scopes = [InstallScope::User, InstallScope::Project(self.path("project"))];
-        let agents = AGENTS.iter().filter(|agent| agent.has_wiring());
+        let agents = AGENTS.iter().filter(|agent| agent.has_wiring() && !agent.is_editor());
         agents.flat_map(|agent| scopes.clone().map(|scope| (agent, scope))).collect()
     }
 
@@ -174,7 +174,12 @@ fn an_updated_installation_is_removed_byte_for_byte() {
     let old = machine.files();
     machine.update_all();
     let new = machine.files();
-    // No file is added or removed, and the path of the old program is replaced everywhere.
+    // No file is removed, only a newer plugin is added, and the path of the old program is replaced
+    // everywhere.
+    let is_newer = |path: &PathBuf| path.ends_with(".cline/plugins/takeback.js");
+    let added: Vec<&PathBuf> = new.keys().filter(|path| !old.contains_key(*path)).collect();
+    assert!(added.len() == 2 && added.into_iter().all(is_newer));
+    let new: FileTree = new.into_iter().filter(|(path, _)| !is_newer(path)).collect();
     assert_eq!(new.keys().collect::<Vec<_>>(), old.keys().collect::<Vec<_>>());
     let names_program = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("/usr/local/bin");
     assert!(old.values().any(|(_, bytes)| names_program(bytes)));

@@ -19,7 +19,8 @@ pub(crate) struct PayloadFixture {
 pub(crate) fn load_fixtures() -> Vec<PayloadFixture> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let mut all = Vec::new();
-    for agent in AGENTS.iter().filter(|agent| agent.name != "generic") {
+    let has_payloads = |agent: &&Agent| agent.name != "generic" && !agent.is_editor();
+    for agent in AGENTS.iter().filter(has_payloads) {
         let directory = fs::read_dir(root.join(agent.name)).unwrap();
         let mut paths: Vec<PathBuf> = directory.map(|entry| entry.unwrap().path()).collect();
         paths.sort();
@@ -52,6 +53,7 @@ fn show_payload(parsed: &ParsedPayload) -> String {
         ReportedEvent::TurnStart { prompt: Some(prompt) } => {
             ("turn starts", format!(" {prompt:?}"))
         }
+        ReportedEvent::BeforePrompt { .. } => panic!("only editors announce prompts"),
         ReportedEvent::BeforeTool(call) => ("before", show_call(call)),
         ReportedEvent::AfterTool { call, outcome } => {
             let outcome = outcome.as_deref().unwrap_or("?");

@@ -13,6 +13,7 @@ use takeback_agents::{
 use takeback_ledger::{LogFact, LogPage, Time};
 use tempfile::TempDir;
 
+use crate::generated_logs::{ID, Said, Step, Transcript};
 use crate::log_copy::{LogCopy, logs_of};
 
 /// A session as the agent keeps it, with its log at the place and under the name that it expects.
@@ -23,12 +24,13 @@ pub(crate) struct Session {
     pub(crate) log: LogRef,
 }
 
-/// The agents whose logs are files. opencode has a database, and imports copies by itself.
+/// Lists the agents whose logs are files. opencode has a database, and imports copies itself.
 fn copied_as_files() -> impl Iterator<Item = &'static Rewind> {
     REWINDS.iter().filter(|rewind| rewind.agent != "opencode")
 }
 
 /// A message of a log.
+#[derive(Debug)]
 struct LoggedMessage {
     origin: String,
     role: String,
@@ -58,7 +60,7 @@ impl Session {
     }
 
     fn new(agent: &str, id: &str, content: &str) -> Session {
-        let directory = TempDir::new().unwrap();
+        let directory = new_directory();
         let place = directory.path().join("sessions");
         let path = match agent {
             "codex" => place.join(format!("rollout-2026-11-16T06-52-04-{id}.jsonl")),
@@ -78,8 +80,15 @@ impl Session {
         Session { directory, rewind: find_rewind(agent).unwrap(), id: id.to_owned(), log }
     }
 
+    /// Writes an invented transcript.
+    fn generated(agent: &'static str, transcript: &Transcript) -> Session {
+        let directory = new_directory();
+        let log = transcript.write(directory.path());
+        Session { directory, rewind: find_rewind(agent).unwrap(), id: ID.to_owned(), log }
+    }
+
     fn messages(&self) -> Vec<LoggedMessage> {
-        list_messages(&list_pages(self.rewind.agent, &self.log.path))
+        list_messages(&read_pages(self.rewind.agent, &self.log))
     }
 
     /// Copies the conversation up to a message, or fails.
@@ -94,23 +103,32 @@ impl Session {
         end: usize,
         moved: Option<MovedDirectory<'_>>,
     ) -> Result<PreparedCopy, RewindError> {
-        let kept = messages[..end].iter().map(|message| message.origin.clone()).collect();
-        let gone = messages
-            .get(end)
-            .map(|gone| GoneMessage { origin: &gone.origin, is_prompt: gone.role == "user" });
-        let copy = self.rewind.prepare_copy(&RewindRequest {
+        let kept: Vec<&LoggedMessage> = messages[..end].iter().collect();
+        let copy = self.prepare(&kept, messages.get(end), moved)?;
+        copy.place()?;
+        Ok(copy)
+    }
+
+    fn prepare(
+        &self,
+        kept: &[&LoggedMessage],
+        gone: Option<&LoggedMessage>,
+        moved: Option<MovedDirectory<'_>>,
+    ) -> Result<PreparedCopy, RewindError> {
+        let origins = kept.iter().map(|message| message.origin.clone()).collect();
+        let gone =
+            gone.map(|gone| GoneMessage { origin: &gone.origin, is_prompt: gone.role == "user" });
+        self.rewind.prepare_copy(&RewindRequest {
             log: &self.log,
             session: &self.id,
             new: None,
-            kept: &kept,
-            last: &messages[end - 1].origin,
+            kept: &origins,
+            last: &kept.last().expect("a message is kept").origin,
             gone,
             moved,
             own_directory: &self.directory.path().join("own"),
             now: Time(1_800_000_000_000),
-        })?;
-        copy.place()?;
-        Ok(copy)
+        })
     }
 
     /// Lists all files with their contents.
@@ -130,7 +148,8 @@ impl Session {
     }
 
     /// Copies the conversation up to each message in turn. Every copy has exactly the messages
-    /// before; if there is none, nothing is written. Returns the ends at which there was a copy.
+    /// before that one; if a copy is impossible, nothing is written. Returns the ends at which
+    /// there was a copy.
     fn copy_everywhere(&self) -> Vec<usize> {
         let messages = self.messages();
         let mut copied = Vec::new();
@@ -161,7 +180,7 @@ impl Session {
     }
 }
 
-/// Closes the gaps in a captured Claude Code log, which lacks some of its attachments.
+/// Closes the gaps in a captured Claude Code log, from which some attachments were removed.
 fn join_chain(content: &str) -> String {
     let mut last: Option<String> = None;
     let mut known = BTreeSet::new();
@@ -181,12 +200,20 @@ fn join_chain(content: &str) -> String {
     if known.is_empty() { content.to_owned() } else { to_lines(&lines) }
 }
 
+/// Creates a directory in memory, because every copy is synced.
+fn new_directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
 fn list_pages(agent: &str, path: &Path) -> Vec<LogPage> {
-    let log = LogRef { path: path.to_owned(), session: None };
+    read_pages(agent, &LogRef { path: path.to_owned(), session: None })
+}
+
+fn read_pages(agent: &str, log: &LogRef) -> Vec<LogPage> {
     let format = log_format(agent).unwrap();
     let mut pages: Vec<LogPage> = Vec::new();
     loop {
-        let read = format.read_page(&log, pages.last().map(|page| page.to.clone())).unwrap();
+        let read = format.read_page(log, pages.last().map(|page| page.to.clone())).unwrap();
         pages.push(read.page);
         if !read.has_more {
             return pages;
@@ -239,7 +266,8 @@ fn the_command_that_continues_a_session_names_it() {
         let command = rewind.command("1234-id", Path::new("/own/1234-id.jsonl"));
         assert!(command.len() > 1 && command.join(" ").contains("1234-id"), "{command:?}");
         assert_eq!(rewind.new_command(), command[..1]);
-        assert!(rewind.typed("x").is_none_or(|line| line.starts_with('/') && line.contains('x')));
+        let typed = rewind.typed("x", None);
+        assert!(typed.is_none_or(|line| line.starts_with('/') && line.contains('x')));
     }
 }
 
@@ -263,7 +291,7 @@ fn a_log_of_an_unknown_version_is_not_copied() {
     }
 }
 
-/// A line of a Claude Code log.
+/// Builds a line of a Claude Code log.
 fn claude_line(uuid: &str, parent: Option<&str>, role: &str, content: &Value) -> Value {
     json!({
         "uuid": uuid, "parentUuid": parent, "type": role, "sessionId": "s", "version": "2.1.325",
@@ -378,6 +406,47 @@ fn a_copy_for_another_directory_names_that_directory() {
 }
 
 #[test]
+fn a_running_gemini_can_load_a_copy_of_its_conversation() {
+    let session = Session::captured("gemini");
+    let projects = session.directory.path();
+    fs::write(projects.join("sessions/.project_root"), "/PROJECT\n").unwrap();
+    let messages = session.messages();
+    let is_prompt = |message: &LoggedMessage| message.text.contains("Say hello");
+    let end = messages.iter().position(is_prompt).unwrap();
+    let copy = session.copy(&messages, end).unwrap();
+    let typed = session.rewind.typed(&copy.session, Some(projects)).unwrap();
+    let name = typed.strip_prefix("/chat resume ").unwrap();
+    let saved = fs::read_to_string(projects.join(format!("sessions/checkpoint-{name}.json")));
+    let saved: Value = serde_json::from_str(&saved.unwrap()).unwrap();
+    let kinds: Vec<&str> = saved["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|content| {
+            let has = |kind: &str| content["parts"].to_string().contains(kind);
+            match () {
+                () if has("functionCall") => "call",
+                () if has("functionResponse") => "result",
+                () => content["role"].as_str().unwrap(),
+            }
+        })
+        .collect();
+    // The first message describes the environment.
+    assert_eq!(kinds, ["user", "user", "call", "result", "call", "result", "model"]);
+    assert!(!saved.to_string().contains("Say hello"), "{saved:#}");
+    assert_eq!(session.rewind.typed(&session.id, Some(projects)), None, "it has no saved chat");
+    let directory_of = |copy: &PreparedCopy| {
+        fs::read_to_string(copy.log.path.with_file_name(".project_root")).unwrap()
+    };
+    assert_eq!(directory_of(&copy), "/PROJECT");
+    // In another directory, no Gemini is running yet.
+    let moved = MovedDirectory { from: Path::new("/PROJECT"), to: Path::new("/NEW") };
+    let copy = session.copy_to(&messages, end, Some(moved)).unwrap();
+    assert_eq!(directory_of(&copy), "/NEW");
+    assert_eq!(session.rewind.typed(&copy.session, Some(projects)), None);
+}
+
+#[test]
 fn a_log_that_is_not_among_those_of_the_workspace_is_not_copied_for_another_directory() {
     let session = Session::captured("claude");
     let messages = session.messages();
@@ -436,7 +505,7 @@ fn a_session_in_a_database_is_copied_with_new_ids() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Logs with lines that are missing, repeated, torn or unknown: a copy is exact, or there is
+    /// In these logs, lines are missing, repeated, torn or unknown. A copy is exact, or there is
     /// none.
     #[test]
     fn a_damaged_log_is_copied_exactly_or_not_at_all(
@@ -461,6 +530,90 @@ proptest! {
         let format = log_format(agent).unwrap();
         if format.read_page(&session.log, None).is_ok() {
             session.copy_everywhere();
+        }
+    }
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..3_u8, any::<bool>()).prop_map(|(calls, together)| Step::Turn { calls, together }),
+        1 => Just(Step::Child),
+        1 => Just(Step::Unknown),
+        1 => Just(Step::Compaction),
+        1 => (0..4_usize).prop_map(Step::Rewind),
+    ]
+}
+
+/// Copies a transcript up to each later prompt, and as a whole. Each copy has exactly the texts
+/// before, and yields exactly the earlier messages when it is read.
+fn copy_up_to_every_turn(agent: &'static str, steps: &[Step]) {
+    let transcript = Transcript::new(agent, steps);
+    let session = Session::generated(agent, &transcript);
+    let position = |message: &LoggedMessage| {
+        transcript.said.iter().position(|said| message.text.contains(&said.text))
+    };
+    // The ledger knows that the user has left a branch only if takeback took it back.
+    let is_ours = |said: &Said| said.is_own && (said.is_live || !transcript.is_tree());
+    let logged = session.messages();
+    let own: Vec<(usize, &LoggedMessage)> = logged
+        .iter()
+        .filter_map(|message| Some((position(message)?, message)))
+        .filter(|(place, _)| is_ours(&transcript.said[*place]))
+        .collect();
+    let is_read = |said: &Said| own.iter().any(|(_, message)| message.text.contains(&said.text));
+    let is_complete = transcript.said.iter().filter(|said| is_ours(said)).all(is_read);
+    assert!(is_complete, "{agent}: {logged:?}");
+    for end in 1..=own.len() {
+        let gone = own.get(end);
+        let first_gone = gone.map_or(transcript.said.len(), |(place, _)| *place);
+        let is_cut = |said: &Said| said.is_prompt && said.is_live;
+        if !transcript.said.get(first_gone).is_none_or(is_cut) {
+            continue;
+        }
+        let kept: Vec<&LoggedMessage> = own[..end].iter().map(|(_, message)| *message).collect();
+        let before = session.files();
+        let copy = session.prepare(&kept, gone.map(|(_, message)| *message), None);
+        let copy = copy.unwrap_or_else(|error| panic!("{agent} at {end}: {error}"));
+        assert_eq!(session.files(), before, "nothing is written yet");
+        let (pages, content) = match agent {
+            // Only opencode can import the copy.
+            "opencode" => (copy.pages.clone(), format!("{:?}", copy.pages)),
+            _ => {
+                copy.place().unwrap();
+                let content = fs::read_to_string(&copy.log.path).unwrap();
+                (read_pages(agent, &copy.log), content)
+            }
+        };
+        assert!(session.files().is_superset(&before), "the original has changed");
+        for (place, said) in transcript.said.iter().enumerate().filter(|(_, said)| said.is_own) {
+            let is_left = !said.is_live && transcript.is_tree();
+            let expected = place < first_gone && !is_left;
+            assert_eq!(content.contains(&said.text), expected, "{agent} {said:?}: {content}");
+        }
+        let texts = |messages: &mut dyn Iterator<Item = &LoggedMessage>| -> Vec<String> {
+            messages.filter(|message| position(message).is_some()).map(|m| m.text.clone()).collect()
+        };
+        let is_own = |message: &&LoggedMessage| {
+            position(message).is_some_and(|place| transcript.said[place].is_own)
+        };
+        let found = list_messages(&pages);
+        assert_eq!(
+            texts(&mut found.iter().filter(is_own)),
+            texts(&mut kept.into_iter()),
+            "{agent} at {end}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_made_up_transcript_is_copied_exactly_up_to_every_turn(
+        steps in prop::collection::vec(any_step(), 0..7),
+    ) {
+        for rewind in REWINDS {
+            copy_up_to_every_turn(rewind.agent, &steps);
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::context::{GLOBAL_OPTIONS, Globals};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) globals: Globals,
-    /// Print help
+    /// Print this help
     #[arg(short, long, global = true, action = ArgAction::Help, help_heading = GLOBAL_OPTIONS)]
     help: Option<bool>,
     /// Print the version
@@ -35,12 +35,15 @@ pub(crate) struct Arguments {
     version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// True if the user named no command or no subcommand, so the default was added.
+    #[arg(skip)]
+    pub(crate) is_bare: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   takeback install claude           protect what Claude Code does from now on
-  takeback                          list the checkpoints of this directory
+  takeback                          browse the history of this directory, and take things back
   takeback rollback 1               return to the newest one
   takeback rollback 1 src/main.rs   only this file
   takeback rollback undo            undo the rollback
@@ -48,7 +51,10 @@ Examples:
   takeback checkpoint --reason 'before the big refactoring'
   takeback fork 1 ../try            try something else from there, in another directory
   takeback search chat-send         search the sessions of all agents
-  takeback demo                     see it work on a scratch project";
+  takeback demo                     see it work on a scratch project
+
+Topics: `takeback help` explains turns, safety, conversations, effects, coverage, patterns, privacy, \
+prices and exit-codes.";
 
 /// The groups of commands in the help.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
@@ -67,22 +73,35 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "resume",
             "search",
             "status",
+            "report",
             "serve",
             "export",
         ],
     ),
     (
         "Setup and maintenance",
-        &["install", "uninstall", "doctor", "sessions", "checkpoints", "config", "explain", "demo"],
+        &[
+            "install",
+            "uninstall",
+            "doctor",
+            "sessions",
+            "checkpoints",
+            "config",
+            "fleet",
+            "completions",
+            "explain",
+            "demo",
+        ],
     ),
     ("takeback's own agent", &["chat", "tasks", "goal"]),
-    ("For agents", &["run", "hook", "rpc"]),
+    ("For agents", &["run", "acp", "hook", "rpc", "mcp"]),
 ];
 
 impl Arguments {
     /// Parses the words of the command line.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Arguments, Box<UsageError>> {
         let mut command = Arguments::command();
+        let typed = words.len();
         let words = match name_subcommands(words, &command) {
             Named::Words(words) => words,
             Named::Help(words) => {
@@ -92,6 +111,8 @@ impl Arguments {
         };
         let parsed = command.try_get_matches_from_mut(&words);
         let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+        let is_bare = words.len() > typed;
+        let parsed = parsed.map(|arguments| Arguments { is_bare, ..arguments });
         parsed.map_err(|error| Box::new(UsageError { error, command, words }))
     }
 }

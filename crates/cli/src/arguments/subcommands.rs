@@ -1,5 +1,5 @@
-//! Moves the names of subcommands before all options, and adds the default subcommand where the
-//! user named none.
+//! Moves the names of subcommands before all options, and adds the default subcommand if the user
+//! named none.
 //!
 //! Clap has no default subcommands. If a command has both subcommands and arguments, clap looks for
 //! subcommands only before all options: `rollback --yes undo` would return to a checkpoint called
@@ -9,8 +9,14 @@ use std::ffi::OsString;
 
 /// The commands that have a default subcommand, each with that default. The first one is takeback
 /// itself.
-const DEFAULTS: [(&str, &str); 4] =
-    [("takeback", "list"), ("rollback", "list"), ("sessions", "list"), ("checkpoints", "status")];
+const DEFAULTS: [(&str, &str); 6] = [
+    ("takeback", "list"),
+    ("rollback", "list"),
+    ("sessions", "list"),
+    ("checkpoints", "status"),
+    ("config", "show"),
+    ("fleet", "status"),
+];
 
 /// The words of the command line, in an order that clap understands.
 pub(super) enum Named {
@@ -55,7 +61,7 @@ enum Found<'c> {
     Subcommand(&'c clap::Command, usize),
     /// Another word, or `--`.
     Other,
-    /// There are only options, and one of them asks for help or the version; or the last word is
+    /// There are only options, and one of them asks for help or the version, or the last word is
     /// `help`.
     Help,
     /// There are only options.
@@ -107,7 +113,7 @@ fn has_own_option(words: &[OsString], command: &clap::Command) -> bool {
     words.iter().filter_map(long).any(|word| own.contains(&word.as_str()))
 }
 
-/// True if the next word is the value of `option`, which is given without its first dash.
+/// True if the next word is the value of `option`, which is passed without its first dash.
 fn takes_next_word(option: &str, root: &clap::Command, command: &clap::Command) -> bool {
     // The option could belong to a subcommand that is not known yet.
     let commands = [root, command].into_iter().chain(command.get_subcommands());

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use takeback_base::text::find_similar;
 
 use crate::context::{Color, find_pager};
 use crate::failure::Failure;
 use crate::output::{self, Style, paint};
+use crate::topics;
 
 /// A command line that cannot be understood, or that asks for help.
 pub(crate) struct UsageError {
@@ -23,6 +25,27 @@ impl std::fmt::Display for UsageError {
     }
 }
 
+/// The names that other programs have for takeback's commands.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("back", "rollback"),
+    ("browse", "serve"),
+    ("commit", "checkpoint"),
+    ("continue", "resume"),
+    ("cost", "sessions stats"),
+    ("history", "list"),
+    ("log", "list"),
+    ("reset", "rollback"),
+    ("restore", "rollback"),
+    ("revert", "rollback"),
+    ("rewind", "rollback"),
+    ("save", "checkpoint"),
+    ("snapshot", "checkpoint"),
+    ("stats", "sessions stats"),
+    ("ui", "serve"),
+    ("usage", "sessions stats"),
+    ("web", "serve"),
+];
+
 impl UsageError {
     /// True if the user asked for help or for the version.
     pub(crate) fn is_help(&self) -> bool {
@@ -34,6 +57,12 @@ impl UsageError {
         self.color().into_iter().for_each(output::set_colors);
         let has_option = |option: &str| self.words.iter().any(|word| word == option);
         let json = has_option("--json");
+        if let Some(topic) = self.typed_topic() {
+            find_pager(json || has_option("--no-pager")).into_iter().for_each(output::use_pager);
+            if let Some(code) = topics::print(topic, json) {
+                return code;
+            }
+        }
         if self.is_help() {
             find_pager(json || has_option("--no-pager")).into_iter().for_each(output::use_pager);
             println!("{}", self.error.render().ansi().to_string().trim_end());
@@ -44,24 +73,39 @@ impl UsageError {
         let first = paragraphs.next().unwrap_or("wrong usage");
         let message = match self.error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(typed)) => format!("unknown command '{typed}'"),
-            _ => output::join_lines(first.strip_prefix("error: ").unwrap_or(first)),
+            _ => clarify(&output::join_lines(first.strip_prefix("error: ").unwrap_or(first))),
         };
         let mut hint = self.hint();
         let mut usage = None;
         for paragraph in paragraphs {
             match paragraph.strip_prefix("tip: ") {
-                Some(tip) if hint.is_none() => hint = Some(output::join_lines(tip)),
+                // An option is rarely meant as a value.
+                Some(tip) if hint.is_none() && !tip.starts_with("to pass ") => {
+                    hint = Some(output::join_lines(tip));
+                }
                 None if paragraph.starts_with("Usage:") => usage = Some(paragraph),
                 _ => {}
             }
         }
-        let hint = hint.or(json.then(|| "`takeback --help` lists the commands".to_owned()));
-        Failure { message, causes: Vec::new(), hint }.report(json);
+        let hint = hint.or_else(|| self.suggest_help());
+        Failure { hint, ..Failure::new(message) }.report(json);
         if let Some(usage) = usage.filter(|_| !json) {
             let usage = output::disarm_lines(usage);
             eprintln!("{}", usage.replacen("Usage:", &paint(Style::Label, "Usage:"), 1));
         }
         ExitCode::from(u8::try_from(self.error.exit_code()).unwrap_or(2))
+    }
+
+    /// Names the help of the command that was typed.
+    fn suggest_help(&self) -> Option<String> {
+        let named = self.named_commands();
+        match (self.error.kind(), named.len()) {
+            (_, 1) => Some("`takeback --help` lists the commands".to_owned()),
+            (ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument, _) => {
+                Some(format!("`{} --help` shows examples", join_names(&named)))
+            }
+            _ => None,
+        }
     }
 
     /// Finds the value of `--color`, even if the rest of the command line is invalid.
@@ -80,7 +124,30 @@ impl UsageError {
     /// Suggests what to type instead. Returns `None` if takeback has no better hint than clap.
     fn hint(&self) -> Option<String> {
         let (invalid, suggested) = (ContextKind::InvalidArg, ContextKind::SuggestedSubcommand);
+        if let Some(topic) = self.typed_topic() {
+            let names = topics::names();
+            let similar = find_similar(topic, names.iter().map(String::as_str));
+            return Some(match similar {
+                Some(similar) => format!("did you mean `takeback help {similar}`?"),
+                None => format!("the topics are: {}", names.join(", ")),
+            });
+        }
+        if let Some(meant) = self.find_synonym() {
+            return Some(format!("did you mean `takeback {meant}`?"));
+        }
         match (self.error.kind(), self.error.get(invalid), self.error.get(suggested)) {
+            (ErrorKind::UnknownArgument, ..) if self.is_in("explain") => {
+                Some("give the command as one argument: `takeback explain 'rm -rf build'`".into())
+            }
+            (ErrorKind::UnknownArgument, Some(ContextValue::String(typed)), _)
+                if self.is_in("checkpoint") && !typed.starts_with('-') =>
+            {
+                let words = self.words.iter().map(|word| word.to_string_lossy());
+                let words: Vec<_> = words.skip_while(|word| word != typed).collect();
+                let words = words.iter().take_while(|word| !word.starts_with('-'));
+                let reason = words.map(AsRef::as_ref).collect::<Vec<&str>>().join(" ");
+                Some(format!("give the reason as an option: --reason '{reason}'"))
+            }
             (ErrorKind::InvalidSubcommand, _, Some(ContextValue::String(name))) => {
                 self.suggest(std::slice::from_ref(name))
             }
@@ -91,11 +158,43 @@ impl UsageError {
                 self.find_owner(typed)
             }
             (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing)), _) => {
-                let is_checkpoint = missing.iter().any(|name| name == "<CHECKPOINT>");
-                is_checkpoint.then(|| "`takeback list` lists the checkpoints".to_owned())
+                let is_missing = |wanted: &str| missing.iter().any(|name| name == wanted);
+                let known = [
+                    ("<CHECKPOINT>", "`takeback list` lists the checkpoints"),
+                    ("<SESSION>", "`takeback sessions list` lists the sessions"),
+                    ("<SETTING>", "`takeback config` lists the settings"),
+                    ("<AGENT>", "`takeback install` lists the agents"),
+                ];
+                known.iter().find(|(name, _)| is_missing(name)).map(|(_, hint)| (*hint).to_owned())
             }
             _ => None,
         }
+    }
+
+    /// Returns the command whose name in other programs the user typed.
+    fn find_synonym(&self) -> Option<&'static str> {
+        let typed = match (self.error.kind(), self.error.get(ContextKind::InvalidSubcommand)) {
+            (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) => typed,
+            _ => return None,
+        };
+        let synonym = SYNONYMS.iter().find(|(other, _)| other == typed);
+        synonym.filter(|_| self.named_commands().len() == 1).map(|(_, name)| *name)
+    }
+
+    /// Returns the word after `takeback help`, if it is not a command.
+    fn typed_topic(&self) -> Option<&str> {
+        if self.error.kind() != ErrorKind::InvalidSubcommand {
+            return None;
+        }
+        let at = self.words.iter().skip(1).position(|word| word == "help")? + 2;
+        let is_first = self.named_commands().len() == 1
+            || self.named_commands().get(1).is_some_and(|command| command.get_name() == "help");
+        self.words.get(at)?.to_str().filter(|_| is_first)
+    }
+
+    /// Returns true if the words name this command.
+    fn is_in(&self, name: &str) -> bool {
+        self.named_commands().last().is_some_and(|command| command.get_name() == name)
     }
 
     /// Returns the commands that the words name, from takeback itself down to the innermost one.
@@ -145,6 +244,19 @@ impl UsageError {
             [] => format!("{typed} is an option of {last}"),
             others => format!("{typed} is an option of {} and {last}", others.join(", ")),
         })
+    }
+}
+
+/// Replaces the words of the library that parses numbers.
+fn clarify(message: &str) -> String {
+    let message = message.replace(": invalid digit found in string", ": not a whole number");
+    let Some((begin, range)) = message.split_once(" is not in ") else { return message };
+    match range.split_once("..=") {
+        Some((least, "4294967295" | "18446744073709551615")) => {
+            format!("{begin} is less than {least}")
+        }
+        Some((least, most)) => format!("{begin} is not between {least} and {most}"),
+        None => message,
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use takeback_tree::{Oid, Uncovered};
 use takeback_undo::{CheckpointOptions, retention};
 
+use super::rollback::handled_files;
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -25,7 +26,7 @@ Examples:
   takeback checkpoint --name good    `takeback rollback good` returns to it; never pruned")]
 pub(crate) struct Arguments {
     /// The reason to show in the list
-    #[arg(long, value_name = "TEXT")]
+    #[arg(short = 'm', long, value_name = "TEXT")]
     reason: Option<String>,
     /// A name for `takeback rollback NAME`; a checkpoint with a name is never pruned
     #[arg(long, value_name = "NAME")]
@@ -55,23 +56,32 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         name: arguments.name.clone(),
         pinned: arguments.pin,
     };
-    let progress = Progress::new("taking a checkpoint");
+    let progress = Progress::of_files("taking a checkpoint", handled_files(context.opened()?));
     let view = take_checkpoint(&wish, context)?;
     drop(progress);
     if context.globals.json {
         output::print_json(&view);
         return Ok(ExitCode::SUCCESS);
     }
-    let id = &view.id.to_string()[..7];
+    println!("{}", view.describe());
     if !view.new {
-        println!("Nothing has changed since checkpoint {id}: no new one was taken.");
         println!("hint: `takeback checkpoint --reason TEXT` takes one anyway");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("Checkpoint {id} of {}.", output::count(view.files as usize, "file"));
     let lines = view.uncovered.iter().map(output::uncovered_line);
     output::print_section("Not covered", lines, context);
     Ok(ExitCode::SUCCESS)
+}
+
+impl CheckpointView {
+    /// Says in one line what was done.
+    pub(crate) fn describe(&self) -> String {
+        let id = &self.id.to_string()[..7];
+        match self.new {
+            true => format!("Checkpoint {id} of {}.", output::count(self.files as usize, "file")),
+            false => format!("Nothing has changed since checkpoint {id}: no new one was taken."),
+        }
+    }
 }
 
 /// Takes a checkpoint, and starts maintenance of the store in the background if it is due.

@@ -19,20 +19,21 @@ use crate::output::{self, Cell, Column, Progress, Table};
 /// The maximum number of lines of a test's output that are shown.
 const SHOWN: usize = 5;
 
-/// Compare two directories: their files, and what the agents' work in them cost
+/// Compare the files of two directories, and the cost of the agents' work there
 ///
-/// For two forks of one moment, in which two ideas were tried. The second directory is compared with
-/// the first. With --test, the command runs in both, and the table shows whether it succeeds.
+/// This is useful after two ideas were tried in two forks of the same moment. Shows the changes
+/// from the first directory to the second. With --test, also runs a command in both directories and
+/// shows whether it succeeds.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback compare ../try-a ../try-b
   takeback compare ../try-a ../try-b --test 'cargo test'")]
 pub(crate) struct Arguments {
-    /// A directory
+    /// The first directory
     #[arg(value_name = "DIR")]
     first: PathBuf,
-    /// The directory to compare with it
+    /// The second directory, which is compared with the first
     #[arg(value_name = "OTHER")]
     second: PathBuf,
     /// Run this command in both directories, in a shell
@@ -47,7 +48,7 @@ struct Comparison {
     files_changed: usize,
     insertions: u64,
     deletions: u64,
-    /// The changes that lead from the first directory to the second.
+    /// The changes that turn the first directory into the second.
     changes: Vec<TreeChange>,
 }
 
@@ -56,11 +57,11 @@ struct Comparison {
 struct SideView {
     directory: AnyPath,
     sessions: usize,
-    /// The prompts in the directory itself, without those that its forks began with.
+    /// The number of prompts, without those that a fork has in common with its parent.
     turns: usize,
     input_tokens: i64,
     output_tokens: i64,
-    /// All tokens, those in the provider's cache included.
+    /// All tokens, including those in the provider's cache.
     tokens: i64,
     cost_usd: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let find = |directory: &Path| find_directory(directory, context);
     let directories = [find(&arguments.first)?, find(&arguments.second)?];
     if directories[0] == directories[1] {
-        return Err(Failure::new("both names stand for the same directory"));
+        return Err(Failure::new("both paths name the same directory"));
     }
     logs::catch_up_ledger(context);
     let progress = Progress::new("comparing");
@@ -202,7 +203,7 @@ fn print_comparison(comparison: &Comparison, context: &Context) {
         if let Some(test) = side.test.as_ref().filter(|test| !test.passed) {
             let place = output::tilde(&side.directory.0, context);
             let lines = test.output.lines().map(output::disarm);
-            output::print_section(&format!("The test in {place} ended with"), lines, context);
+            output::print_section(&format!("Last lines of the test in {place}"), lines, context);
         }
     }
     println!(
@@ -218,7 +219,7 @@ fn print_comparison(comparison: &Comparison, context: &Context) {
 fn describe_test(test: &TestView) -> String {
     match (test.passed, test.code) {
         (true, _) => format!("passed ({:.1} s)", test.seconds),
-        (false, Some(code)) => format!("failed with {code} ({:.1} s)", test.seconds),
+        (false, Some(code)) => format!("failed with exit code {code} ({:.1} s)", test.seconds),
         (false, None) => "was killed".to_owned(),
     }
 }

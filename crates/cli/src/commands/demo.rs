@@ -106,12 +106,12 @@ fn restore(
     context: &Context,
 ) -> Result<(), Failure> {
     println!("\n$ takeback list --steps");
-    list::print_list(true, context)?;
+    list::print_list(true, false, context)?;
     println!("\n$ takeback rollback 1 --index");
     let to = Destination::Checkpoint("1".into());
     let request = Request { index: has_git, ..Request::new(project, to) };
     let view = takeback_undo::rollback::roll_back(opened, &request)?;
-    rollback::render::print_result(&view, false, context);
+    rollback::render::print_result(&view, rollback::render::Report::Done, context);
     Ok(())
 }
 

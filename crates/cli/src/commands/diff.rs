@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use takeback_base::paths::canonicalize_or_keep;
 use takeback_tree::{ChangeKind, Diff, Oid, Store, StoreError, TreeChange, Workspace};
 use takeback_undo::history::{self, RevivedDirectories};
 use takeback_undo::{Checkpoint, FindError, History, rollback};
 
+use super::rollback::handled_files;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress, Style, paint};
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     /// A second checkpoint to compare with, then paths
     #[arg(value_name = "CHECKPOINT|PATH")]
     rest: Vec<PathBuf>,
-    /// Only these files and directories: names, not patterns
+    /// Only these files and directories; '*.py' matches in all directories
     #[arg(value_name = "PATH", last = true)]
     paths: Vec<PathBuf>,
     /// Show the whole diff
@@ -60,6 +62,14 @@ pub(crate) struct DiffView {
     left_out: usize,
 }
 
+impl Arguments {
+    /// Creates the arguments for everything that has changed since a checkpoint, or only in some
+    /// paths.
+    pub(super) fn since(checkpoint: String, paths: Vec<PathBuf>) -> Arguments {
+        Arguments { from: checkpoint, rest: Vec::new(), paths, full: true }
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let opened = context.opened_anyway()?;
     let (workspace, _revived) = open_workspace_with(&arguments.from, context)?;
@@ -68,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let (to, rest) = split_second(&arguments.rest, &history, &workspace, context)?;
     let paths = [rest, &arguments.paths].concat();
     let paths = rollback::relative_paths(&workspace, &context.directory, &paths)?;
-    let progress = Progress::new("comparing");
+    let progress = Progress::of_files("comparing", handled_files(opened));
     let diff = match to {
         Some(to) => history::compare_checkpoints(opened, workspace.store(), from, to, &paths)?,
         None => history::compare_with_present(opened, &workspace, &history, from, &paths)?,
@@ -95,6 +105,21 @@ pub(crate) fn compare_with_present(
     let paths = rollback::relative_paths(&workspace, &context.directory, paths)?;
     let diff = history::compare_with_present(opened, &workspace, &history, from, &paths)?;
     DiffView::new(from, None, diff, workspace.store(), full)
+}
+
+/// Lists the paths in the current directory that have changed since a checkpoint.
+pub(crate) fn list_changed_paths(from: &str, context: &Context) -> Result<Vec<PathBuf>, Failure> {
+    let opened = context.opened()?;
+    let (workspace, _revived) = open_workspace_with(from, context)?;
+    let history = History::read(workspace.store(), workspace.id())?;
+    let from = history.find(workspace.store(), from)?.checkpoint;
+    let diff = history::compare_with_present(opened, &workspace, &history, from, &[])?;
+    let directory = canonicalize_or_keep(&context.directory);
+    let path = |change: TreeChange| {
+        let whole = workspace.path().join(change.path.as_path());
+        whole.strip_prefix(&directory).ok().map(Path::to_owned)
+    };
+    Ok(diff.changes.into_iter().filter_map(path).collect())
 }
 
 /// Opens the workspace that a checkpoint belongs to.

@@ -1,4 +1,4 @@
-//! `takeback export`: writes a turn, a session or a day as a file to hand on.
+//! `takeback export`: writes a turn, a session or a day to a file that can be shared.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output;
 
-/// Write a turn, a session or a day as one file to hand on
+/// Write a turn, a session or a day to one file that you can share
 ///
 /// The file is a web page with the prompt, the files, the diff, the conversation and the effects,
 /// for a pull request or an incident report. It needs nothing else: no server, no script, no
@@ -55,7 +55,7 @@ struct ExportView {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let file = arguments.output.as_deref().filter(|file| *file != Path::new("-"));
     if file.is_none() && (io::stdout().is_terminal() || context.globals.json) {
-        return Err(Failure::new("the page would be printed here")
+        return Err(Failure::new("no output file is given")
             .hint("name a file with -o FILE, or redirect the output"));
     }
     let subject = find_subject(&arguments.subject, context)?;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     };
     let page = export_html(options, &subject).map_err(|problem| {
         let Problem { title, causes, hint, .. } = problem;
-        Failure { message: title, causes, hint }
+        Failure { causes, hint, ..Failure::new(title) }
     })?;
     let Some(file) = file else {
         return match io::stdout().write_all(page.as_bytes()) {
@@ -126,7 +126,7 @@ fn find_subject(typed: &str, context: &Context) -> Result<ExportSubject, Failure
     match ledger.resolve(typed) {
         Ok(session) => Ok(ExportSubject::Session(session)),
         Err(error) => {
-            Err(Failure::new(format!("{} is no turn, session or day", output::disarm(typed)))
+            Err(Failure::new(format!("{} is not a turn, session or day", output::disarm(typed)))
                 .because(&error)
                 .hint(missing.hint.unwrap_or_else(|| {
                     "`takeback list` lists turns, `takeback sessions` lists sessions".into()

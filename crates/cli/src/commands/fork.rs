@@ -19,11 +19,11 @@ const NAMED: usize = 3;
 
 /// Continue differently from an earlier moment, in a new directory
 ///
-/// Creates a new directory with the files of exactly that moment, untracked and ignored ones
-/// included, and a new session with the conversation of that moment. A checkpoint is the state before
-/// its turn; SESSION@TURN is the state after that turn. The workspace and its session are not
-/// changed, and both can continue independently. If the workspace is a git repository, so is the new
-/// directory, at the same commit.
+/// Creates a new directory with the files exactly as they were at that moment, including untracked
+/// and ignored ones, and a new session with the conversation up to that moment. A checkpoint means
+/// the state before its turn; SESSION@TURN means the state after that turn. The workspace and its
+/// session are not changed; they and the fork can continue independently. If the workspace is a git
+/// repository, so is the new directory, at the same commit.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,8 @@ pub(crate) struct Arguments {
     /// Fork only the conversation, without files
     #[arg(long, conflicts_with = "into")]
     chat_only: bool,
-    /// The agent that continues the fork: the session's own, or takeback [default: the session's]
+    /// The agent that will continue the fork: the session's own or takeback [default: the session's
+    /// own]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// Do not copy the git repository
@@ -61,9 +62,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         (None, _) => ForkFiles::Beside,
     };
     let progress = Progress::new("forking");
-    let agent = arguments.agent.clone().filter(|agent| agent != takeback_runtime::AGENT);
-    let for_own_agent = arguments.agent.is_none() || agent.is_some();
-    let wanted = Wanted { files, repository: !arguments.no_git, for_own_agent, agent };
+    let wanted = Wanted::new(files, !arguments.no_git, arguments.agent.clone());
     let (point, fork) = make_fork(&arguments.from, wanted, context)?;
     drop(progress);
     if output::answers_json(&fork, context) {
@@ -75,22 +74,20 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 }
 
 fn print_continuation(fork: &Fork) {
-    let directory = fork.directory.as_ref().map(|directory| quote_path(&directory.0));
-    let Some(resume) = &fork.resume else {
-        if let Some(directory) = directory {
-            println!("Continue there: `cd {directory}`");
+    match (&fork.resume, &fork.directory) {
+        (Some(resume), Some(_)) => println!("Continue there: `{}`", output::continuation(resume)),
+        (Some(resume), None) => {
+            println!("Continue with `{}`", output::continuation_from_here(resume));
         }
-        return;
-    };
-    let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
-    let command = output::disarm(&command.join(" "));
-    match directory {
-        Some(directory) => println!("Continue there: `cd {directory} && {command}`"),
-        None => println!("Continue with `{command}`"),
+        (None, Some(directory)) => {
+            println!("Continue there: `cd {}`", quote_path(&directory.0));
+        }
+        (None, None) => {}
     }
 }
 
-/// Forks from the moment that the user names, and prints what was made. The caller continues there.
+/// Forks from the moment that the user names, and prints what was created. The caller then
+/// continues in the fork.
 pub(crate) fn make_and_print(
     from: &str,
     files: ForkFiles,
@@ -108,12 +105,20 @@ pub(crate) fn make_and_print(
 /// The parts of a fork that the user wants.
 pub(crate) struct Wanted {
     pub(crate) files: ForkFiles,
-    /// True if the repository of the workspace is copied.
+    /// True if the workspace's repository is to be copied.
     pub(crate) repository: bool,
     /// True if the session's own agent is to continue the fork, not takeback's.
     pub(crate) for_own_agent: bool,
     /// The agent that the session must belong to.
     pub(crate) agent: Option<String>,
+}
+
+impl Wanted {
+    /// Describes a fork that an agent is to continue. Without one, it is the session's own agent.
+    pub(crate) fn new(files: ForkFiles, repository: bool, agent: Option<String>) -> Wanted {
+        let for_own_agent = agent.as_deref() != Some(takeback_runtime::AGENT);
+        Wanted { files, repository, for_own_agent, agent: agent.filter(|_| for_own_agent) }
+    }
 }
 
 /// Forks from the moment that the user names.
@@ -180,7 +185,7 @@ fn describe_point(point: &ForkPoint, fork: &Fork) -> String {
     }
 }
 
-/// Names the paths that the fork lacks, because no checkpoint has them.
+/// Names the paths that the fork lacks because they were not captured.
 fn describe_uncovered(fork: &Fork, context: &Context) -> String {
     let count = fork.uncovered.len();
     if count == 0 || context.globals.verbose {
@@ -196,7 +201,9 @@ fn describe_uncovered(fork: &Fork, context: &Context) -> String {
 
 fn print_session(fork: &Fork) {
     let Some(session) = &fork.session else {
-        println!("The checkpoint belongs to no conversation; SESSION@CHECKPOINT names one.");
+        println!(
+            "The checkpoint belongs to no conversation; to fork one as well, use SESSION@CHECKPOINT."
+        );
         return;
     };
     let messages = fork.messages.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();

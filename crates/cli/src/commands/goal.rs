@@ -1,5 +1,7 @@
 //! `takeback goal`: work that continues turn after turn until a goal is reached.
 
+mod view;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use takeback_ledger::{Budget, GoalRecord, GoalState, GoalUpdate, Spending};
 use takeback_runtime::list_goals;
 
+use self::view::{print_goal, show_goal, view_goal, view_with_checkpoints};
 use super::chat::{self, AgentArguments, Conversation};
 use crate::background;
 use crate::context::Context;
@@ -153,7 +156,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
             work(&mut conversation, &id, Run::New(None))
         }
         Action::List => list(context),
-        Action::Show { id } => show(&find_goal(&id, context)?, context),
+        Action::Show { id } => show_goal(&find_goal(&id, context)?, context),
         Action::Pause { id } => change(&id, GoalState::Paused, "paused by the user", context),
         Action::Cancel { id } => change(&id, GoalState::Cancelled, "given up by the user", context),
         Action::Resume { id, more, agent, detached, same_run } => {
@@ -226,10 +229,12 @@ pub(crate) fn work(
             Run::Same => task.continue_goal(id, front),
         })
     })?;
+    let context = conversation.context();
     if !is_json {
-        print_goal(&goal);
+        print_goal(&goal, context)?;
     } else {
-        println!("{}", json!({ "event": "goal", "goal": view(&goal) }));
+        let event = json!({ "event": "goal", "goal": view_with_checkpoints(&goal, context)? });
+        println!("{}", output::disarm_json(&event.to_string()));
     }
     let is_reached = goal.state == GoalState::Complete;
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -244,7 +249,23 @@ fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
 
 /// Describes a goal as data.
 pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
-    Ok(view(&context.ledger()?.goal(id)?))
+    let goal = context.ledger()?.goal(id)?;
+    view_with_checkpoints(&goal, context)
+}
+
+/// Refuses to pause a goal that has stopped for another reason, and to change one that is over: the
+/// reason would be lost.
+fn check_change(goal: &GoalRecord, state: GoalState) -> Result<(), Failure> {
+    let is_allowed = match state {
+        GoalState::Paused => matches!(goal.state, GoalState::Active | GoalState::Paused),
+        _ => !matches!(goal.state, GoalState::Complete | GoalState::Cancelled),
+    };
+    if is_allowed {
+        return Ok(());
+    }
+    let GoalRecord { id, state, .. } = goal;
+    Err(Failure::new(format!("goal {id} is not being worked on: it is {}", state.as_str()))
+        .hint(format!("`takeback goal show {id}` says why")))
 }
 
 fn change(
@@ -254,6 +275,7 @@ fn change(
     context: &Context,
 ) -> Result<ExitCode, Failure> {
     let goal = find_goal(typed, context)?;
+    check_change(&goal, state)?;
     let update = GoalUpdate {
         goal: goal.id.clone(),
         state: Some((state, Some(reason.to_owned()))),
@@ -268,12 +290,12 @@ fn change(
     if works_on_it || (!is_running && state == GoalState::Cancelled) {
         takeback_runtime::cancel_task(context.opened_arc()?, &goal.task)?;
     }
-    show(&changed, context)
+    show_goal(&changed, context)
 }
 
 fn list(context: &Context) -> Result<ExitCode, Failure> {
     let goals = list_goals(context.opened()?)?;
-    let views: Vec<Value> = goals.iter().map(view).collect();
+    let views: Vec<Value> = goals.iter().map(view_goal).collect();
     if output::answers_json(&json!({ "goals": views }), context) {
         return Ok(ExitCode::SUCCESS);
     }
@@ -288,59 +310,4 @@ fn list(context: &Context) -> Result<ExitCode, Failure> {
     }
     table.print();
     Ok(ExitCode::SUCCESS)
-}
-
-fn show(goal: &GoalRecord, context: &Context) -> Result<ExitCode, Failure> {
-    if !output::answers_json(&view(goal), context) {
-        println!("{}", output::join_lines(&goal.objective));
-        print_goal(goal);
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print_goal(goal: &GoalRecord) {
-    let state = goal.state.as_str();
-    match goal.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        Some(reason) => println!("{state}: {}", output::disarm(&output::join_lines(reason))),
-        None => println!("{state}"),
-    }
-    let GoalRecord { budget, spent, spent_in_run: run, .. } = goal;
-    let minutes = |time: Duration| time.as_secs_f64() / 60.0;
-    print_bar("tokens", run.tokens as f64, budget.tokens.map(|limit| limit as f64));
-    print_bar("US dollars", run.usd, budget.usd);
-    print_bar("minutes", minutes(run.time), budget.time.map(minutes));
-    print_bar("turns", run.turns as f64, budget.turns.map(|limit| limit as f64));
-    println!(
-        "In total: {} tokens, ${:.2}, {}",
-        spent.tokens,
-        spent.usd,
-        output::count(usize::try_from(spent.turns).unwrap_or(0), "turn")
-    );
-}
-
-/// Prints how much of a limit is spent. Prints nothing if there is no limit.
-fn print_bar(unit: &str, spent: f64, limit: Option<f64>) {
-    const WIDTH: usize = 20;
-    let Some(limit) = limit.filter(|limit| *limit > 0.0) else { return };
-    let filled = ((spent / limit).clamp(0.0, 1.0) * WIDTH as f64).round() as usize;
-    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
-    println!("  {unit:<10}  {bar}  {spent:.2} of {limit:.2}");
-}
-
-fn view(goal: &GoalRecord) -> Value {
-    let spending = |spent: &Spending| {
-        json!({
-            "tokens": spent.tokens, "usd": spent.usd, "seconds": spent.time.as_secs(),
-            "turns": spent.turns,
-        })
-    };
-    json!({
-        "id": goal.id, "task": goal.task, "objective": goal.objective,
-        "state": goal.state.as_str(), "reason": goal.reason,
-        "budget": {
-            "tokens": goal.budget.tokens, "usd": goal.budget.usd,
-            "seconds": goal.budget.time.map(|time| time.as_secs()), "turns": goal.budget.turns,
-        },
-        "spent": spending(&goal.spent), "spent_in_run": spending(&goal.spent_in_run),
-    })
 }

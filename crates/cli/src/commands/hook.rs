@@ -4,9 +4,10 @@
 //! refused. Standard output carries only messages for the model and for the user.
 
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use takeback_agents::{
@@ -18,10 +19,13 @@ use takeback_undo::{Deadline, Opened, Report, ReportedEvent, Turn, TurnId, Unpro
 use super::slash;
 use crate::background;
 use crate::context::{self, Context};
-use crate::event_input::read_event;
+use crate::event_input::{TimedInput, read_event};
 use crate::fired;
 use crate::output;
-use crate::reporting::{self, PendingReport, ReportView, Waited, workspace_of};
+use crate::reporting::{
+    self, PendingReport, ReportView, Waited, strict_refusal, tampering_refusal, workspace_of,
+};
+use crate::takeover::{self, HookDuty};
 
 /// Report what an agent does: one JSON object on standard input
 ///
@@ -77,22 +81,14 @@ impl EventOutcome {
         self.is_refusable && (self.view.refused || is_missed)
     }
 
-    /// Describes the reason for a refusal.
+    /// Describes why the call is refused.
     fn refusal_reason(&self) -> String {
         if self.view.refused {
-            return format!(
-                "takeback refused this call, because it would {}. If the user wants this, the user \
-                 can do it in a terminal, or set `history = \"warn\"` under [protection] in \
-                 takeback's config.toml",
-                self.view.tampering.join("; ")
-            );
+            return tampering_refusal(&self.view.tampering);
         }
         let problems = self.problems();
         let reasons = &problems[..problems.len().min(MAX_PRINTED)];
-        format!(
-            "takeback could not protect this call, and strict mode refuses such calls: {}",
-            reasons.join("; ")
-        )
+        strict_refusal(reasons)
     }
 
     /// Lists everything that went wrong. Unprotected paths are listed if they are new, or if they
@@ -114,15 +110,16 @@ impl EventOutcome {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
-    let Some(agent) = find_agent(&arguments.agent) else {
+    let agent = find_agent(&arguments.agent).filter(|agent| !agent.is_editor());
+    let Some(agent) = agent else {
         let message = format!("unknown agent {:?}: use {}", arguments.agent, agent_names());
         return give_up(&message);
     };
-    let input = read_event(std::io::stdin().lock().take(MAX_INPUT));
-    let is_strict = || {
-        let opened = reporting::open(context);
-        opened.is_some_and(|(opened, _)| arguments.strict || opened.settings().strict)
-    };
+    let settings = reporting::open(context).map(|(opened, _)| opened.settings().clone());
+    let limit = settings.as_ref().map_or(0, |settings| settings.timeout_ms);
+    let input = TimedInput::stdin(Duration::from_millis(limit));
+    let input = read_event(input.take(MAX_INPUT));
+    let is_strict = || settings.is_some_and(|settings| arguments.strict || settings.strict);
     if let Ok(input) = &input
         && arguments.late.is_none()
         && !arguments.supervised
@@ -133,17 +130,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
     }
     let mut outcome = handle_event(agent, arguments, context, input);
     print_problems(&outcome.problems());
+    let (is_refused, reason) = (outcome.is_refused(), outcome.refusal_reason());
+    if is_refused && outcome.view.refused {
+        eprintln!("{}", output::disarm(&reason));
+    }
     if agent.name == "generic" && context.globals.json {
         outcome.view.unprotected = outcome.unprotected.iter().map(Into::into).collect();
         outcome.view.failures = outcome.failures.clone();
+        outcome.view.refused = is_refused;
         output::print_json(&outcome.view);
     }
-    if !outcome.is_refused() {
+    if !is_refused {
         return ExitCode::SUCCESS;
-    }
-    let reason = outcome.refusal_reason();
-    if outcome.view.refused {
-        eprintln!("{}", output::disarm(&reason));
     }
     let (answer, code) = agent.refusal_output(&reason);
     // Even an agent that does not read the answer sees the exit code.
@@ -205,7 +203,8 @@ fn print_problems(problems: &[String]) {
 }
 
 fn agent_names() -> String {
-    AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().join(", ")
+    let agents = AGENTS.iter().filter(|agent| !agent.is_editor());
+    agents.map(|agent| agent.name).collect::<Vec<_>>().join(", ")
 }
 
 /// True if the arguments, valid or not, name this command.
@@ -238,8 +237,9 @@ fn handle_event(
     let mut outcome = EventOutcome { is_strict: arguments.strict, ..EventOutcome::default() };
     let (input, heard) = parse_event(agent, arguments, context, input);
     // A rollback works even if checkpoints are switched off.
-    if let Ok(Some(ParsedPayload::Slash { command: slash, directory, log })) = &heard {
+    if let Ok(Some(ParsedPayload::Slash { command: slash, directory, log, session })) = &heard {
         let is_headless = agent.is_headless(context::variable, log.as_deref());
+        let context = &context.typed_in(session.as_deref());
         let text = slash::run_slash_command(slash, directory, context, is_headless);
         outcome.failures.extend(print_answer(&agent.answer_output(&text)).err());
         return outcome;
@@ -265,7 +265,11 @@ fn handle_event(
         opened.note_failure(&workspace_of(&opened, &directory), failure);
     }
     // There is no report if the event cannot be read or is unknown to this version.
-    let Some(ParsedPayload::Report { report, event, log }) = heard else { return outcome };
+    let Some(ParsedPayload::Report { mut report, event, log }) = heard else { return outcome };
+    let proxy = context.variable(takeover::VARIABLE).map(PathBuf::from);
+    if takeover::join_session(proxy.as_deref(), &mut report) == HookDuty::Nothing {
+        return outcome;
+    }
     outcome.is_refusable |= matches!(report.event, ReportedEvent::BeforeTool(_));
     outcome.view.session = report.session_id();
     let hook = HookRun { agent, arguments, context, opened: &opened, report: &report };

@@ -1,22 +1,30 @@
 //! One file per command.
 
+pub(crate) mod acp;
+#[cfg(not(fuzzing))]
+pub(crate) mod browse;
 pub(crate) mod chat;
 mod checkpoint;
 mod checkpoints;
 mod compare;
-mod config;
+mod completions;
+pub(crate) mod config;
 mod demo;
-mod diff;
+pub(crate) mod diff;
 mod doctor;
 mod explain;
 #[cfg(not(fuzzing))]
 mod export;
+pub(crate) mod fleet;
 pub(crate) mod fork;
 pub(crate) mod goal;
 pub(crate) mod hook;
 mod install;
-mod list;
+pub(crate) mod list;
+mod man_pages;
+mod mcp;
 pub(crate) mod open_tasks;
+mod report;
 mod resume;
 mod rollback;
 pub(crate) mod rpc;
@@ -54,6 +62,7 @@ pub(crate) enum Command {
     Resume(resume::Arguments),
     Search(sessions::search::Arguments),
     Status(status::Arguments),
+    Report(report::Arguments),
     #[cfg(not(fuzzing))]
     Serve(serve::Arguments),
     #[cfg(not(fuzzing))]
@@ -64,14 +73,20 @@ pub(crate) enum Command {
     Sessions(sessions::Arguments),
     Checkpoints(checkpoints::Arguments),
     Config(config::Arguments),
+    Fleet(fleet::Arguments),
+    Completions(completions::Arguments),
     Explain(explain::Arguments),
     Demo(demo::Arguments),
     Run(run::Arguments),
     Chat(chat::Arguments),
     Tasks(tasks::Arguments),
     Goal(goal::Arguments),
+    Acp(acp::Arguments),
     Hook(hook::Arguments),
     Rpc(rpc::Arguments),
+    Mcp(mcp::Arguments),
+    #[command(hide = true)]
+    ManPages(man_pages::Arguments),
     #[command(hide = true)]
     Slash(slash::Arguments),
 }
@@ -80,8 +95,9 @@ impl Command {
     /// Returns the kind of caller that runs the command.
     pub(crate) fn caller(&self) -> Caller {
         match self {
-            Command::Hook(_) | Command::Rpc(_) => Caller::Agent,
+            Command::Acp(_) | Command::Hook(_) | Command::Rpc(_) | Command::Mcp(_) => Caller::Agent,
             Command::Checkpoints(arguments) if arguments.is_background() => Caller::Agent,
+            Command::Fleet(arguments) if arguments.is_background() => Caller::Agent,
             _ => Caller::User,
         }
     }
@@ -95,8 +111,10 @@ impl Command {
         }
         !matches!(
             self,
-            Command::Hook(_)
+            Command::Acp(_)
+                | Command::Hook(_)
                 | Command::Rpc(_)
+                | Command::Mcp(_)
                 | Command::Run(_)
                 | Command::Resume(_)
                 | Command::Chat(_)
@@ -104,6 +122,8 @@ impl Command {
                 | Command::Goal(_)
                 | Command::Slash(_)
                 | Command::Demo(_)
+                | Command::Completions(_)
+                | Command::Config(_)
         )
     }
 
@@ -121,6 +141,7 @@ impl Command {
             Command::Resume(arguments) => resume::run(&arguments, context),
             Command::Search(arguments) => sessions::search::run(&arguments, context),
             Command::Status(arguments) => status::run(&arguments, context),
+            Command::Report(arguments) => report::run(&arguments, context),
             #[cfg(not(fuzzing))]
             Command::Serve(arguments) => serve::run(&arguments, context),
             #[cfg(not(fuzzing))]
@@ -130,15 +151,20 @@ impl Command {
             Command::Doctor(arguments) => doctor::run(&arguments, context),
             Command::Sessions(arguments) => sessions::run(&arguments, context),
             Command::Checkpoints(arguments) => checkpoints::run(&arguments, context),
-            Command::Config(arguments) => config::run(&arguments, context),
+            Command::Config(arguments) => config::run(arguments, context),
+            Command::Fleet(arguments) => fleet::run(&arguments, context),
+            Command::Completions(arguments) => completions::run(&arguments, context),
             Command::Explain(arguments) => explain::run(&arguments, context),
             Command::Demo(arguments) => demo::run(&arguments, context),
             Command::Run(arguments) => run::run(&arguments, context),
             Command::Chat(arguments) => chat::run(arguments, context),
             Command::Tasks(arguments) => tasks::run(arguments, context),
             Command::Goal(arguments) => goal::run(arguments, context),
+            Command::Acp(arguments) => acp::run(&arguments, context),
             Command::Hook(arguments) => Ok(hook::run(&arguments, context)),
             Command::Rpc(arguments) => rpc::run(&arguments, context),
+            Command::Mcp(arguments) => mcp::run(&arguments, context),
+            Command::ManPages(arguments) => man_pages::run(&arguments, context),
             Command::Slash(arguments) => slash::run(&arguments, context),
         }
     }

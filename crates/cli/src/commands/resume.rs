@@ -7,7 +7,6 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use takeback_ledger::{Ledger, ListOptions, SessionSummary};
 use takeback_undo::Resume;
-use takeback_undo::hook::quote_word;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -16,14 +15,14 @@ use crate::output;
 
 /// Continue a conversation of any agent, in its directory
 ///
-/// Starts the agent where the conversation is now. After a rollback, this is where the rollback led
-/// to. Without a session, lists the latest ones to choose from.
+/// Starts the agent at the current end of the conversation. After a rollback, this is the point
+/// that the rollback returned to. Without a session, lists the latest sessions to choose from.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback resume                 choose from the latest sessions
   takeback resume 4f2a            continue session 4f2a
-  takeback resume 4f2a --at 3     continue from the end of its third turn; the session itself stays
+  takeback resume 4f2a --at 3     continue from the end of its third turn, in a copy
   takeback resume 4f2a --print    print the command instead of running it")]
 pub(crate) struct Arguments {
     /// The session: its id, or a part of its id
@@ -54,14 +53,19 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.print {
-        println!("{}", shell_command(&resume));
+        println!("{}", output::continuation(&resume));
         return Ok(ExitCode::SUCCESS);
     }
     start_agent(&resume)
 }
 
-/// Finds the command that continues a session. takeback's own agent continues its sessions itself.
-fn find_way(session: &str, at: Option<i64>, context: &Context) -> Result<Resume, Failure> {
+/// Finds the command that continues a session. For a session of takeback's own agent, this is
+/// `takeback chat`.
+pub(super) fn find_way(
+    session: &str,
+    at: Option<i64>,
+    context: &Context,
+) -> Result<Resume, Failure> {
     let record = context.ledger()?.session(session)?;
     if record.source != takeback_runtime::AGENT {
         return takeback_agents::continue_session(context.opened()?, session, at).map_err(
@@ -86,17 +90,8 @@ fn find_way(session: &str, at: Option<i64>, context: &Context) -> Result<Resume,
         cwd: record.workspace,
         typed: None,
         file: None,
+        in_place: false,
     })
-}
-
-/// Writes the command as a user would type it anywhere.
-fn shell_command(resume: &Resume) -> String {
-    let words: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
-    let command = words.join(" ");
-    match &resume.cwd {
-        Some(directory) => output::disarm(&format!("cd {} && {command}", quote_word(directory))),
-        None => output::disarm(&command),
-    }
 }
 
 /// Starts the agent in place of this process.
@@ -114,7 +109,7 @@ pub(crate) fn start_agent(resume: &Resume) -> Result<ExitCode, Failure> {
     let error = command.exec();
     Err(Failure::new(format!("cannot start {program}"))
         .because_of(&error.to_string())
-        .hint(format!("start it yourself: `{}`", shell_command(resume))))
+        .hint(format!("start it yourself: `{}`", output::continuation(resume))))
 }
 
 /// Lets the user choose one of the latest sessions, by its number or by words that narrow the list.
@@ -134,7 +129,7 @@ fn choose_session(ledger: &Ledger, context: &Context) -> Result<String, Failure>
             return Err(Failure::new("there are no sessions yet").hint(hint));
         }
         print_choices(&shown);
-        words = ask("Number, or words to search for (empty: leave): ")?;
+        words = ask("Number, or words to search for (empty to quit): ")?;
         if words.is_empty() {
             return Err(Failure::new("nothing was started"));
         }
@@ -145,7 +140,8 @@ fn choose_session(ledger: &Ledger, context: &Context) -> Result<String, Failure>
     }
 }
 
-/// True if a session's id, title, directory or beginning has all words.
+/// Returns true if each word occurs in the id, the title, the directory or the beginning of a
+/// session.
 fn matches_words(found: &SessionSummary, words: &str) -> bool {
     let session = &found.session;
     let texts = [Some(&session.id), session.title.as_ref(), session.workspace.as_ref()];

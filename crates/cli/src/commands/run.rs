@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 use takeback_undo::hook::find_script;
 use takeback_undo::{Opened, Report, ReportedEvent, ToolCall};
 
+use super::rollback::handled_files;
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -140,7 +141,7 @@ impl CommandSession {
     /// Takes a checkpoint, and fails if that is not possible, because the command must not run
     /// unprotected.
     fn begin(&self, opened: &Opened) -> Result<(), Failure> {
-        let _progress = Progress::new("taking a checkpoint");
+        let _progress = Progress::of_files("taking a checkpoint", handled_files(opened));
         self.report(opened, ReportedEvent::TurnStart { prompt: Some(self.line.clone()) });
         let handled = self.report(opened, ReportedEvent::BeforeTool(self.call.clone()));
         match handled.failures.first().filter(|_| handled.missed) {
@@ -175,7 +176,7 @@ impl CommandSession {
 }
 
 /// Converts an exit status to an exit code as shells do: a signal becomes 128 plus its number.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }

@@ -13,10 +13,14 @@ use std::thread;
 use clap::{ArgGroup, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use takeback_ledger::Tokens;
 use takeback_undo::Opened;
-use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+use takeback_web::{
+    Certificate, Checkup, Error, Home, Problem, Reach, Server, ServerOptions, Stopper,
+};
 
 use self::agent::ServedAgent;
+use super::doctor;
 use super::rpc::{Stamp, read_stamp};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -25,11 +29,11 @@ use crate::output;
 
 /// Show the history in a browser
 ///
-/// Serves pages on this machine alone: the timeline of all workspaces, every turn with its files,
-/// diff, conversation and effects, rollback and undo with a preview, sessions and search, and a chat
-/// with takeback's own agent. Its turns that were interrupted continue at once. The first line of the
-/// output is the link; it works until the server ends. The same address has an HTTP API;
-/// docs/serve.md describes it.
+/// Serves pages, only on this machine by default: the timeline of all workspaces, every turn with
+/// its files, diff, conversation and effects, rollback and undo with a preview, sessions and
+/// search, and a chat with takeback's own agent. Interrupted turns of that agent continue
+/// immediately. The first line of the output is the link; it works until the server ends. There is
+/// an HTTP API at the same address; docs/serve.md describes it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +54,7 @@ pub(crate) struct Arguments {
     /// Listen on this address instead of 127.0.0.1; needs --tls-cert, or --insecure
     #[arg(long, value_name = "ADDRESS", requires = "way")]
     listen: Option<IpAddr>,
-    /// Encrypt connections with this certificate, followed by those that it depends on (PEM)
+    /// Encrypt connections with this certificate; the file may also contain its chain (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The key of the certificate (PEM)
@@ -64,7 +68,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let ip = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let address = SocketAddr::from((ip, arguments.port));
-    // An invalid configuration is reported at once, and the pages use its valid part.
+    // An invalid configuration is reported immediately, and the pages use the valid part of it.
     context.opened_anyway()?;
     let home = Arc::new(ServedHome::new(context));
     let server = Server::bind(ServerOptions {
@@ -81,16 +85,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let server = server.map_err(|error| {
         Failure::new(format!("cannot listen on {address}"))
             .because(&error)
-            .hint("choose another port with --port, or leave it out for a free one")
+            .hint("choose another port with --port, or omit the option to get a free one")
     })?;
     let link = server.link();
     stop_on_signals(server.stopper())?;
     if context.globals.json {
-        // One line, as without --json, because the server goes on.
+        // One line, as without --json, because the server keeps running.
         println!("{}", serde_json::json!({ "url": link }));
     } else {
         println!("{link}");
-        println!("The link opens your history on this machine until Ctrl-C. Do not share it.");
+        println!(
+            "The link opens your history until you stop the server with Ctrl-C. Do not share it."
+        );
     }
     // A program that starts the server waits for the link.
     let _ = std::io::stdout().flush();
@@ -118,17 +124,18 @@ fn read_certificate(
     Ok(Some(Certificate::from_pem(&read(chain)?, &read(key)?)?))
 }
 
-/// Makes a secret of 256 random bits.
+/// Generates a secret of 256 random bits.
 fn make_secret() -> Result<String, Failure> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new("the system has no random numbers").because(&error))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::new("cannot get random numbers from the system").because(&error)
+    })?;
     Ok(takeback_base::hex::encode(&bytes))
 }
 
 /// Stops the server at the first signal: a running turn stays open, and the next server continues
-/// it. A second one ends the process at once; a restore that is
-/// cut off is finished or reverted by the next command.
+/// it. A second signal ends the process immediately; the next command finishes or reverts a restore
+/// that was cut off.
 fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot listen for signals").because(&error);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
@@ -169,7 +176,7 @@ impl ServedHome {
 
     /// Returns a context whose home is open. Opens it again if another process has replaced the
     /// configuration or the store.
-    fn context(&self) -> Result<Context, Failure> {
+    pub(super) fn context(&self) -> Result<Context, Failure> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (context, stamp) = &mut *state;
         let now = read_stamp(&context.home);
@@ -178,6 +185,7 @@ impl ServedHome {
             *stamp = Some(now);
         }
         context.opened_anyway()?;
+        context.prices();
         Ok(context.in_directory(&context.directory))
     }
 }
@@ -192,6 +200,15 @@ impl Home for ServedHome {
         if let Ok(context) = self.context() {
             logs::catch_up_ledger(&context);
         }
+    }
+
+    fn check_up(&self, is_thorough: bool) -> Result<Checkup, Problem> {
+        let context = self.context().map_err(describe)?;
+        doctor::check_up(&context, is_thorough).map_err(describe)
+    }
+
+    fn price(&self, model: &str, tokens: Tokens) -> Option<f64> {
+        self.context().ok()?.prices().cost(model, tokens)
     }
 
     fn explain(&self, error: Error) -> Problem {
@@ -214,6 +231,6 @@ impl Home for ServedHome {
 }
 
 fn describe(failure: Failure) -> Problem {
-    let Failure { message, causes, hint } = failure;
+    let Failure { message, causes, hint, .. } = failure;
     Problem { causes, hint, ..Problem::new(500, message) }
 }

@@ -13,7 +13,7 @@ use takeback_agents::{SlashCommand, split_words};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
-use crate::slash::run_words;
+use crate::slash::{run_words, words_in_agent};
 
 /// Run a command that was typed as `/rollback …` or `/undo …` inside an agent
 ///
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command, and finds the conversation that the agent has to show then.
+/// Runs the command, and finds the conversation that the agent has to show afterwards.
 fn answer_plugin(
     slash: &SlashCommand,
     session: &str,
@@ -83,14 +83,14 @@ fn answer_plugin(
     }
     let words: Vec<&str> =
         [slash.command()].into_iter().chain(slash.arguments().iter().map(String::as_str)).collect();
-    let answer = run_words(&words, context).plain();
+    let answer = run_words(&words_in_agent(&words), context).plain();
     let moved = answer.data.as_ref().and_then(|data| data["sessions"].as_array());
     let resume = moved.and_then(|moved| choose_resume(moved, session));
     PluginAnswer { text: answer.text, resume }
 }
 
-/// Chooses the conversation to show: one whose messages are back, or the present one where it is
-/// now. Returns `None` if the present conversation goes on.
+/// Chooses the conversation to show: one whose messages were restored, or the copy that replaces
+/// the present one. Returns `None` if the present conversation continues.
 fn choose_resume(moved: &[Value], session: &str) -> Option<Value> {
     let (agent, id) = session.split_once(':')?;
     let can_show = |moved: &&Value| {
@@ -117,14 +117,14 @@ pub(crate) fn run_slash_command(
     }
     if is_headless && slash.is_changing() {
         let command = slash.command();
-        let list = run_takeback(["list"], directory, context);
+        let list = run_takeback(words_in_agent(&["list"]), directory, context);
         return format!(
             "Nothing was changed: the agent runs without a user. Type `takeback {command}` in a \
              terminal to take something back.\n\n{list}"
         );
     }
     let words = [slash.command()].into_iter().chain(slash.arguments().iter().map(String::as_str));
-    run_takeback(words, directory, context)
+    run_takeback(words_in_agent(&words.collect::<Vec<_>>()), directory, context)
 }
 
 pub(crate) fn run_takeback<'a>(
@@ -137,6 +137,8 @@ pub(crate) fn run_takeback<'a>(
         let mut command = Command::new(program);
         command.arg("--home").arg(&context.home).arg("-C").arg(directory);
         command.args(context.profile().into_iter().flat_map(|profile| ["--profile", profile]));
+        let typed_in = context.globals.typed_in.as_deref();
+        command.args(typed_in.into_iter().flat_map(|session| ["--typed-in", session]));
         command.args(["--yes", "--color", "never"]).args(words.into_iter().map(OsStr::new));
         command.stdin(Stdio::null()).output()
     });

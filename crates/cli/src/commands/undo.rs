@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use takeback_tree::RelPath;
-use takeback_undo::{Destination, Request, Resolution, TurnUndo, UncertainPath};
+use takeback_undo::{Destination, Request, Resolution, Scope, TurnUndo, UncertainPath};
 
 use super::rollback;
 use crate::context::Context;
@@ -15,7 +15,8 @@ use crate::output;
 ///
 /// Merges each file: takes back the changes of the turn, and keeps changes that you or other agents
 /// have made since. If the same lines of a file have been changed again since the turn, the file is
-/// listed but not changed, unless --theirs, --ours or --markers is given.
+/// listed but not changed, unless --theirs, --ours or --markers is given. If the turn is the last one
+/// of its conversation, the conversation also returns to the point before it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -46,6 +47,9 @@ pub(crate) struct Arguments {
     /// Skip paths that cannot be restored, and take back the rest
     #[arg(long)]
     skip_blocked: bool,
+    /// Do not change the conversation
+    #[arg(long)]
+    files_only: bool,
     /// Do not touch files outside the workspace
     #[arg(long)]
     workspace_only: bool,
@@ -73,6 +77,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let request = |options| Request {
         skip_blocked: arguments.skip_blocked,
         workspace_only: arguments.workspace_only,
+        scope: if arguments.files_only { Scope::Files } else { Scope::Both },
         ..Request::new(&context.directory, Destination::WithoutTurn(options))
     };
     if context.asks() && !arguments.dry_run {

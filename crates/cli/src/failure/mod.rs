@@ -17,11 +17,21 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) causes: Vec<String>,
     pub(crate) hint: Option<String>,
+    /// True if the user answered no to a question, which is not an error.
+    #[serde(skip)]
+    pub(crate) is_declined: bool,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), causes: Vec::new(), hint: None }
+        let (message, causes, hint) = (message.into(), Vec::new(), None);
+        Failure { message, causes, hint, is_declined: false }
+    }
+
+    /// Ends a command because the user answered no. That is a result like any other: the command
+    /// says that nothing changed, and succeeds.
+    pub(crate) fn declined() -> Failure {
+        Failure { is_declined: true, ..Failure::new("nothing changed") }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
@@ -44,11 +54,15 @@ impl Failure {
     fn of(error: &dyn Error) -> Failure {
         let mut messages = error_messages(error).into_iter();
         let message = messages.next().unwrap_or_default();
-        Failure { message, causes: messages.collect(), hint: None }
+        Failure { causes: messages.collect(), ..Failure::new(message) }
     }
 
     /// Prints the error, its causes and the hint, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if self.is_declined {
+            println!("Nothing changed.");
+            return ExitCode::SUCCESS;
+        }
         if json {
             let error = serde_json::json!({ "error": self }).to_string();
             println!("{}", output::disarm_json(&error));

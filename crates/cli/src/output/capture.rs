@@ -1,5 +1,7 @@
 //! Collects the output of a command, so that a front end other than this terminal can show it.
 
+use std::io::Write;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use super::{Sink, output};
 /// The output of a command.
 #[derive(Debug, Default)]
 pub(crate) struct CapturedOutput {
-    /// The lines for people, in the order in which they were printed.
+    /// The lines for the user, in the order in which they were printed.
     pub(super) lines: Vec<String>,
     /// The result as data.
     pub(crate) data: Option<Value>,
@@ -18,6 +20,17 @@ impl CapturedOutput {
     /// Returns the lines as one text, without a line break at its end.
     pub(crate) fn text(&self) -> String {
         self.lines.join("\n").trim_end().to_owned()
+    }
+
+    /// Returns the lines, which may have colors.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Prints the lines, even while other output is captured.
+    pub(crate) fn print(&self) -> std::io::Result<()> {
+        let mut stdout = anstream::stdout().lock();
+        self.lines.iter().try_for_each(|line| writeln!(stdout, "{line}"))
     }
 }
 
@@ -35,14 +48,23 @@ pub(crate) fn keep_data(value: &impl Serialize) {
     }
 }
 
+/// Takes the lines that have been captured so far.
+pub(crate) fn take_captured() -> Vec<String> {
+    match &mut output().sink {
+        Sink::Captured(captured) => std::mem::take(&mut captured.lines),
+        _ => Vec::new(),
+    }
+}
+
 /// A guard that captures output until it is dropped, even if the command panics.
-struct Capture {
+pub(crate) struct Capture {
     /// The sink that was in use before.
     outer: Option<Sink>,
 }
 
 impl Capture {
-    fn begin() -> Capture {
+    /// Begins to capture output.
+    pub(crate) fn begin() -> Capture {
         let captured = Sink::Captured(CapturedOutput::default());
         Capture { outer: Some(std::mem::replace(&mut output().sink, captured)) }
     }

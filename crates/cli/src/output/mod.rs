@@ -1,4 +1,4 @@
-//! Everything that takeback says to people: lines on standard output and standard error, tables,
+//! Everything that takeback says to its users: lines on standard output and standard error, tables,
 //! progress, questions.
 //!
 //! In this crate, `println!` and `eprintln!` are the macros that are defined here. They strip
@@ -28,16 +28,16 @@ mod table;
 mod terminal;
 mod text;
 
-pub(crate) use capture::{CapturedOutput, capture_output, keep_data};
+pub(crate) use capture::{Capture, CapturedOutput, capture_output, keep_data, take_captured};
 pub(crate) use live::LiveRegion;
-pub(crate) use markdown::{MarkdownStream, last_lines, wrap_text};
+pub(crate) use markdown::{MarkdownStream, last_lines, render_markdown, wrap_text};
 pub(crate) use progress::Progress;
 pub(crate) use style::{Style, paint};
 pub(crate) use table::{Cell, Column, Table};
 pub(crate) use terminal::Size;
 pub(crate) use text::{
-    blocked_line, bytes, count, disarm, disarm_lines, join_lines, local, local_time, short_local,
-    shorten, tilde, uncovered_line, width_of,
+    blocked_line, bytes, count, disarm, disarm_lines, join_lines, local, local_time, relative_time,
+    short_local, shorten, tilde, uncovered_line, width_of,
 };
 
 use std::fmt::Arguments;
@@ -122,6 +122,25 @@ pub(crate) fn write_error_line(line: Arguments<'_>) {
     output().write(Line::Error(line.to_string()));
 }
 
+/// Shows lines in a pager, which stays open even if they fit on the screen. Returns false if it
+/// cannot be started.
+pub(crate) fn page_lines(words: &[String], lines: &[String]) -> bool {
+    let Some(mut pager) = Pager::start(words, "R") else { return false };
+    for line in lines {
+        // The user has closed the pager.
+        if pager.write_line(line).is_err() {
+            break;
+        }
+    }
+    pager.end();
+    true
+}
+
+/// Returns true if colors are used on standard output.
+pub(crate) fn has_colors() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Writes everything that has been held back. If there is a pager, waits until it is closed.
 pub(crate) fn flush() {
     output().flush();
@@ -200,7 +219,7 @@ impl Output {
     fn start_pager(&mut self) {
         let Sink::Waiting { size, .. } = self.sink else { return };
         let lines = self.take_lines();
-        if let Some(pager) = self.pager.as_deref().and_then(Pager::start) {
+        if let Some(pager) = self.pager.as_deref().and_then(|words| Pager::start(words, "FRX")) {
             self.sink = Sink::Paged { size, pager, errors: Vec::new() };
         }
         lines.into_iter().for_each(|line| self.write(line));
@@ -291,7 +310,7 @@ pub(crate) fn disarm_json(json: &str) -> String {
 }
 
 /// The maximum number of lines that a section shows without `-v`.
-const SECTION_LINES: usize = 20;
+const SECTION_LINES: usize = 10;
 
 /// Prints a title and the lines below it. Prints nothing if there are no lines.
 pub(crate) fn print_section(
@@ -334,24 +353,43 @@ pub(crate) fn report_recovery(recovery: &Recovery) {
 
 /// Tells the user how to continue a conversation after an interrupted rollback was finished.
 pub(crate) fn report_continuation(resume: &Resume) {
+    let command = continuation_from_here(resume);
+    eprintln!("note: the agent's conversation was taken back, too; continue with `{command}`");
+}
+
+/// Writes the command that continues a conversation, as the user can type it anywhere.
+pub(crate) fn continuation(resume: &Resume) -> String {
+    let directory = resume.cwd.iter().map(|directory| format!("cd {} && ", quote_word(directory)));
     let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
-    eprintln!("  continue the conversation with `{}`", disarm(&command.join(" ")));
+    disarm(&format!("{}{}", directory.collect::<String>(), command.join(" ")))
+}
+
+/// Writes the command that continues a conversation, as the user can type it in the current
+/// directory.
+pub(crate) fn continuation_from_here(resume: &Resume) -> String {
+    let here = std::env::current_dir().ok();
+    let is_here = |directory: &String| std::fs::canonicalize(directory).ok() == here;
+    let cwd = resume.cwd.clone().filter(|directory| !is_here(directory));
+    continuation(&Resume { cwd, ..resume.clone() })
 }
 
 /// Tells the user that the command is waiting for another process.
 pub(crate) fn report_waiting(process: Option<u32>) {
     let id = process.map(|id| format!(" (pid {id})")).unwrap_or_default();
+    if matches!(output().sink, Sink::Captured(_)) {
+        return write_error_line(format_args!("waiting for another takeback process{id} …"));
+    }
     // Print this immediately, ahead of lines that are held back, because the user is already
     // waiting. The message may replace a progress line.
     let begin = if io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
     let _ = writeln!(io::stderr(), "{begin}waiting for another takeback process{id} …");
 }
 
-/// Asks the user whether to proceed, and fails if the user declines.
+/// Asks the user whether to proceed, and ends the command if the user declines.
 pub(crate) fn confirm() -> Result<(), Failure> {
     match is_agreed("Continue?") {
         true => Ok(()),
-        false => Err(Failure::new("nothing was changed")),
+        false => Err(Failure::declined()),
     }
 }
 
@@ -363,10 +401,16 @@ pub(crate) fn ask(text: &str) {
 
 /// Asks the user a yes-or-no question.
 pub(crate) fn is_agreed(question: &str) -> bool {
+    let answer = ask_line(&format!("{question} [y/N] "));
+    matches!(answer.as_deref(), Some("y" | "Y" | "yes"))
+}
+
+/// Asks the user for a line of text. Returns `None` if there is none.
+pub(crate) fn ask_line(question: &str) -> Option<String> {
     // The user must see the output that the question is about.
     flush();
-    ask(&format!("{question} [y/N] "));
+    ask(question);
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    read.is_ok_and(|bytes| bytes > 0).then(|| answer.trim().to_owned())
 }

@@ -17,18 +17,16 @@ pub(super) struct Pager {
 }
 
 impl Pager {
-    /// Starts a pager, given its program and arguments. Returns `None` if the program cannot be
-    /// started.
-    pub(super) fn start(words: &[String]) -> Option<Pager> {
+    /// Starts a pager, given its program and arguments, and the options of `less` unless the user
+    /// chose others. Returns `None` if the program cannot be started.
+    pub(super) fn start(words: &[String], less: &str) -> Option<Pager> {
         let (program, arguments) = words.split_first()?;
         // The pager handles Ctrl-C. Once the pager is closed, Ctrl-C ends takeback again.
         let is_over = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&is_over)).ok()?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped());
-        // Unless the user chose otherwise, `less` shows colors and leaves short output on the
-        // screen.
-        for (variable, value) in [("LESS", "FRX"), ("LV", "-c")] {
+        for (variable, value) in [("LESS", less), ("LV", "-c")] {
             if std::env::var_os(variable).is_none() {
                 command.env(variable, value);
             }

@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use takeback_undo::view::text::group_digits;
+
 use super::terminal::Size;
 use super::text::{disarm, shorten, width_of};
 
@@ -30,6 +32,9 @@ struct Counts {
     done: AtomicU64,
     /// The total; 0 if it is not known.
     total: AtomicU64,
+    /// A count that the work itself keeps, and its value at the beginning.
+    handled: Arc<AtomicU64>,
+    before: u64,
 }
 
 impl Progress {
@@ -43,8 +48,18 @@ impl Progress {
         Progress::start(what, Some(noun))
     }
 
+    /// Shows how many files have been handled, according to a count that grows meanwhile.
+    pub(crate) fn of_files(what: &str, handled: Option<Arc<AtomicU64>>) -> Progress {
+        let before = handled.as_ref().map_or(0, |handled| handled.load(Ordering::Relaxed));
+        let counts = Counts { before, handled: handled.unwrap_or_default(), ..Counts::default() };
+        Progress::start_with(what, Some("files"), Arc::new(counts))
+    }
+
     fn start(what: &str, noun: Option<&'static str>) -> Progress {
-        let counts = Arc::new(Counts::default());
+        Progress::start_with(what, noun, Arc::default())
+    }
+
+    fn start_with(what: &str, noun: Option<&'static str>, counts: Arc<Counts>) -> Progress {
         if !io::stderr().is_terminal() || super::is_paging() {
             return Progress { counts, running: None, thread: None };
         }
@@ -54,8 +69,9 @@ impl Progress {
             let start = Instant::now();
             let (mut wait, mut shown) = (DELAY, 0);
             while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let text = match noun {
-                    Some(noun) => format!("{what}: {}", shared.describe(noun)),
+                let counted = noun.and_then(|noun| shared.describe(noun));
+                let text = match counted {
+                    Some(counted) => format!("{what}: {counted}"),
                     None => format!("{what} … {} s", start.elapsed().as_secs()),
                 };
                 shown = show(&text, shown);
@@ -74,11 +90,16 @@ impl Progress {
 }
 
 impl Counts {
-    fn describe(&self, noun: &str) -> String {
-        let done = self.done.load(Ordering::Relaxed);
-        match self.total.load(Ordering::Relaxed) {
-            0 => format!("{done} {noun}"),
-            total => format!("{done} of {total} {noun}"),
+    /// Describes the count so far. Returns `None` as long as nothing is counted.
+    fn describe(&self, noun: &str) -> Option<String> {
+        let handled = self.handled.load(Ordering::Relaxed).saturating_sub(self.before);
+        let done = self.done.load(Ordering::Relaxed) + handled;
+        match (done, self.total.load(Ordering::Relaxed)) {
+            (0, 0) => None,
+            (done, 0) => Some(format!("{} {noun}", group_digits(done))),
+            (done, total) => {
+                Some(format!("{} of {} {noun}", group_digits(done), group_digits(total)))
+            }
         }
     }
 }

@@ -11,9 +11,14 @@ pub(crate) enum Style {
     Good,
     Bad,
     Warning,
+    /// A line that an edit added or removed.
+    Added,
+    Removed,
     /// Words that a search found.
     Match,
-    /// The word `hint` or `Usage` at the beginning of a line.
+    /// A turn that was taken back.
+    TakenBack,
+    /// A heading, or the word `hint` or `Usage` at the beginning of a line.
     Label,
 }
 
@@ -22,8 +27,9 @@ impl Style {
         match self {
             Style::Id | Style::Warning => AnsiColor::Yellow.on_default(),
             Style::Faint => Ansi::new().dimmed(),
-            Style::Good => AnsiColor::Green.on_default(),
-            Style::Bad => AnsiColor::Red.on_default(),
+            Style::TakenBack => Ansi::new().dimmed().strikethrough(),
+            Style::Good | Style::Added => AnsiColor::Green.on_default(),
+            Style::Bad | Style::Removed => AnsiColor::Red.on_default(),
             Style::Match | Style::Label => Ansi::new().bold(),
         }
     }

@@ -1,4 +1,4 @@
-//! Tables for people. No row is wider than the terminal.
+//! Tables for users. No row is wider than the terminal.
 //!
 //! ```text
 //! let mut table = Table::new([Column::right(), Column::left().shrinks(2, 12), Column::free()]);
@@ -81,7 +81,7 @@ impl Column {
         Column { shrinks: Some(Shrinks { rank, to }), ..self }
     }
 
-    /// Makes the column cut off the beginning of long text, not its end. This suits paths.
+    /// Makes the column cut off the beginning of long text instead of its end. This suits paths.
     pub(crate) const fn keeps_end(self) -> Column {
         Column { keeps_end: true, ..self }
     }
@@ -103,6 +103,10 @@ impl Cell {
 
     pub(crate) fn styled(style: Style, text: impl AsRef<str>) -> Cell {
         Cell { style: Some(style), ..Cell::new(text) }
+    }
+
+    pub(crate) fn with_style(self, style: Style) -> Cell {
+        Cell { style: Some(style), ..self }
     }
 
     /// Puts text around the cell's own text. When the cell is shortened, the text around it is kept

@@ -7,13 +7,13 @@ use crate::failure::Failure;
 /// A line that was typed into a front end.
 pub(crate) struct SlashLine<'a> {
     pub(crate) text: &'a str,
-    /// The session that it was typed in, if the conversation has begun.
+    /// The session in which the line was typed, if the conversation has begun.
     pub(crate) session: Option<&'a str>,
     /// The model that the front end asks.
     pub(crate) model: Option<&'a str>,
-    /// True if no user typed the line. Nothing is changed then.
+    /// True if no user typed the line. In that case, nothing is changed.
     pub(crate) is_headless: bool,
-    /// True if a turn is running. Nothing that the turn depends on is changed then.
+    /// True if a turn is running. In that case, nothing that the turn depends on is changed.
     pub(crate) is_busy: bool,
 }
 
@@ -51,9 +51,9 @@ impl<'a> SlashLine<'a> {
 }
 
 impl ParsedLine<'_> {
-    /// Checks that every word is safe. The line may come from a web page, an issue, or a file in the
-    /// project, so only the options in this list are accepted: none that name another home, another
-    /// directory or a file outside. Returns the reason for a refusal.
+    /// Checks that every word is safe. The line may come from a web page, an issue, or a file in
+    /// the project, so only the options in this list are accepted: none that name another home,
+    /// another directory or a file outside the workspace. Returns the reason for a refusal.
     pub(super) fn check(&self) -> Result<(), String> {
         let options: &[&str] = match self.name {
             "rollback" | "undo" | "redo" | "diff" => return self.takes_back().check(),

@@ -1,11 +1,10 @@
-//! Slash commands: `/rollback`, `/search`, `/model` and the like.
+//! Slash commands: `/rollback`, `/search`, `/model` and others.
 //!
 //! This is the only dispatcher. [`answer_line`] answers a line for every front end: for the
-//! terminal of `takeback chat`, for the pages of `takeback serve`, and for other programs through the
-//! method `slash` of `takeback rpc`.
-//! The commands of takeback run in this process, and their output becomes the answer: text for
-//! people, and the document that `--json` prints. A command that concerns a running conversation
-//! also has an action, which the front end carries out.
+//! terminal of `takeback chat`, for the pages of `takeback serve`, and for other programs through
+//! the method `slash` of `takeback rpc`. The commands of takeback run in this process, and their
+//! output becomes the answer: text for the user, and the document that `--json` prints. A command
+//! that concerns a running conversation also has an action, which the front end carries out.
 
 mod line;
 mod result;
@@ -28,7 +27,7 @@ use crate::output::{self, CapturedOutput, capture_output};
 /// The names of slash commands, without the slash, with a description in a few words.
 pub(crate) type SlashNames = &'static [(&'static str, &'static str)];
 
-/// The names of the commands, each with a line of help.
+/// The names of the commands, each with one line of help.
 pub(crate) const COMMANDS: SlashNames = &[
     ("rollback", "list checkpoints, or return to one: /rollback 2"),
     ("undo", "take back the last turn, and keep your own edits"),
@@ -55,26 +54,26 @@ pub(crate) struct SlashAnswer {
     pub(crate) text: String,
     /// The document that the command prints with `--json`.
     pub(crate) data: Option<Value>,
-    /// The change of the conversation that the front end has to make.
+    /// The change to the conversation that the front end has to make.
     pub(crate) action: Option<SlashAction>,
     /// True if the command was refused, or failed.
     pub(crate) failed: bool,
 }
 
-/// A change of the conversation that a front end makes.
+/// A change to the conversation that a front end makes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum SlashAction {
     /// Continue in another session and, for a fork with files, in another directory.
     Resume { session: Option<String>, directory: Option<AnyPath> },
-    /// Ask another model from now on.
+    /// Use another model from now on.
     Model { name: String },
     /// Summarize older turns.
     Compress,
     /// Begin to work on a goal.
     #[serde(skip)]
     StartGoal { objective: String, budget: Budget },
-    /// Go on with a goal, with this budget.
+    /// Continue the work on a goal, with this budget.
     #[serde(skip)]
     ResumeGoal { goal: String, budget: Budget },
     /// The front end ends the chat.
@@ -99,7 +98,7 @@ impl SlashAnswer {
         SlashAnswer { action: Some(action), ..SlashAnswer::text(text) }
     }
 
-    /// Returns the answer for a program, without colours and control characters.
+    /// Returns the answer for a program, without colors and control characters.
     pub(crate) fn plain(self) -> SlashAnswer {
         let text = anstream::adapter::strip_str(&self.text).to_string();
         SlashAnswer { text: output::disarm_lines(&text), ..self }
@@ -137,7 +136,8 @@ fn answer_command(
     let run = |words: &[&str]| Ok(run_words(words, context));
     match (parsed.name, words.as_slice()) {
         ("rollback" | "undo" | "redo", _) => {
-            let answer = run_words(&[&[parsed.name], words.as_slice()].concat(), context);
+            let words = [&[parsed.name], words.as_slice()].concat();
+            let answer = run_words(&words_in_agent(&words), context);
             Ok(describe_rollback(answer, line.session, context))
         }
         ("diff", words) => run(&[&["diff"], words].concat()),
@@ -159,7 +159,7 @@ fn answer_command(
         ("model", [name]) => {
             let model = match (chat::find_model(Some(name), context), line.model) {
                 (Ok(model), _) => model,
-                // The front end asks a provider that is not the one in the settings.
+                // The front end uses a provider other than the one in the settings.
                 (Err(_), Some(_)) => output::disarm(name),
                 (Err(failure), None) => return Err(failure),
             };
@@ -173,6 +173,19 @@ fn answer_command(
         ("quit" | "exit", []) => Ok(SlashAnswer::action(String::new(), SlashAction::Quit)),
         ("help", _) => Ok(help()),
         (name, _) => Err(describe_misuse(name)),
+    }
+}
+
+/// If a command lists the checkpoints, adds the option for lists inside an agent.
+pub(crate) fn words_in_agent<'w>(words: &[&'w str]) -> Vec<&'w str> {
+    match words {
+        ["rollback" | "list", rest @ ..]
+            if rest.iter().all(|word| ["list", "--steps"].contains(word)) =>
+        {
+            let options = rest.iter().copied().filter(|word| *word != "list");
+            ["list", "--in-agent"].into_iter().chain(options).collect()
+        }
+        words => words.to_vec(),
     }
 }
 
@@ -205,7 +218,7 @@ fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure
                 None => Ok(run_words(&[&["goal"], words].concat(), context)),
             }
         }
-        // The usage is explained.
+        // The caller explains the usage.
         _ => Ok(run_words(&[&["goal"], words].concat(), context)),
     }
 }

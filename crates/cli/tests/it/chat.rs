@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
 
 use crate::pseudo_terminal::PseudoTerminal;
-use crate::scripted_model::{chat, list_tasks, with_model, writer};
+use crate::scripted_model::{
+    chat, chat_output, last_session, list_tasks, parse_lines, text_of, with_model, writer,
+};
 use crate::session::Session;
 
 #[test]
@@ -36,7 +38,8 @@ fn events_are_lines_of_json() {
     let text = String::from_utf8(output.stdout).unwrap();
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
-    assert_eq!((kinds[0], kinds[1]), ("call_started", "call_ended"), "{text}");
+    assert_eq!(kinds[..3], ["turn_started", "call_started", "call_ended"], "{text}");
+    assert_eq!(events[0]["session"], last_session(&session), "a script can continue it");
     let last = events.last().unwrap();
     assert_eq!((&last["event"], &last["outcome"]), (&json!("turn_ended"), &json!("complete")));
 }
@@ -93,10 +96,62 @@ fn a_call_that_needs_approval_waits_and_can_be_abandoned() {
     assert_eq!(output.status.code(), Some(1));
     let task = list_tasks(&session).remove(0);
     assert_eq!(task["state"], "waiting");
-    let cancelled = session.json(&["tasks", "cancel", task["id"].as_str().unwrap()]);
+    let id = task["id"].as_str().unwrap();
+    let told = text_of(&output);
+    assert!(told.contains(&format!("takeback tasks resume {id}")), "{told}");
+    let again = chat(&session, &["tasks", "resume", id, "--json"]).output().unwrap();
+    let events = parse_lines(std::str::from_utf8(&again.stdout).unwrap());
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["task"]), (&json!("turn_waiting"), &json!(id)));
+    let blocked = chat(&session, &["chat", "--resume", "-p", "hi"]).output().unwrap();
+    let told = text_of(&blocked);
+    assert!(told.contains("is not over") && told.contains(id), "{told}");
+    let cancelled = session.json(&["tasks", "cancel", id]);
     assert_eq!(cancelled["state"], "idle");
     let again = chat(&session, &["chat", "--resume", "-p", "hi"]).output().unwrap();
     assert!(String::from_utf8(again.stdout).unwrap().contains("Hello."));
+}
+
+#[test]
+fn a_call_that_waits_for_approval_is_refused_if_the_user_then_wants_no_questions() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    chat(&session, &["chat", "-p", "publish"]).output().unwrap();
+    let id = list_tasks(&session)[0]["id"].as_str().unwrap().to_owned();
+    let answer = chat_output(&session, &["tasks", "resume", &id, "--approve", "never"]);
+    assert_eq!(answer, "I wrote the **note**.\n");
+    let request = server.requests().pop().unwrap();
+    let result = request.last_result().unwrap();
+    assert!(result.text.contains("no user can approve it"), "{}", result.text);
+}
+
+#[test]
+fn a_goal_lists_its_checkpoints_and_can_be_taken_back() {
+    let server = Server::start(|request: &Request| match request.last_result() {
+        None => Reply::call("write_file", json!({ "path": "made.txt", "content": "made" })),
+        Some(result) if result.text.contains("made.txt") => {
+            Reply::call("finish_goal", json!({ "status": "reached", "summary": "it is made" }))
+        }
+        Some(_) => Reply::text("Done."),
+    })
+    .unwrap();
+    let session = with_model(&server);
+    session.write("before.txt", "the user's\n");
+    session.json(&["checkpoint"]);
+    chat_output(&session, &["goal", "start", "make it", "--turns", "3", "--usd", "1"]);
+    let id = session.json(&["goal", "list"])["goals"][0]["id"].as_str().unwrap().to_owned();
+    let goal = session.json(&["goal", "show", &id]);
+    let checkpoints = goal["checkpoints"].as_array().unwrap();
+    assert_eq!((checkpoints.len(), &checkpoints[0]["row"]), (1, &json!(1)), "{goal:#}");
+    let shown = chat_output(&session, &["goal", "show", &id]);
+    assert!(shown.contains("1 of 3") && shown.contains("0.0000 of 1.0000"), "{shown}");
+    assert!(shown.contains("1 checkpoint; `takeback rollback 1`"), "{shown}");
+    session.json(&["rollback", "1"]);
+    assert!(!session.exists("made.txt") && session.exists("before.txt"));
+    // The reason why it ended is not replaced.
+    let refused = chat(&session, &["goal", "pause", &id]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", text_of(&refused));
+    assert_eq!(session.json(&["goal", "show", &id])["reason"], "it is made");
 }
 
 #[test]
@@ -165,4 +220,5 @@ fn without_a_provider_the_error_says_what_to_add_to_the_configuration() {
     let shown = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(shown.contains("no model provider is set") && shown.contains("[chat]"), "{shown}");
+    assert!(shown.contains("/config.toml:"), "the file is named with its directory: {shown}");
 }

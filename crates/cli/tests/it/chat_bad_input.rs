@@ -115,10 +115,33 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
             format!("The turn waits for you: the same call of {name} failed again and again");
         assert!(said.contains(told) && said.contains(&stopped), "{said}");
         assert_eq!(server.requests().len() - before, 3, "{prompt}");
-        // The user decides how it continues.
+        // The user decides how the conversation continues.
         let answer = chat_output(&session, &["chat", "--resume", "-p", "hello"]);
         assert_eq!(answer, "Hello.\n");
     }
+}
+
+#[test]
+fn a_model_that_only_makes_calls_that_cannot_be_made_is_stopped() {
+    let server = Server::start(|request: &Request| {
+        let asked = request.messages.len();
+        match request.last_text() {
+            "fly" => Reply::call("fly", json!({ "to": format!("the moon {asked}") })),
+            "mixed" if (asked / 2).is_multiple_of(4) => Reply::call("list_files", json!({})),
+            "mixed" if asked > 40 => Reply::text("Enough."),
+            "mixed" => Reply::call(format!("tool_{asked}"), json!({})),
+            _ => writer(request),
+        }
+    })
+    .unwrap();
+    let session = with_model(&server);
+    let said = fail(&session, &["chat", "-p", "fly"]);
+    assert!(said.contains("keeps making calls that cannot be made"), "{said}");
+    assert_eq!(server.requests().len(), 5);
+    assert_eq!(chat_output(&session, &["chat", "--resume", "-p", "hello"]), "Hello.\n");
+    // As long as some calls can be made, there is progress.
+    let answer = chat_output(&session, &["chat", "-p", "mixed"]);
+    assert!(answer.ends_with("Enough.\n"), "{answer}");
 }
 
 #[test]

@@ -186,12 +186,13 @@ Everyday:
   redo         Redo what `takeback rollback undo` undid
   checkpoint   Take a checkpoint of this workspace now
   fork         Continue differently from an earlier moment, in a new directory
-  compare      Compare two directories: their files, and what the agents' work in them cost
+  compare      Compare the files of two directories, and the cost of the agents' work there
   resume       Continue a conversation of any agent, in its directory
   search       Search all messages, tool names and tool calls
   status       Show the state of this workspace, the store and the agents on one page
+  report       Show what your agents did today, on another day, or in a week
   serve        Show the history in a browser
-  export       Write a turn, a session or a day as one file to hand on
+  export       Write a turn, a session or a day to one file that you can share
 
 Setup and maintenance:
   install      Install takeback into agents: hooks, and a /rollback command
@@ -199,7 +200,9 @@ Setup and maintenance:
   doctor       Check that everything works: agents, hooks, store, ledger
   sessions     List, show, search and edit the sessions of all agents
   checkpoints  Maintain the store of all checkpoints
-  config       Show all settings and where each one comes from
+  config       Show or change the settings
+  fleet        Share one ledger between many machines, in PostgreSQL
+  completions  Complete commands, checkpoints, sessions and settings in your shell
   explain      Explain whether takeback expects a shell command to change files
   demo         Try takeback on a scratch project
 
@@ -210,8 +213,10 @@ takeback's own agent:
 
 For agents:
   run          Run a command between two checkpoints: for agents without hooks
+  acp          Protect any agent that an editor runs over the Agent Client Protocol
   hook         Report what an agent does: one JSON object on standard input
   rpc          Serve an agent for as long as it runs: JSON-RPC 2.0, one message per line
+  mcp          Let the model of an agent look at the history, over the Model Context Protocol
 
 Global options:
   -C <DIR>              Work as if started in DIR
@@ -221,15 +226,15 @@ Global options:
       --json            Print one JSON document instead of text
   -y, --yes             Skip the confirmation
   -v, --verbose         List all paths instead of the first few
-      --color <WHEN>    When to use colors [default: auto] [possible values: auto, always, never]
+      --color <WHEN>    Color the output [default: auto] [possible values: auto, always, never]
       --no-pager        Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
                         less]
-  -h, --help            Print help
+  -h, --help            Print this help
   -V, --version         Print the version
 
 Examples:
   takeback install claude           protect what Claude Code does from now on
-  takeback                          list the checkpoints of this directory
+  takeback                          browse the history of this directory, and take things back
   takeback rollback 1               return to the newest one
   takeback rollback 1 src/main.rs   only this file
   takeback rollback undo            undo the rollback
@@ -238,6 +243,9 @@ Examples:
   takeback fork 1 ../try            try something else from there, in another directory
   takeback search chat-send         search the sessions of all agents
   takeback demo                     see it work on a scratch project
+
+Topics: `takeback help` explains turns, safety, conversations, effects, coverage, patterns, privacy,
+prices and exit-codes.
 $ takeback rollback --help
 Return to a checkpoint, or undo a rollback
 
@@ -260,7 +268,7 @@ Arguments:
           The number, name or id of a checkpoint
 
   [PATH]...
-          Only these files and directories: names, not patterns
+          Only these files and directories; '*.py' matches in all directories
 
 Options:
       --dry-run
@@ -304,7 +312,7 @@ Global options:
           List all paths instead of the first few
 
       --color <WHEN>
-          When to use colors
+          Color the output
           
           [default: auto]
           [possible values: auto, always, never]
@@ -313,12 +321,13 @@ Global options:
           Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or less]
 
   -h, --help
-          Print help
+          Print this help
 
 Examples:
   takeback rollback 2                     return to number 2 of the list
   takeback rollback 2.3                   to before the third step of that turn
   takeback rollback good src docs/a.md    only these files and directories
+  takeback rollback 2 '*.py'              only files that match
   takeback rollback 2 --dry-run           show what would happen
   takeback rollback 2 --resume            then continue the conversation in the agent
   takeback rollback -- list               to the checkpoint called list
@@ -342,10 +351,10 @@ Global options:
       --json            Print one JSON document instead of text
   -y, --yes             Skip the confirmation
   -v, --verbose         List all paths instead of the first few
-      --color <WHEN>    When to use colors [default: auto] [possible values: auto, always, never]
+      --color <WHEN>    Color the output [default: auto] [possible values: auto, always, never]
       --no-pager        Do not use a pager for long output [the pager: $TAKEBACK_PAGER, $PAGER, or
                         less]
-  -h, --help            Print help
+  -h, --help            Print this help
 
 Examples:
   takeback rollback undo        back to before the last rollback
@@ -368,7 +377,7 @@ Examples:
 }
 
 #[test]
-fn a_command_without_json_output_refuses_the_option_in_json() {
+fn a_command_without_json_output_refuses_the_json_option_with_a_json_error() {
     let session = Session::new();
     let output = session.output(&["demo", "--json"]);
     assert_eq!(output.status.code(), Some(1));

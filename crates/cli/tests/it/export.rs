@@ -25,7 +25,7 @@ fn a_turn_a_session_and_a_day_are_written_to_files() {
     assert!(piped.starts_with("<!DOCTYPE html>"), "{piped}");
     let refused = session.command(&["export", "--html", "nothing-like-this"]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && said.contains("no turn, session or day"), "{said}");
+    assert!(!refused.status.success() && said.contains("not a turn, session or day"), "{said}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_manual_checkpoint_is_forked_without_a_conversation() {
         "
 $ takeback fork good
 Forked checkpoint <id> into ~/project-fork: 3 files (1 not saved: dist).
-The checkpoint belongs to no conversation; SESSION@CHECKPOINT names one.
+The checkpoint belongs to no conversation; to fork one as well, use SESSION@CHECKPOINT.
 Continue there: `cd ~/project-fork`
 $ takeback fork good --chat-only
 ! error: checkpoint <id> belongs to no conversation
@@ -151,6 +151,7 @@ $ takeback fork 1 ../x --chat-only
 [exit Some(2)]
 $ takeback fork
 ! error: the following required arguments were not provided: <MOMENT>
+! hint: `takeback fork --help` shows examples
 ! Usage: takeback fork <MOMENT> [DIR]
 [exit Some(2)]
 ",
@@ -160,7 +161,7 @@ $ takeback fork
 }
 
 #[test]
-fn if_files_are_not_known_exactly_the_nearest_states_are_named() {
+fn if_the_exact_state_is_unknown_the_nearest_states_are_named() {
     let mut session = after_two_turns();
     let agent = Agent::new(&session, "s1");
     agent.hears("explain it");
@@ -168,7 +169,7 @@ fn if_files_are_not_known_exactly_the_nearest_states_are_named() {
     session.write("config.py", "edited by the user");
     // The end of the turn may be captured before or after the edit.
     let error = said(&session.output(&["fork", "s1@3", "../fork"]));
-    assert!(error.contains("turn 3 of mine:s1 are not known exactly"), "{error}");
+    assert!(error.contains("turn 3 of mine:s1 is unknown"), "{error}");
     assert!(error.contains("because: the last state before it is "), "{error}");
     assert!(error.contains("hint: `mine:s1@"), "{error}");
     session.takeback(&["fork", "s1@now", "../fork"]);

@@ -76,16 +76,28 @@ fn the_list_has_prompts_effects_counts_and_steps() {
         "
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py           (1 file, +1/−1)   “rename the setting”  1 path not covered
-   2  <id>  <time>  before Write src/app.py                   3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
+  ●  1  <id>  <age>  mine  “rename the setting”  1 file +1 −1            before Bash: sed -i s/old/new/ config.py
+     2  <id>  <age>  mine  “add the cart”        2 files +4 −0  3 steps  ⚠ database  before Write src/app.py
+
+● now
+Not covered: dist (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback --steps
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py                 (1 file, +1/−1)   “rename the setting”  1 path not covered
- 1.1  <id>  <time>    before Bash: sed -i s/old/new/ config.py
-   2  <id>  <time>  before Write src/app.py                         3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
- 2.1  <id>  <time>    before Write src/app.py
- 2.2  <id>  <time>    before Write src/cart.py
- 2.3  <id>  <time>    before Bash: psql shop -c 'drop table carts'
+  ●    1  <id>  <age>  mine  “rename the setting”                            1 file +1 −1            before Bash: sed -i s/old/new/ config.py
+     1.1  <id>  <age>          before Bash: sed -i s/old/new/ config.py
+       2  <id>  <age>  mine  “add the cart”                                  2 files +4 −0  3 steps  ⚠ database  before Write src/app.py
+     2.1  <id>  <age>          before Write src/app.py
+     2.2  <id>  <age>          before Write src/cart.py
+     2.3  <id>  <age>          before Bash: psql shop -c 'drop table carts'
+
+● now
+Not covered: dist (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 ",
     );
 }
@@ -312,14 +324,19 @@ fn a_single_file_outside_the_workspace_is_protected() {
         "
 $ takeback -C ../.zshrc rollback
 Checkpoints for ~/.zshrc
-   1  <id>  <time>  before Write ~/.zshrc  2 steps  (1 file, +1/−1)  “my shell”
+  ●  1  <id>  <age>  mine  “my shell”  1 file +1 −1  2 steps  before Write ~/.zshrc
+
+● now
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 $ takeback -C ../.zshrc rollback 1
 Restored:
   .zshrc
 Conversation: 1 message taken back.
 The prompt was:
   my shell
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "alias a=b\n");

@@ -284,7 +284,7 @@ Restored:
 Conflicts, not changed: edited since the turn (choose --theirs, --ours or --markers):
   gone  (deleted by the turn, recreated since)
   renamed  (created by the turn, changed since)
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 [exit Some(1)]
 ",
     );
@@ -381,6 +381,37 @@ fn a_path_named_by_a_call_is_protected_despite_the_rules() {
     session.output(&["rollback", "undo"]);
     for path in [".env", "data/x", "node_modules/pkg/x"] {
         assert_eq!(session.read(path), "2", "{path}");
+    }
+}
+
+/// A patch in the generic format names its files. They are protected even if they are ignored or
+/// outside the workspace, and an undo changes only these files.
+#[test]
+fn a_patch_changes_exactly_the_files_that_it_names() {
+    let patch = "*** Begin Patch\n*** Delete File: up/a\n*** Update File: ../notes.md\n@@\n-1\n+2\n*** End Patch\n";
+    for (tool, input) in [
+        ("apply_patch", json!({ "input": patch })),
+        ("Bash", json!({ "command": format!("apply_patch <<'EOF'\n{patch}EOF") })),
+        ("shell", json!({ "command": ["apply_patch", patch] })),
+    ] {
+        let session = Session::new();
+        session.write(".gitignore", "up/\n");
+        session.write("up/a", "1");
+        session.write("mine", "1");
+        session.write("../notes.md", "1");
+        let mut agent = Agent::new(&session, "s1");
+        agent.hears("patch it");
+        let call = agent.call(tool, input);
+        agent.tell(call.event("before_tool"));
+        fs::remove_file(session.project().join("up/a")).unwrap();
+        session.write("../notes.md", "2");
+        session.write("mine", "the user's");
+        agent.tell(call.event("after_tool"));
+        agent.is_done();
+        let output = session.output(&["undo"]);
+        assert!(output.status.success(), "{tool}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((session.read("up/a"), session.read("../notes.md")), ("1".into(), "1".into()));
+        assert_eq!(session.read("mine"), "the user's", "{tool}");
     }
 }
 

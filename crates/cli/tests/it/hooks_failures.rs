@@ -2,8 +2,9 @@
 //! into its output.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -268,6 +269,23 @@ fn malformed_events_are_harmless_except_in_strict_mode() {
     }
 }
 
+#[test]
+fn a_hook_does_not_wait_forever_for_the_rest_of_an_event() {
+    let session = Session::new();
+    let mut command = session.command(&["hook", "claude", "PreToolUse"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut hook = command.spawn().unwrap();
+    let mut input = hook.stdin.take().unwrap();
+    input.write_all(b"{\"hook_event_name\": \"PreToolUse\", ").unwrap();
+    let output = hook.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        to_text(&output.stderr),
+        "takeback: cannot read the event: the rest of it did not arrive within 3000 ms\n"
+    );
+}
+
 /// A hook may run without HOME, or in a directory that the agent has removed.
 #[test]
 fn a_hook_succeeds_wherever_it_is_started() {
@@ -332,7 +350,7 @@ fn a_hook_that_takes_too_long_returns_and_the_checkpoint_is_late() {
     let row = &rows(&session)[0];
     assert_eq!((&row["late"], &row["steps"][0]["late"]), (&json!(true), &json!(true)));
     let listed = to_text(&session.output(&["rollback"]).stdout);
-    assert!(listed.trim_end().ends_with("late"), "{listed}");
+    assert!(listed.lines().any(|line| line.ends_with("before Write a  late")), "{listed}");
     session.write("a", "2");
     configure(&session, "");
     agent.finishes(&call);

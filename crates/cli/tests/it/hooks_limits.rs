@@ -80,14 +80,20 @@ fn a_hook_that_cannot_start_threads_works_without_them() {
         session.write(&format!("d{}/f{number}", number % 20), &number.to_string());
     }
     let mut agent = Agent::new(&session, "s1");
-    let call = agent.call("Bash", json!({ "command": "rm -r d1" }));
+    // The pack is so large that it is synced while it is being written.
+    let large: Vec<u8> =
+        (0..3_u32 << 20).flat_map(|n| n.wrapping_mul(0x9e37_79b1).to_le_bytes()).collect();
+    fs::write(session.project().join("large"), &large).unwrap();
+    let call = agent.call("Bash", json!({ "command": "rm -r d1 large" }));
     let event = agent.event(call.event("before_tool"));
     let Some(output) = hook_under(&session, "--nproc=1", &event) else { return };
     assert_eq!((output.status.code(), to_text(&output.stderr)), (Some(0), String::new()));
     fs::remove_dir_all(session.project().join("d1")).unwrap();
+    fs::remove_file(session.project().join("large")).unwrap();
     assert_eq!(rows(&session).len(), 1);
     session.json(&["rollback", "1"]);
     assert_eq!(session.read("d1/f1"), "1");
+    assert!(fs::read(session.project().join("large")).unwrap() == large);
 }
 
 #[test]

@@ -54,7 +54,7 @@ Restored:
 Conversation: 2 messages taken back.
 The prompt was:
   make it 2
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(session.read("a"), "1");
@@ -152,14 +152,14 @@ $ takeback rollback undo
 Restored:
   a
 Conversation: 2 messages restored.
-Done. `takeback rollback redo` takes this back.
+Restored 1 file. `takeback rollback redo` takes this back.
 $ takeback rollback redo
 Restored:
   a
 Conversation: 2 messages taken back.
 The prompt was:
   make it 2
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 $ takeback rollback redo
 ! error: no undone rollback to redo in this workspace
 [exit Some(1)]
@@ -229,6 +229,7 @@ fn edits_by_the_user_since_the_turn_are_reported() {
     session.assert(
         "
 $ takeback rollback 1 --dry-run
+Would restore 1 file and delete 1. 1 of them was edited since.
 Would restore:
   a
 Would delete:
@@ -261,7 +262,7 @@ Restored:
 ⚠ These publish/database effects cannot be reversed:
   publish: git push origin main
   database: psql -c 'delete from carts'
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
 }
@@ -289,7 +290,10 @@ Restored:
   agent
 Deleted:
   made
-Done. `takeback rollback undo` takes this back.
+Conversation: 1 message taken back.
+The prompt was:
+  change it
+Restored 1 file and deleted 1. `takeback rollback undo` takes this back.
 ",
     );
     let left: Vec<_> = ["agent", "other", "person", "later"].map(|name| session.read(name)).into();

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::agent::{everything, hook, rows};
 use crate::session::Session;
 
-const ALL: [&str; 11] = [
+const ALL: [&str; 12] = [
     "claude", "codex", "gemini", "opencode", "qwen", "copilot", "droid", "cline", "pi", "cursor",
-    "goose",
+    "goose", "zed",
 ];
 
 /// A user's settings: comments, odd spacing, and hooks that belong to other programs.
@@ -467,7 +467,7 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
             "command_args": arguments, "prompt": format!("/rollback {arguments}") })
     };
     let list = answer("claude", expanded(""));
-    assert!(list.contains("Checkpoints for ~/project") && list.contains("   1  "), "{list}");
+    assert!(list.contains("Checkpoints for ~/project") && list.contains("  ●  1  "), "{list}");
     let diff = answer("claude", expanded("diff 1"));
     assert!(diff.contains("-one\n+two"), "{diff}");
     let done = answer("claude", expanded("1 'a.txt'"));
@@ -523,4 +523,28 @@ fn past_conversations_are_offered_and_imported() {
     assert_eq!(session.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
     // For an agent without logs, no import is offered.
     assert!(!run_takeback(&session, &["install", "codex", "--import"], 0).contains("Past"));
+}
+
+#[test]
+fn zed_gets_agents_and_gives_every_byte_back() {
+    let session = Session::new();
+    let settings = "// mine\n{\n  \"theme\": \"One Dark\",\n  \"agent_servers\": { \"Other\": { \"type\": \"registry\" }, },\n}\n";
+    write_file(&session, ".config/zed/settings.json", settings);
+    let before = home_files(&session);
+    let text = run_takeback(&session, &["install", "--dry-run", "zed"], 0);
+    assert!(text.contains("Claude Code (takeback)"), "{text}");
+    assert_eq!(home_files(&session), before);
+    let text = run_takeback(&session, &["install", "zed"], 0);
+    assert!(text.contains("Zed: installed.") && text.contains("agent panel"), "{text}");
+    let wired = fs::read_to_string(session.base().join(".config/zed/settings.json")).unwrap();
+    for expected in ["\"acp\"", "codex-acp", "\"gemini\"", "// mine", "\"registry\""] {
+        assert!(wired.contains(expected), "{expected}: {wired}");
+    }
+    let doctor = session.json(&["doctor", "zed"]);
+    assert_eq!(doctor["agents"][0]["user"], "installed", "{doctor}");
+    assert!(run_takeback(&session, &["install", "zed"], 0).contains("Zed"), "nothing to do");
+    run_takeback(&session, &["uninstall", "zed"], 0);
+    assert_eq!(home_files(&session), before);
+    let refused = run_takeback(&session, &["install", "--project", "zed"], 1);
+    assert!(refused.contains("reads agents only from your own settings"), "{refused}");
 }

@@ -94,10 +94,11 @@ $ takeback sessions import --from codex
 ! hint: name their directory: `takeback sessions import --from codex DIR`
 [exit Some(1)]
 $ takeback sessions search 購物車
-claude:rich [3] assistant  <date> <time>  claude  The cart
-  > >>>購物車<<<缺了一個輪子。
+claude:rich  <date> <time>  claude  The cart
+  > [3] assistant  >>>購物車<<<缺了一個輪子。
     ls Bash t1 find the wheel Agent t2
 1 message found.
+`takeback sessions show claude:rich --around 3` shows the best one in full.
 ",
     );
 }
@@ -106,6 +107,8 @@ claude:rich [3] assistant  <date> <time>  claude  The cart
 pub(crate) struct Claude<'s> {
     session: &'s Session,
     id: &'static str,
+    /// The directory that it works in.
+    directory: PathBuf,
     pub(crate) log: PathBuf,
     entries: usize,
 }
@@ -124,9 +127,18 @@ impl<'s> Claude<'s> {
 
     /// Starts a session with this id.
     pub(crate) fn called(session: &'s Session, id: &'static str) -> Claude<'s> {
-        let log = claude_logs(session, &session.project()).join(format!("{id}.jsonl"));
+        Claude::started_in(session, id, session.project())
+    }
+
+    /// Starts a session with this id in a directory.
+    pub(crate) fn started_in(
+        session: &'s Session,
+        id: &'static str,
+        directory: PathBuf,
+    ) -> Claude<'s> {
+        let log = claude_logs(session, &directory).join(format!("{id}.jsonl"));
         fs::create_dir_all(log.parent().unwrap()).unwrap();
-        let claude = Claude { session, id, log, entries: 0 };
+        let claude = Claude { session, id, directory, log, entries: 0 };
         claude.tell(json!({ "hook_event_name": "SessionStart", "source": "startup" }));
         // From now on takeback knows the path of the log, which does not exist yet.
         eventually("the log is known", || {
@@ -147,7 +159,7 @@ impl<'s> Claude<'s> {
     pub(crate) fn tell_as(&self, id: &str, mut event: Value) -> String {
         event["session_id"] = json!(id);
         event["transcript_path"] = json!(self.log.with_file_name(format!("{id}.jsonl")));
-        event["cwd"] = json!(self.session.project());
+        event["cwd"] = json!(self.directory);
         let output = hook(&self.session.base(), &["hook", "claude"], event.to_string().as_bytes());
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -160,7 +172,7 @@ impl<'s> Claude<'s> {
             "type": role, "uuid": self.entry(self.entries), "sessionId": self.id,
             "parentUuid": (self.entries > 1).then(|| self.entry(self.entries - 1)),
             "isSidechain": false, "version": "2.1.325",
-            "cwd": self.session.project(), "timestamp": now,
+            "cwd": self.directory, "timestamp": now,
             "message": { "role": role, "id": format!("m{}", self.entries), "model": "claude-x",
                 "content": content, "usage": { "input_tokens": 3, "output_tokens": 2 } },
         });

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod acp;
+mod acp_editor;
 mod agent;
 mod agents;
 mod agents_concurrent;
@@ -11,6 +13,8 @@ mod chat_fork;
 mod chat_interrupted;
 mod chat_terminal;
 mod commands;
+mod completions;
+mod config;
 mod conversation;
 mod coverage;
 mod damage;
@@ -19,8 +23,13 @@ mod documents;
 mod elsewhere;
 mod example;
 mod export;
+mod fleet;
+#[allow(dead_code, reason = "the tests of the fleet's own crate use all of it")]
+#[path = "../../../fleet/tests/it/server.rs"]
+mod fleet_server;
 mod fork;
 mod gone;
+mod history_screen;
 mod hooks;
 mod hooks_concurrent;
 mod hooks_failures;
@@ -32,6 +41,7 @@ mod imports_hostile;
 mod install;
 mod install_obstacles;
 mod logs;
+mod mcp;
 mod on_disk;
 mod on_disk_sessions;
 mod on_disk_tasks;
@@ -40,6 +50,7 @@ mod peers_myrm;
 mod profiles;
 mod protection;
 mod pseudo_terminal;
+mod report;
 mod repository;
 mod retention;
 mod rewound;
@@ -68,3 +79,4 @@ mod unprotected;
 mod views;
 mod waiting;
 mod way_back;
+mod wrong_usage;

@@ -27,8 +27,8 @@ fn archive() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/home-0.1-tasks.tar.gz")
 }
 
-/// Answers as [`writer`] does. In addition, `delegate` makes a subagent write a file, and a goal is
-/// reached in its second turn.
+/// Answers as [`writer`] does. In addition, the prompt `delegate` makes a subagent write a file,
+/// and a goal is reached in its second turn.
 fn answer(request: &Request) -> Reply {
     let finish = json!({ "status": "reached", "summary": "it works" });
     match (request.last_text(), request.last_result()) {
@@ -41,7 +41,7 @@ fn answer(request: &Request) -> Reply {
 }
 
 #[test]
-#[ignore = "it makes the archive, which is not made again"]
+#[ignore = "creates the archive, which is normally not created again"]
 fn make_home_with_tasks() {
     // The paths end up in the archive, so they are the same on every machine.
     let session = Session::at(Path::new(OLD));

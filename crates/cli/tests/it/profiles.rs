@@ -170,14 +170,14 @@ fn an_error_in_a_profile_names_the_line_even_if_the_profile_is_not_used() {
         "
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: invalid type: integer `1`, expected a boolean
-! hint: fix the file, or remove it to use the defaults
+! hint: `enabled` is true or false: take checkpoints at all
 [exit Some(1)]
 $ takeback config
-! error: ~/.takeback/config.toml, line 2: unknown field `checkpoint`, expected one of `checkpoints`, `ledger`, `protection`, `chat`, `providers`
-! hint: fix the file, or remove it to use the defaults
+! error: ~/.takeback/config.toml, line 2: unknown field `checkpoint`, expected one of `checkpoints`, `ledger`, `protection`, `fleet`, `chat`, `prices`, `providers`
+! hint: did you mean `checkpoints`?
 [exit Some(1)]
 $ takeback config
-! error: ~/.takeback/config.toml, line 1: unknown field `profiles`, expected one of `checkpoints`, `ledger`, `protection`, `chat`, `providers`
+! error: ~/.takeback/config.toml, line 1: unknown field `profiles`, expected one of `checkpoints`, `ledger`, `protection`, `fleet`, `chat`, `prices`, `providers`
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config
@@ -214,7 +214,7 @@ $ takeback config
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: unknown field `api_key`, expected one of `kind`, `base_url`, `api_key_env`, `model`, `context_window`, `max_output`, `prices`
-! hint: fix the file, or remove it to use the defaults
+! hint: did you mean `api_key_env`?
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: a base_url has no user or password; name the variable with the key in api_key_env

@@ -40,25 +40,7 @@ impl PseudoTerminal {
     /// Starts a program in a terminal of this size. Returns `None` if `setsid` is not installed,
     /// which is needed to give the program a terminal of its own.
     pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<PseudoTerminal> {
-        let (keyboard, screen) = open_terminal(columns, rows);
-        let mut started = Command::new("setsid");
-        started.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
-        started.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        started.env("TERM", "xterm");
-        for (name, value) in command.get_envs() {
-            value.map(|value| started.env(name, value));
-        }
-        if let Some(directory) = command.get_current_dir() {
-            started.current_dir(directory);
-        }
-        let stream = || Stdio::from(screen.try_clone().unwrap());
-        let child = started.stdin(stream()).stdout(stream()).stderr(stream()).spawn();
-        let Ok(child) = child else {
-            let _ = writeln!(std::io::stderr(), "skipped: the program `setsid` is not installed");
-            return None;
-        };
-        // The reader sees the end of the output only if no other process has the screen open.
-        drop((started, screen));
+        let (child, keyboard) = spawn(command, columns, rows)?;
         let number = |number| NonZero::new(number).unwrap();
         let screen = vt100::Parser::new(number(rows), number(columns), 10_000);
         let state = Mutex::new(ShownState { screen, output: Vec::new(), is_over: false });
@@ -68,9 +50,41 @@ impl PseudoTerminal {
         Some(PseudoTerminal { child, keyboard, shown })
     }
 
+    /// Starts a program in a terminal, and closes the terminal once the program has written this
+    /// text. Returns the status with which the program ends.
+    #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
+    pub(crate) fn close_after(command: &Command, text: &str) -> Option<ExitStatus> {
+        let (mut child, mut keyboard) = spawn(command, 100, 30)?;
+        let (mut output, mut buffer) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&output).contains(text) {
+            let count = keyboard.read(&mut buffer).unwrap();
+            output.extend_from_slice(&buffer[..count]);
+        }
+        drop(keyboard);
+        let id = rustix::process::Pid::from_child(&child);
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait().unwrap()));
+        let status = ended.recv_timeout(PATIENCE);
+        if status.is_err() {
+            rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+        }
+        Some(status.expect("the program has not ended"))
+    }
+
     /// Types text or keys.
     pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Changes the size of the terminal, and the program is notified.
+    #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        let number = |number| NonZero::new(number).unwrap();
+        let mut state = self.shown.state.lock().unwrap();
+        state.screen.screen_mut().set_size(number(rows), number(columns));
+        drop(state);
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keyboard, size).unwrap();
     }
 
     /// Waits until the screen contains `text`, and returns the screen.
@@ -93,6 +107,31 @@ impl PseudoTerminal {
             assert!(!state.is_over && !left.is_zero(), "{what} never appeared:\n{screen}");
             state = self.shown.changed.wait_timeout(state, left).unwrap().0;
         }
+    }
+
+    /// Sends a signal to the program itself.
+    #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        // `setsid` becomes the program or, if it has to fork, waits for it.
+        let own = self.child.id();
+        let name = std::fs::read_to_string(format!("/proc/{own}/comm")).unwrap();
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+        let program = match name.trim() {
+            "setsid" => children.unwrap().trim().parse().unwrap(),
+            _ => own,
+        };
+        let program = rustix::process::Pid::from_raw(program as i32).unwrap();
+        rustix::process::kill_process(program, signal).unwrap();
+    }
+
+    /// Waits until the program is stopped, so that a signal to continue is not too early.
+    #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
+    pub(crate) fn wait_for_stop(&self) {
+        // `setsid` has become the program, because it does not lead a process group.
+        let program = rustix::process::Pid::from_child(&self.child);
+        let options = rustix::process::WaitOptions::UNTRACED;
+        let status = rustix::process::waitpid(Some(program), options).unwrap();
+        assert!(status.is_some_and(|(_, status)| status.stopped()), "{status:?}");
     }
 
     /// Kills the program with SIGKILL, and waits until it has ended. The terminal stays open until
@@ -142,6 +181,30 @@ impl Shown {
             }
         }
     }
+}
+
+/// Starts a program in a new terminal. Returns the side of the terminal that the user types into.
+fn spawn(command: &Command, columns: u16, rows: u16) -> Option<(Child, File)> {
+    let (keyboard, screen) = open_terminal(columns, rows);
+    let mut started = Command::new("setsid");
+    started.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
+    started.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    started.env("TERM", "xterm");
+    for (name, value) in command.get_envs() {
+        value.map(|value| started.env(name, value));
+    }
+    if let Some(directory) = command.get_current_dir() {
+        started.current_dir(directory);
+    }
+    let stream = || Stdio::from(screen.try_clone().unwrap());
+    let child = started.stdin(stream()).stdout(stream()).stderr(stream()).spawn();
+    let Ok(child) = child else {
+        let _ = writeln!(std::io::stderr(), "skipped: the program `setsid` is not installed");
+        return None;
+    };
+    // The reader reaches the end of the output only if no other process has the terminal open.
+    drop((started, screen));
+    Some((child, keyboard))
 }
 
 /// Opens both sides of a new terminal: that of the user, and that of the program.

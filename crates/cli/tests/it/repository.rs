@@ -183,8 +183,8 @@ fn a_diff_includes_files_that_only_a_call_named() {
     assert_eq!(session.read("node_modules/pkg/x"), "2\n");
 }
 
-/// The hook state identifies the checkpoint that has the copy only by its number. Once that
-/// checkpoint is pruned, another one can get the number.
+/// The hook state identifies the checkpoint that holds the copy only by its number. Once that
+/// checkpoint is pruned, another one can get its number.
 #[test]
 fn a_pruned_copy_of_the_index_is_stored_again() {
     let session = Session::new();
@@ -200,6 +200,39 @@ fn a_pruned_copy_of_the_index_is_stored_again() {
     std::fs::write(&note, index.to_string()).unwrap();
     assert!(session.output(&["checkpoint"]).status.success());
     assert_eq!(session.json(&["rollback", "1", "--index"])["index"], true);
+}
+
+/// Removes a part of the first checkpoint's copy of the index from the store.
+fn lose_copy_of_index(session: &Session, part: &str) {
+    let script = "first=$(git for-each-ref --format='%(objectname)' | head -1)
+        lost=$(git rev-parse $first^1$1); old=$(ls objects/pack/*)
+        git cat-file --batch-all-objects --batch-check='%(objectname)' | grep -v $lost > tmp/ids
+        new=$(git pack-objects -q objects/pack/pack < tmp/ids)
+        for file in $old; do case $file in *$new*) ;; *) rm -f $file ;; esac; done; rm tmp/ids";
+    let mut command = Command::new("bash");
+    command.args(["-euc", script, "bash", part]);
+    command.current_dir(session.base().join(".takeback/checkpoints/store"));
+    assert!(command.status().unwrap().success());
+}
+
+#[test]
+fn a_lost_copy_of_the_index_is_stored_again() {
+    for part in ["", "^{tree}", ":attachment"] {
+        let session = repository();
+        let mut agent = Agent::new(&session, "s1");
+        agent.hears("first");
+        agent.runs("echo 3 > plain");
+        lose_copy_of_index(&session, part);
+        let said = session.output(&["checkpoints", "verify"]);
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains(", the copy of the git index\n"), "{part}: {said}");
+        agent.hears("second");
+        agent.runs("rm plain staged");
+        // The older checkpoints have the same copy, so they are whole again.
+        assert_eq!(session.json(&["checkpoints", "verify"])["whole"], true, "{part}");
+        assert_eq!(session.json(&["rollback", "1", "--index"])["index"], true);
+        assert_eq!(session.read("plain"), "3\n");
+    }
 }
 
 #[test]

@@ -458,7 +458,7 @@ Restored:
   a
 ⚠ These publish effects cannot be reversed:
   publish: git push
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(fs::read_to_string(session.base().join("new/a")).unwrap(), "1");

@@ -4,13 +4,18 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::agent::eventually;
+use crate::agent::{eventually, ledger};
 use crate::logs::{Claude, claude_logs};
+use crate::rpc_client::Client;
+use crate::serve;
 use crate::session::Session;
 
 /// A conversation of two turns, each of which writes a file.
 fn with_two_turns(session: &Session) -> Claude<'_> {
-    let mut claude = Claude::new(session);
+    work_for_two_turns(session, Claude::new(session))
+}
+
+fn work_for_two_turns<'s>(session: &'s Session, mut claude: Claude<'s>) -> Claude<'s> {
     for (prompt, path) in [("add a file", "a.txt"), ("add another", "b.txt")] {
         claude.hears(prompt);
         claude.writes(prompt, path, path);
@@ -29,7 +34,7 @@ fn ask(claude: &Claude<'_>, session: &str) -> String {
     claude.tell_as(session, event)
 }
 
-/// Rolls back, and returns the only conversation that moved.
+/// Rolls back, and returns the only conversation that was rewound or restored.
 fn moved_by(session: &Session, arguments: &[&str]) -> Value {
     let view = session.json(arguments);
     assert_eq!(view["sessions"].as_array().unwrap().len(), 1, "{view:#}");
@@ -100,7 +105,7 @@ fn a_prompt_that_was_restored_is_not_reported_as_taken_back() {
 }
 
 #[test]
-fn nothing_is_left_before_the_first_prompt() {
+fn a_rollback_to_before_the_first_prompt_leaves_no_conversation() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let moved = moved_by(&session, &["rollback", "2", "--yes"]);
@@ -131,6 +136,33 @@ fn a_rollback_of_files_alone_does_not_change_the_conversation() {
     let view = session.json(&["rollback", "1", "--yes", "--files-only"]);
     assert!(view["sessions"].is_null(), "{view:#}");
     assert_eq!(fs::read_dir(claude.log.parent().unwrap()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_undo_of_the_last_turn_takes_the_agents_own_conversation_along() {
+    let session = Session::new();
+    let claude = with_two_turns(&session);
+    session.write("mine.txt", "by the user");
+    let moved = moved_by(&session, &["undo", "--yes"]);
+    assert_eq!(moved["undone_turns"], 1);
+    let new = moved["resume"]["session"].as_str().unwrap();
+    let copy = fs::read_to_string(claude.log.with_file_name(format!("{new}.jsonl"))).unwrap();
+    assert!(copy.contains("Wrote a.txt.") && !copy.contains("another"), "{copy}");
+    assert!(session.exists("mine.txt") && !session.exists("b.txt"));
+    let back = moved_by(&session, &["rollback", "undo", "--yes"]);
+    assert_eq!(back["resume"]["session"], "live");
+    assert!(session.exists("b.txt"));
+}
+
+#[test]
+fn an_undo_leaves_the_conversation_if_later_turns_follow_or_the_user_wants_it() {
+    for arguments in [&["undo", "--turn", "2", "--yes"][..], &["undo", "--files-only", "--yes"]] {
+        let session = Session::new();
+        with_two_turns(&session);
+        let view = session.json(arguments);
+        assert!(view["sessions"].is_null(), "{view:#}");
+        assert!(!(session.exists("a.txt") && session.exists("b.txt")), "{view:#}");
+    }
 }
 
 #[test]
@@ -188,7 +220,7 @@ fn a_session_that_cannot_be_continued_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_fork_takes_the_agents_own_conversation_along() {
+fn a_fork_also_copies_the_agents_own_conversation() {
     let session = Session::new();
     let claude = with_two_turns(&session);
     let original = fs::read(&claude.log).unwrap();
@@ -298,7 +330,7 @@ fn a_plugin_is_told_which_conversation_to_show() {
 }
 
 #[test]
-fn each_session_whose_turns_went_has_its_own_line() {
+fn each_session_whose_turns_were_taken_back_has_its_own_line() {
     let session = Session::new();
     with_two_turns(&session);
     let mut second = Claude::called(&session, "second");
@@ -311,7 +343,7 @@ fn each_session_whose_turns_went_has_its_own_line() {
     eventually("the last answer is in the ledger", || {
         session.json(&["search", "\"Wrote d.txt.\""])["total"] == 1
     });
-    // Back to before the second turn of the first session.
+    // This returns to the state before the second turn of the first session.
     let view = session.json(&["rollback", "3", "--yes"]);
     let moved = view["sessions"].as_array().unwrap();
     assert_eq!(moved.len(), 2, "{view:#}");
@@ -378,4 +410,102 @@ fn a_copy_that_was_continued_is_taken_back_to_where_it_began() {
     let third = resume["session"].as_str().unwrap_or_else(|| panic!("{view:#}"));
     let copy = fs::read_to_string(claude.log.with_file_name(format!("{third}.jsonl"))).unwrap();
     assert!(copy.contains("Wrote a.txt.") && !copy.contains("make e"), "{copy}");
+}
+
+/// Claude Code finds a conversation only in the directory that the conversation was started in.
+#[test]
+fn a_session_that_was_started_below_the_workspace_is_continued_there() {
+    let session = Session::new();
+    session.write(".git/HEAD", "ref: refs/heads/main\n");
+    session.write("sub/own.txt", "x");
+    let below = session.project().join("sub");
+    let claude = Claude::started_in(&session, "live", below.clone());
+    let claude = work_for_two_turns(&session, claude);
+    let text = String::from_utf8(session.output(&["rollback", "1", "--yes"]).stdout).unwrap();
+    let command = format!("`cd {} && claude --resume ", below.display());
+    assert!(text.contains(&command), "{text}");
+    let now = session.json(&["resume", "live"]);
+    assert_eq!(now["cwd"], json!(below), "{now:#}");
+    let new = now["session"].as_str().unwrap();
+    assert!(claude.log.with_file_name(format!("{new}.jsonl")).exists());
+    let back = moved_by(&session, &["rollback", "undo", "--yes"]);
+    assert_eq!(
+        (&back["resume"]["session"], &back["resume"]["cwd"]),
+        (&json!("live"), &json!(below))
+    );
+    let fork = session.base().join("try");
+    let made = session.json(&["fork", "1", fork.to_str().unwrap()]);
+    assert_eq!(made["resume"]["cwd"], json!(fork.join("sub")), "{made:#}");
+    let new = made["resume"]["session"].as_str().unwrap();
+    assert!(claude_logs(&session, &fork.join("sub")).join(format!("{new}.jsonl")).exists());
+    let first = session.json(&["rollback", "2", "--yes"]);
+    let resume = &first["sessions"][0]["resume"];
+    assert_eq!((&resume["session"], &resume["cwd"]), (&Value::Null, &json!(below)), "{first:#}");
+}
+
+#[test]
+fn a_rollback_in_the_browser_also_rewinds_the_agents_own_conversation() {
+    let session = Session::new();
+    let claude = with_two_turns(&session);
+    let list = session.json(&["list"]);
+    let workspace = session.workspace_directory();
+    let workspace = workspace.file_name().unwrap().to_str().unwrap();
+    let (_served, link) = serve::start(&session, &[]);
+    let asked = json!({ "workspace": workspace, "checkpoint": list["checkpoints"][0]["id"] });
+    let planned = serve::post(&link, "plan", asked);
+    let done = serve::post(&link, "apply", json!({ "digest": planned["digest"] }));
+    let resume = &done["sessions"][0]["resume"];
+    let new = resume["session"].as_str().unwrap_or_else(|| panic!("{done:#}"));
+    assert_eq!(resume["argv"], json!(["claude", "--resume", new]));
+    let copy = fs::read_to_string(claude.log.with_file_name(format!("{new}.jsonl"))).unwrap();
+    assert!(copy.contains("Wrote a.txt.") && !copy.contains("another"), "{copy}");
+    let undone = serve::post(&link, "undo", json!({ "workspace": workspace }));
+    assert_eq!(undone["sessions"][0]["resume"]["session"], "live", "{undone:#}");
+}
+
+#[test]
+fn a_rollback_that_is_finished_after_a_kill_also_rewinds_the_agents_own_conversation() {
+    let session = Session::new();
+    let claude = with_two_turns(&session);
+    let logs = || fs::read_dir(claude.log.parent().unwrap()).unwrap().count();
+    for _ in 0..50 {
+        // The rollback restores the files, and then waits for the ledger.
+        let busy = ledger(&session);
+        busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut child = session.start(&["rollback", "1", "--yes"]);
+        eventually("the files are restored", || !session.exists("b.txt"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        busy.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(logs(), 1);
+        let next = session.output(&["list"]);
+        if session.exists("b.txt") {
+            // It was killed before it had restored everything, so it was reverted.
+            continue;
+        }
+        let text = String::from_utf8(next.stderr).unwrap();
+        let (_, rest) = text.split_once("continue with `claude --resume ").unwrap();
+        let (new, _) = rest.split_once('`').unwrap();
+        let copy = fs::read_to_string(claude.log.with_file_name(format!("{new}.jsonl"))).unwrap();
+        assert!(copy.contains("Wrote a.txt.") && !copy.contains("another"), "{copy}");
+        assert!(session.output(&["list"]).stderr.is_empty());
+        return;
+    }
+    panic!("no rollback was killed in time");
+}
+
+#[test]
+fn a_fork_over_rpc_also_copies_the_agents_own_conversation() {
+    let session = Session::new();
+    with_two_turns(&session);
+    let mut client = Client::new(&session);
+    let made = client.call("fork", json!({ "from": 1, "directory": "../try" }));
+    let fork = session.base().join("try");
+    let new = made["resume"]["session"].as_str().unwrap_or_else(|| panic!("{made:#}"));
+    assert_eq!(made["resume"]["cwd"], json!(fork));
+    assert!(claude_logs(&session, &fork).join(format!("{new}.jsonl")).exists());
+    let other = json!({ "from": 1, "directory": "../own", "agent": "takeback" });
+    let other = client.call("fork", other);
+    assert!(other["session"].as_str().unwrap().starts_with("takeback:"), "{other:#}");
+    assert!(client.end().success());
 }

@@ -32,9 +32,16 @@ Not covered:
   node_modules  (excluded)
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  taken by hand                    1 path not covered
-   2  <id>  <time>  first          (2 files, +2/−1)  1 path not covered
+  ●  1  <id>  <age>  taken by hand
+  ◆  2  <id>  <age>  first          2 files +2 −1
+
+● now  ◆ by hand
+Not covered: node_modules (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback 2 --dry-run
+Would restore 1 file and delete 1.
 Would restore:
   a.txt
 Would delete:
@@ -48,7 +55,7 @@ Deleted:
   new
   new/b.txt
 Not covered by the checkpoint: 1 path (-v lists them).
-Done. `takeback rollback undo` takes this back.
+Restored 1 file and deleted 1. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(session.read("a.txt"), "one\n");
@@ -66,7 +73,7 @@ Restored:
   new
   new/b.txt
 Not covered by the checkpoint: 1 path (-v lists them).
-Done. `takeback rollback redo` takes this back.
+Restored 2 files. `takeback rollback redo` takes this back.
 $ takeback rollback undo
 ! error: no rollback to undo in this workspace
 [exit Some(1)]
@@ -100,8 +107,9 @@ Guarded, not changed (name a file to restore it):
 Kept:
   data/x  (the checkpoint did not cover it)
 Not covered by the checkpoint: 1 path (-v lists them).
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 $ takeback rollback 1
+Would restore 1 file.
 Would restore:
   thing
 Guarded, not changed (name a file to restore it):
@@ -185,6 +193,7 @@ $ takeback -C .. checkpoint
 ! hint: change to the directory of a project, or name one with -C DIR
 [exit Some(1)]
 $ takeback -C nowhere checkpoint
+! warning: nowhere does not exist; using the workspace that it belongs to
 ! error: cannot open ~/project/nowhere as a workspace
 !   because: No such file or directory (os error 2)
 [exit Some(1)]
@@ -354,6 +363,7 @@ fn a_plan_names_the_files_that_will_be_setuid() {
     session.assert(
         "
 $ takeback rollback 1 --dry-run
+Would restore 1 file.
 Would restore:
   tool
 Setuid or setgid: other users who run these files act as you:
@@ -363,8 +373,64 @@ Restored:
   tool
 Setuid or setgid: other users who run these files act as you:
   tool
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(fs::metadata(tool).unwrap().permissions().mode() & 0o7777, 0o4755);
+}
+
+#[test]
+fn the_name_of_a_file_is_not_a_pattern_whatever_its_characters() {
+    let session = Session::new();
+    let paths = ["d[1]/a", "d1/a", "f[1]", "f1", "sub/g"];
+    std::fs::create_dir(session.project().join(".git")).unwrap();
+    paths.iter().for_each(|path| session.write(path, "1"));
+    assert!(session.output(&["checkpoint"]).status.success());
+    paths.iter().for_each(|path| session.write(path, "2"));
+    std::fs::remove_dir_all(session.project().join("d[1]")).unwrap();
+    std::fs::remove_file(session.project().join("f[1]")).unwrap();
+    let read = || ["d1/a", "f1", "sub/g"].map(|path| session.read(path));
+    // Both files are gone, but a rollback would restore them under exactly these names.
+    assert!(session.output(&["rollback", "1", "d[1]", "f[1]", "--yes"]).status.success());
+    assert_eq!((session.read("d[1]/a"), session.read("f[1]")), ("1".into(), "1".into()));
+    assert_eq!(read(), ["2", "2", "2"]);
+    // No file with this name would change, and the user rules out a pattern.
+    let typed = ["rollback", "1", ":(literal)f?", "--yes"];
+    let literal = said(&session.output(&typed));
+    assert!(literal.contains("f? is neither in the checkpoint nor in the workspace"), "{literal}");
+    assert_eq!(read(), ["2", "2", "2"]);
+    // `:/` begins at the top of the workspace.
+    let below = session.project().join("sub");
+    let typed = ["-C", below.to_str().unwrap(), "rollback", "1", ":/f1", "g", "--yes"];
+    assert!(session.output(&typed).status.success());
+    assert_eq!(read(), ["2", "1", "1"]);
+}
+
+#[test]
+fn a_pattern_restores_the_matching_files_only() {
+    let session = Session::new();
+    for path in ["a.py", "src/b.py", "src/c.rs", "src/old/d.py", "[x].py"] {
+        session.write(path, "1");
+    }
+    assert!(session.output(&["checkpoint"]).status.success());
+    for path in ["a.py", "src/b.py", "src/c.rs", "[x].py"] {
+        session.write(path, "2");
+    }
+    session.write("new.py", "2");
+    std::fs::remove_file(session.project().join("src/old/d.py")).unwrap();
+    let none = said(&session.output(&["rollback", "1", "*.js"]));
+    assert!(none.contains("nothing that would change matches *.js"), "{none}");
+    let some = session.output(&["rollback", "1", "src/*.py", "[x].py", "--yes"]);
+    assert!(some.status.success(), "{some:?}");
+    let states = ["a.py", "src/b.py", "src/c.rs", "src/old/d.py", "[x].py", "new.py"];
+    assert_eq!(states.map(|path| session.read(path)), ["2", "1", "2", "1", "1", "2"]);
+    let diff = session.json(&["diff", "1", "*.py"]);
+    let changed: Vec<&str> =
+        diff["changes"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    assert_eq!(changed, ["a.py", "new.py"]);
+    assert!(session.output(&["rollback", "1", "*.py", "--yes"]).status.success());
+    assert!(!session.project().join("new.py").exists());
+    assert_eq!((session.read("a.py"), session.read("src/c.rs")), ("1".into(), "2".into()));
+    assert!(session.output(&["rollback", "undo", "--yes"]).status.success());
+    assert_eq!((session.read("a.py"), session.read("new.py")), ("2".into(), "2".into()));
 }

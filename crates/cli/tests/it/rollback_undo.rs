@@ -38,7 +38,7 @@ fn undoing_the_rollback_of_a_guarded_file_restores_it() {
 fn named_reverse(session: &Session, arguments: &[&str]) -> String {
     let text = String::from_utf8(session.output(arguments).stdout).unwrap();
     let line = text.lines().last().unwrap();
-    let word = line.strip_prefix("Done. `takeback rollback ").unwrap();
+    let (_, word) = line.split_once(". `takeback rollback ").unwrap();
     word.split('`').next().unwrap().to_owned()
 }
 

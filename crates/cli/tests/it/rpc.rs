@@ -108,7 +108,7 @@ fn a_session_is_served_from_start_to_end() {
     client.call("undo.apply", json!({ "turn": 1, "digest": turn["digest"] }));
     assert_eq!((session.read("a"), session.read("b")), ("1\n".into(), "of two\n".into()));
 
-    let found = client.call("sessions.search", json!({ "query": "gizmo" }));
+    let found = client.call("sessions.search", json!({ "query": "gizmo", "undone": true }));
     assert_eq!(found["results"][0]["session"], "mine:one");
     let one = client.call("sessions.get", json!({ "session": "one" }));
     assert_eq!((&one["input_tokens"], &one["source"]), (&json!(7), &json!("mine")));
@@ -317,10 +317,10 @@ fn the_ledger_can_be_repaired_while_a_server_is_idle() {
     session.write("a", "1\n");
     let mut client = Client::new(&session);
     client.turn(&session, "s", "a gizmo", ("a", "2\n"));
-    client.call("sessions.search", json!({ "query": "gizmo" }));
+    client.call("sessions.search", json!({ "query": "gizmo", "undone": true }));
     // The server closes the ledger while it is idle.
     eventually("the repair", || session.output(&["sessions", "repair"]).status.success());
-    let found = client.call("sessions.search", json!({ "query": "gizmo" }));
+    let found = client.call("sessions.search", json!({ "query": "gizmo", "undone": true }));
     assert_eq!(found["results"][0]["session"], "mine:s", "{found}");
 }
 

@@ -13,7 +13,7 @@ fn run(session: &Session, script: &str) -> Option<i32> {
 }
 
 #[test]
-fn a_command_between_two_checkpoints_can_be_taken_back() {
+fn the_changes_of_a_command_between_two_checkpoints_can_be_taken_back() {
     let mut session = Session::new();
     session.write("a", "1\n");
     session.write("mine", "1\n");
@@ -28,13 +28,21 @@ out
 ! err
 $ takeback rollback
 Checkpoints for ~/project
-   1  <id>  <time>  before run: echo out; echo err >&2; echo 2 > a; ech…  (2 files, +2/−1)  “echo out; echo err >&2; echo 2 > a; echo > new”
+  ●  1  <id>  <age>  run  “echo out; echo err >&2; echo 2 > a; echo > new”  2 files +2 −1  before run: echo out; echo err >&2; echo 2 > a; ech…
+
+● now
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 $ takeback undo
 Restored:
   a
 Deleted:
   new
-Done. `takeback rollback undo` takes this back.
+Conversation: 1 message taken back.
+The prompt was:
+  echo out; echo err >&2; echo 2 > a; echo > new
+Restored 1 file and deleted 1. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!((session.read("a"), session.read("mine")), ("1\n".into(), "2\n".into()));
@@ -285,18 +293,18 @@ $ takeback config
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 3: invalid type: string \"many\", expected u64
-! hint: fix the file, or remove it to use the defaults
+! hint: `max_files` is a whole number: in a workspace with more files, only the paths that calls name are captured
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: unknown variant `call`, expected `step` or `turn`
-! hint: fix the file, or remove it to use the defaults
+! hint: `granularity` is step or turn: a checkpoint before each mutating call, or only before the first one of a turn
 [exit Some(1)]
 $ takeback config
 ! error: ~/.takeback/config.toml, line 2: invalid value: integer `-1`, expected u64
-! hint: fix the file, or remove it to use the defaults
+! hint: `retention_days` is a whole number: the time for which an unused workspace keeps its history
 [exit Some(1)]
 $ takeback config
-! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected one of `checkpoints`, `ledger`, `protection`, `chat`, `providers`
+! error: ~/.takeback/config.toml, line 1: unknown field `wrong`, expected one of `checkpoints`, `ledger`, `protection`, `fleet`, `chat`, `prices`, `providers`
 ! hint: fix the file, or remove it to use the defaults
 [exit Some(1)]
 $ takeback config

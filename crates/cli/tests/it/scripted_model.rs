@@ -92,7 +92,7 @@ pub(crate) struct StuckModel {
 }
 
 impl StuckModel {
-    /// Starts a model that is stuck in the requests that `is_meant` chooses.
+    /// Starts a model that gets stuck in requests for which `is_meant` returns true.
     pub(crate) fn start(
         answer: fn(&Request) -> Reply,
         is_meant: impl Fn(&Request) -> bool + Send + Sync + 'static,

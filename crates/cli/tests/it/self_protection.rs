@@ -34,7 +34,7 @@ fn run(session: &Session, script: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_call_that_deletes_the_history_is_refused_in_every_spelling() {
+fn a_call_that_deletes_the_history_is_refused_however_it_is_written() {
     let session = with_history();
     for script in [
         "rm -rf ~/.takeback",
@@ -76,6 +76,7 @@ fn takebacks_own_commands_that_delete_the_history_are_refused() {
         "takeback -C /tmp sessions delete claude:1 -y",
         "takeback checkpoints delete 3 --force",
         "takeback checkpoints unpin good",
+        "takeback checkpoints name 3",
         "takeback --home ~/.takeback sessions clear claude:1",
         "takeback --profile work sessions clear claude:1",
         "echo claude:1 | xargs takeback sessions delete",
@@ -97,6 +98,21 @@ fn takebacks_own_commands_that_remove_the_hooks_are_refused() {
         assert!(said.contains("uninstall"), "{said}");
         assert!(said.contains("which removes takeback's hooks"), "{said}");
     }
+}
+
+#[test]
+fn takebacks_own_commands_that_change_the_settings_are_refused() {
+    let session = with_history();
+    for script in [
+        "takeback config set protection.history off",
+        "takeback --profile work config unset checkpoints.strict",
+        "EDITOR='sed -i s/refuse/off/' takeback config edit",
+    ] {
+        let (code, said) = run(&session, script);
+        assert_eq!(code, Some(2), "{script}: {said}");
+        assert!(said.contains("which changes takeback's settings"), "{said}");
+    }
+    assert_eq!(run(&session, "takeback config show").0, Some(0));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::scripted_model::{
 use crate::session::Session;
 
 /// A running server, which ends with the test.
-struct Served(Child);
+pub(crate) struct Served(Child);
 
 impl Drop for Served {
     fn drop(&mut self) {
@@ -27,7 +27,7 @@ impl Drop for Served {
 }
 
 /// Starts the server and returns its link.
-fn start(session: &Session, arguments: &[&str]) -> (Served, String) {
+pub(crate) fn start(session: &Session, arguments: &[&str]) -> (Served, String) {
     let words: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
     let mut child = chat(session, &words).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -104,13 +104,13 @@ fn ask(link: &str, method: &str, path: &str, body: &Value) -> Value {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "callers write it in place")]
-fn post(link: &str, path: &str, body: Value) -> Value {
+pub(crate) fn post(link: &str, path: &str, body: Value) -> Value {
     ask(link, "POST", path, &body)
 }
 
-/// Waits until a conversation is at rest.
+/// Waits until a conversation is idle.
 fn wait_for_rest(link: &str, session: &str) {
-    eventually("the conversation is at rest", || {
+    eventually("the conversation is idle", || {
         ask(link, "GET", &format!("chats/{session}"), &json!({}))["state"] == "idle"
     });
 }
@@ -184,4 +184,17 @@ fn without_a_provider_the_page_says_which_lines_to_write() {
     let refused = post(&link, "chats", json!({ "prompt": "hello" }));
     assert_eq!(refused["status"], 409, "{refused}");
     assert!(refused["hint"].as_str().unwrap().contains("[providers.local]"), "{refused}");
+}
+
+#[test]
+fn the_health_page_reports_what_doctor_reports() {
+    let session = Session::new();
+    std::fs::create_dir(session.base().join(".claude")).unwrap();
+    let (_served, link) = start(&session, &[]);
+    let light = ask(&link, "GET", "doctor", &Value::Null);
+    assert_eq!(light["findings"][0]["message"], "Claude Code: hooks not installed", "{light}");
+    assert_eq!(light["agents"][0]["state"], "hooks not installed", "{light}");
+    let thorough = ask(&link, "GET", "doctor?thorough=true", &Value::Null);
+    assert_eq!(thorough["findings"], light["findings"], "{thorough}");
+    assert_eq!(thorough["is_thorough"], true, "{thorough}");
 }

@@ -151,6 +151,8 @@ impl Session {
         let mut out = String::new();
         for line in text.split_inclusive('\n') {
             let words = line.split_inclusive([' ', '\n', '"']);
+            // In a list, the time since a checkpoint follows its id.
+            let mut is_after_id = false;
             for word in words {
                 let core = word.trim_end_matches([' ', '\n', '"', '.', ',', '`']);
                 let rest = &word[core.len()..];
@@ -159,7 +161,18 @@ impl Session {
                 let is_date =
                     core.len() == 10 && core.starts_with("20") && core.matches('-').count() == 2;
                 let is_clock = core.len() == 5 && core.as_bytes()[2] == b':';
+                let is_age = is_after_id
+                    && (core == "now"
+                        || core
+                            .strip_suffix(['m', 'h'])
+                            .is_some_and(|age| age.parse::<u8>().is_ok()));
+                is_after_id = is_id || (is_after_id && core.is_empty());
+                if is_age {
+                    out.truncate(out.trim_end_matches(' ').len());
+                    out.push_str("  ");
+                }
                 out.push_str(match () {
+                    () if is_age => "<age>",
                     () if is_id => "<id>",
                     () if is_date => "<date>",
                     () if is_clock => "<time>",

@@ -192,11 +192,11 @@ please fix chat-send in main.rs
 
 [2] assistant  <date> <time>
 I look.
-→ bash({\"command\":\"ls\"})
+▸ bash  ls
 
 [3] tool bash  <date> <time>
-src
-main.rs C++ 50%
+  src
+  main.rs C++ 50%
 
 [4] user  <date> <time>  (undone)
 now in 東京, too
@@ -267,17 +267,206 @@ $ takeback sessions show x
 [1] assistant  <date> <time>
 look
 [image]
-→ read({{\"path\":\"a\"}})
+▸ read  a
 plain
 
 [2] user  <date> <time>
-found
+  found
 
 [3] assistant  <date> <time>  (compacted)
-→ write({{\"text\":\"{}…)
+▸ write  {{ \"text\": \"{}…
 ",
-        "y".repeat(190)
+        "y".repeat(79)
     ));
+}
+
+#[test]
+fn tool_calls_are_folded_and_edits_are_shown_in_full_on_request() {
+    let mut session = Session::new();
+    let call = json!({ "type": "tool_use", "name": "Edit", "input": {
+        "file_path": "cart.py", "old_string": "a\nb", "new_string": "c" } });
+    let result = json!({ "type": "tool_result", "content": "1\n2\n3\n4\n5" });
+    let mut messages = vec![
+        json!({ "role": "user", "content": "fix the cart" }),
+        json!({ "role": "assistant", "content": [call] }),
+        json!({ "role": "user", "content": [result] }),
+    ];
+    messages.extend(
+        (4..=20).map(|number| json!({ "role": "assistant", "content": format!("step {number}") })),
+    );
+    import_sessions(&session, &[json!({ "id": "x", "source": "s", "messages": messages })]);
+    session.takeback(&["sessions", "show", "x", "--around", "1"]);
+    session.takeback(&["sessions", "show", "x", "--around", "20"]);
+    let full = session.output(&["sessions", "show", "x", "--full", "--around", "2"]);
+    let full = String::from_utf8(full.stdout).unwrap();
+    assert!(full.contains("▸ Edit  cart.py\n  − a\n  − b\n  + c\n"), "{full}");
+    assert!(full.contains("  4\n  5\n"), "{full}");
+    session.assert(
+        "
+$ takeback sessions show x --around 1
+(no title)
+  id         x
+  source     s
+  started    <date> <time>
+  messages   20
+
+[1] user  <date> <time>
+fix the cart
+
+[2] assistant  <date> <time>
+▸ Edit  cart.py
+
+[3] user  <date> <time>
+  1
+  2
+  3
+  … 2 more lines (--full)
+
+[4] assistant  <date> <time>
+step 4
+
+[5] assistant  <date> <time>
+step 5
+
+[6] assistant  <date> <time>
+step 6
+
+… 14 later messages
+$ takeback sessions show x --around 20
+(no title)
+  id         x
+  source     s
+  started    <date> <time>
+  messages   20
+
+… 14 earlier messages
+
+[15] assistant  <date> <time>
+step 15
+
+[16] assistant  <date> <time>
+step 16
+
+[17] assistant  <date> <time>
+step 17
+
+[18] assistant  <date> <time>
+step 18
+
+[19] assistant  <date> <time>
+step 19
+
+[20] assistant  <date> <time>
+step 20
+",
+    );
+}
+
+#[test]
+fn a_search_is_grouped_and_suggests_another_spelling() {
+    let mut session = Session::new();
+    let say = |role: &str, text: &str| json!({ "role": role, "content": text });
+    import_sessions(
+        &session,
+        &[
+            json!({ "id": "a", "source": "s", "workspace": session.project(), "messages": [
+                say("tool", "migration migration"), say("user", "plan the migration") ] }),
+            json!({ "id": "b", "source": "t", "workspace": "/blog", "messages": [
+                say("assistant", "the migration is done") ] }),
+        ],
+    );
+    assert!(session.output(&["sessions", "optimize"]).status.success());
+    session.takeback(&["search", "migration"]);
+    session.takeback(&["search", "migration", "--workspace", ".", "--limit", "1"]);
+    session.takeback(&["search", "migration", "--agent", "t"]);
+    session.takeback(&["search", "Migartion"]);
+    session.assert(
+        "
+$ takeback search migration
+a  <date> <time>  s
+    migration migration
+  > [2] user  plan the >>>migration<<<
+  > [1] tool  >>>migration<<< >>>migration<<<
+    plan the migration
+b  <date> <time>  t
+  > [1] assistant  the >>>migration<<< is done
+3 messages found.
+`takeback sessions show a --around 2` shows the best one in full.
+$ takeback search migration --workspace . --limit 1
+a  <date> <time>  s
+    migration migration
+  > [2] user  plan the >>>migration<<<
+Showing the best 1 of 2 messages.
+`takeback sessions show a --around 2` shows the best one in full.
+$ takeback search migration --agent t
+b  <date> <time>  t
+  > [1] assistant  the >>>migration<<< is done
+1 message found.
+`takeback sessions show b --around 1` shows the best one in full.
+$ takeback search Migartion
+No matching messages.
+Did you mean: migration
+",
+    );
+}
+
+#[test]
+fn costs_are_estimated_from_prices_that_the_user_sets() {
+    let mut session = Session::new();
+    import_sessions(
+        &session,
+        &[
+            json!({ "id": "a", "source": "s", "model": "mine-large", "input_tokens": 500_000,
+                "output_tokens": 0, "messages": [] }),
+            json!({ "id": "b", "source": "s", "model": "claude-sonnet-4-5", "input_tokens": 1_000_000,
+                "messages": [] }),
+        ],
+    );
+    session.takeback(&["sessions", "stats"]);
+    session.takeback(&["sessions", "show", "a"]);
+    session.takeback(&["config", "set", "prices.mine-*.input", "8"]);
+    session.takeback(&["sessions", "stats", "--by", "agent"]);
+    session.takeback(&["sessions", "show", "a"]);
+    session.assert(
+        "
+$ takeback sessions stats
+sessions  messages  tool calls  tokens in  tokens out     cost  model
+       1         0           0  1,000,000           0   ~$3.00  claude-sonnet-4-5
+       1         0           0    500,000           0  unknown  mine-large
+
+Most expensive sessions:
+  ~$3.00  b
+
+No price is known for a model in 1 session (+): `takeback help prices`.
+$ takeback sessions show a
+(no title)
+  id         a
+  source     s
+  model      mine-large
+  started    <date> <time>
+  messages   0
+  tokens     500,000 in, 0 out
+  cost       unknown (no price for mine-large: `takeback help prices`)
+$ takeback config set prices.mine-*.input 8
+prices.mine-*.input = 8.0  (was null)
+$ takeback sessions stats --by agent
+sessions  messages  tool calls  tokens in  tokens out    cost  agent
+       2         0           0  1,500,000           0  ~$7.00  s
+
+Most expensive sessions:
+  ~$4.00  a
+  ~$3.00  b
+$ takeback sessions show a
+(no title)
+  id         a
+  source     s
+  model      mine-large
+  started    <date> <time>
+  messages   0
+  tokens     500,000 in, 0 out
+  cost       about $4.00
+",
+    );
 }
 
 #[test]
@@ -292,30 +481,35 @@ fn messages_are_found() {
     session.assert(
         "
 $ takeback sessions search chat-send
-4f2a9c01 [1] user  <date> <time>  claude-code  Fix Docker Build
-  > please fix >>>chat-send<<< in main.rs
+4f2a9c01  <date> <time>  claude-code  Fix Docker Build
+  > [1] user  please fix >>>chat-send<<< in main.rs
     I look.
 1 message found.
+`takeback sessions show 4f2a9c01 --around 1` shows the best one in full.
 $ takeback sessions search main.rs C++
-4f2a9c01 [3] tool  <date> <time>  claude-code  Fix Docker Build
+4f2a9c01  <date> <time>  claude-code  Fix Docker Build
     I look.
-  > src >>>main.rs<<< >>>C++<<< 50%
+  > [3] tool  src >>>main.rs<<< >>>C++<<< 50%
     now in 東京, too
 1 message found.
+`takeback sessions show 4f2a9c01 --around 3` shows the best one in full.
 $ takeback sessions search 東京
-4f2a9c01 [4] user  <date> <time>  claude-code  Fix Docker Build
+4f2a9c01  <date> <time>  claude-code  Fix Docker Build
     src main.rs C++ 50%
-  > now in >>>東京<<<, too
+  > [4] user  now in >>>東京<<<, too
     Done.
 1 message found.
+`takeback sessions show 4f2a9c01 --around 4` shows the best one in full.
 $ takeback sessions search \"all files
-77000000 [1] user  <date> <time>  claude-code
-  > list >>>all<<< >>>files<<<
+77000000  <date> <time>  claude-code
+  > [1] user  list >>>all<<< >>>files<<<
 1 message found.
+`takeback sessions show 77000000 --around 1` shows the best one in full.
 $ takeback sessions search fix OR list OR write --limit 1
-77000000 [1] user  <date> <time>  claude-code
-  > >>>list<<< all files
+77000000  <date> <time>  claude-code
+  > [1] user  >>>list<<< all files
 Showing the best 1 of 3 messages.
+`takeback sessions show 77000000 --around 1` shows the best one in full.
 $ takeback sessions search chat-sen
 No matching messages.
 ",
@@ -556,14 +750,23 @@ sessions  messages  tool calls  tokens in  tokens out      cost  model
        1         5           1     12,345          99  ~$0.0123  opus
        1         1           0          0           0            (unknown)
        1         1           0          0           0            haiku
+
+Most expensive sessions:
+  ~$0.0123  claude-code:4f2a9c01-aaaa  Fix Docker Build
 $ takeback sessions stats --by source
-sessions  messages  tool calls  tokens in  tokens out      cost  source
+sessions  messages  tool calls  tokens in  tokens out      cost  agent
        2         6           1     12,345          99  ~$0.0123  claude-code
        1         1           0          0           0            codex
+
+Most expensive sessions:
+  ~$0.0123  claude-code:4f2a9c01-aaaa  Fix Docker Build
 $ takeback sessions stats --by workspace
 sessions  messages  tool calls  tokens in  tokens out      cost  workspace
        1         5           1     12,345          99  ~$0.0123  /code/shop
        2         2           0          0           0            (unknown)
+
+Most expensive sessions:
+  ~$0.0123  claude-code:4f2a9c01-aaaa  Fix Docker Build
 ",
     );
     let days = session.json(&["sessions", "stats", "--by", "day"]);

@@ -145,6 +145,7 @@ fn chosen_sessions_are_exported_in_every_format() {
         "
 $ takeback sessions export
 ! error: the following required arguments were not provided: <SESSION|--all>
+! hint: `takeback sessions export --help` shows examples
 ! Usage: takeback sessions export <SESSION|--all>
 [exit Some(2)]
 $ takeback sessions export nope
@@ -200,7 +201,7 @@ fn secrets_are_masked_on_import_if_the_configuration_says_so() {
         "
 $ takeback sessions list
 ! error: ~/.takeback/config.toml, line 3: unknown field `redakt`, expected `redact`
-! hint: fix the file, or remove it to use the defaults
+! hint: did you mean `redact`?
 [exit Some(1)]
 ",
     );

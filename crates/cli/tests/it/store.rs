@@ -84,7 +84,7 @@ fn damage_is_found_repaired_and_named() {
 $ takeback rollback 2 small
 Restored:
   small
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 $ takeback rollback 2 dir/large
 ! error: the checkpoint is damaged
 !   because: object <id> is missing from the store

@@ -49,15 +49,58 @@ fn worked() -> Session {
 fn a_rollback_shows_its_plan_and_asks() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "rollback 1", "n\n") else { return };
-    assert_eq!((session.read("a"), code), ("2".into(), Some(1)), "{seen}");
-    for part in
-        ["Will restore:\n  a\n", "cannot be reversed:\n  publish: git push\n", "Continue? [y/N]"]
-    {
+    assert_eq!((session.read("a"), code), ("2".into(), Some(0)), "{seen}");
+    for part in [
+        "Will restore 1 file.\nWill restore:\n  a\n",
+        "cannot be reversed:\n  publish: git push\n",
+        "Continue? [y]es  [k]eep my edits (undo)  [d]iff  [f]iles…  [N]o",
+        "Nothing changed.\n",
+    ] {
         assert!(seen.contains(part), "{part:?} in {seen}");
     }
     assert!(seen.contains("Conversation: 1 message"), "{seen}");
     let (seen, code) = typed(&session, "rollback 1", "y\n").unwrap();
     assert_eq!((session.read("a"), code), ("1".into(), Some(0)), "{seen}");
+    let result = "\nRestored 1 file. `takeback rollback undo` takes this back.\n";
+    assert!(seen.ends_with(result), "{seen}");
+    // The result does not repeat the plan.
+    assert!(!seen.contains("Restored:"), "{seen}");
+    assert_eq!(seen.matches("publish: git push").count(), 1, "{seen}");
+}
+
+#[test]
+fn the_question_shows_the_diff_and_can_be_limited_to_files() {
+    let session = worked();
+    session.write("b", "new");
+    let Some((seen, code)) = typed(&session, "rollback 1", "d\nf\nb\ny\n") else { return };
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("@@ -1 +1 @@"), "{seen}");
+    assert!(seen.contains("Will restore 1 file and delete 1."), "{seen}");
+    assert!(
+        seen.contains("Will delete 1 file. It was edited since.\nWill delete:\n  b\n"),
+        "{seen}"
+    );
+    assert_eq!((session.read("a"), session.exists("b")), ("2".into(), false), "{seen}");
+}
+
+#[test]
+fn the_question_offers_to_keep_the_users_edits() {
+    let session = worked();
+    session.write("mine", "1");
+    let Some((seen, code)) = typed(&session, "rollback 1", "k\ny\n") else { return };
+    assert_eq!((session.read("a"), code), ("1".into(), Some(0)), "{seen}");
+    assert_eq!(session.read("mine"), "1", "{seen}");
+    assert!(seen.contains("Continue? [y]es  [N]o"), "{seen}");
+}
+
+/// An undo of row 2 would leave the turn of row 1 in force.
+#[test]
+fn keeping_edits_is_offered_only_for_the_last_turn() {
+    let session = worked();
+    Agent::new(&session, "s1").turn("two", "a", "3");
+    let Some((seen, _)) = typed(&session, "rollback 2", "k\n") else { return };
+    assert!(seen.contains("Continue? [y]es  [d]iff  [f]iles…  [N]o"), "{seen}");
+    assert_eq!(session.read("a"), "3", "{seen}");
 }
 
 #[test]
@@ -70,7 +113,7 @@ fn a_rollback_offers_to_skip_what_is_in_the_way() {
     session.write("a", "3");
     let question = "Skip the paths that cannot be restored, and restore the rest? [y/N]";
     let Some((seen, code)) = typed(&session, "rollback 1", "n\n") else { return };
-    assert_eq!((session.read("a"), code), ("3".into(), Some(1)), "{seen}");
+    assert_eq!((session.read("a"), code), ("3".into(), Some(0)), "{seen}");
     assert!(seen.contains(question), "{seen}");
     let (seen, code) = typed(&session, "rollback 1", "y\n").unwrap();
     assert_eq!((session.read("a"), code), ("2".into(), Some(0)), "{seen}");
@@ -81,7 +124,7 @@ fn a_rollback_offers_to_skip_what_is_in_the_way() {
 fn an_undo_shows_its_plan_and_asks() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "undo", "\n") else { return };
-    assert_eq!((session.read("a"), code), ("2".into(), Some(1)), "{seen}");
+    assert_eq!((session.read("a"), code), ("2".into(), Some(0)), "{seen}");
     assert!(seen.contains("Will restore:\n  a\n"), "{seen}");
     let (seen, code) = typed(&session, "undo --yes", "").unwrap();
     assert_eq!((session.read("a"), code), ("1".into(), Some(0)), "{seen}");
@@ -121,7 +164,7 @@ fn an_undo_asks_about_each_uncertain_file() {
 fn clearing_asks_first() {
     let session = worked();
     let Some((seen, code)) = typed(&session, "checkpoints clear", "n\n") else { return };
-    assert_eq!((rows(&session).len(), code), (1, Some(1)), "{seen}");
+    assert_eq!((rows(&session).len(), code), (1, Some(0)), "{seen}");
     assert!(seen.contains("This cannot be undone."), "{seen}");
     let (seen, code) = typed(&session, "checkpoints clear", "y\n").unwrap();
     assert_eq!((rows(&session).len(), code), (0, Some(0)), "{seen}");
@@ -146,7 +189,7 @@ fn changes_that_are_made_while_the_user_is_thinking_are_not_overwritten() {
     let mut seen = Vec::new();
     let mut byte = [0];
     let mut stdout = child.stdout.take().unwrap();
-    while !seen.ends_with(b"Continue? [y/N] ") {
+    while !seen.ends_with(b"[N]o ") {
         std::io::Read::read_exact(&mut stdout, &mut byte).unwrap();
         seen.push(byte[0]);
     }
@@ -154,8 +197,8 @@ fn changes_that_are_made_while_the_user_is_thinking_are_not_overwritten() {
     agent.turn("meanwhile", "new", "1");
     child.stdin.take().unwrap().write_all(b"y\n").unwrap();
     std::io::Read::read_to_end(&mut stdout, &mut seen).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
     let seen = String::from_utf8_lossy(&seen);
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{seen}");
     assert!(seen.contains("the workspace changed meanwhile; nothing was restored"), "{seen}");
     assert_eq!((session.read("a"), session.read("new")), ("2".into(), "1".into()));
 }
@@ -165,14 +208,14 @@ fn ctrl_c_at_a_question_changes_nothing() {
     let session = worked();
     let command = session.command(&["rollback", "1", "--color", "never"]);
     let Some(mut terminal) = PseudoTerminal::start(&command, 80, 30) else { return };
-    let screen = terminal.wait_for("Continue? [y/N]");
+    let screen = terminal.wait_for("[N]o");
     assert!(screen.contains("Will restore:\n  a\n"), "{screen}");
     terminal.press("\u{3}");
     let (status, screen, _) = terminal.wait_for_end();
     assert!(!status.success(), "{screen}");
     assert_eq!(session.read("a"), "2");
     let mut terminal = PseudoTerminal::start(&command, 80, 30).unwrap();
-    terminal.wait_for("Continue? [y/N]");
+    terminal.wait_for("[N]o");
     terminal.press("y\r");
     assert!(terminal.wait_for_end().0.success());
     assert_eq!(session.read("a"), "1");
@@ -228,7 +271,10 @@ fn paged(session: &Session) -> Option<String> {
 
 const COPY: &str = "cat > \"$HOME/paged\"; echo the pager is gone";
 
-/// Creates a project with more checkpoints than fit on a small screen.
+/// Creates a project with more checkpoints than fit on a small screen. The list has a title, twelve
+/// rows and five lines at its foot.
+const LONG_LIST: usize = 18;
+
 fn with_long_list() -> Session {
     let session = Session::new();
     for number in 0..12 {
@@ -268,8 +314,43 @@ fn a_row_is_never_wider_than_the_terminal() {
     let terminal = Terminal { columns: 80, rows: 50, variables: &[("NO_COLOR", "1")] };
     let seen = terminal.show(&session, "rollback", "").unwrap();
     // The prompt is shortened last.
-    assert!(seen.contains("“push”") && seen.contains("before Write s3…"), "{seen}");
-    assert!(!seen.contains("not covered"), "{seen}");
+    assert!(seen.contains("corner of the cart, please”  ⚠ publish"), "{seen}");
+    assert!(!seen.contains("before Write"), "{seen}");
+}
+
+#[test]
+fn a_turn_that_was_taken_back_is_struck_through_and_marked() {
+    let session = worked();
+    session.output(&["rollback", "1", "--yes"]);
+    let terminal = Terminal { columns: 100, rows: 50, variables: &[] };
+    let Some(seen) = terminal.show(&session, "list", "") else { return };
+    assert!(seen.contains("\u{1b}[9m“one”"), "{seen}");
+    let plain = String::from_utf8(session.output(&["list"]).stdout).unwrap();
+    assert!(plain.contains("  ×  1  ") && plain.contains("\n× taken back\n"), "{plain}");
+    session.output(&["redo"]);
+    session.output(&["rollback", "undo"]);
+    let plain = String::from_utf8(session.output(&["list"]).stdout).unwrap();
+    assert!(plain.contains("  ●  1  ") && plain.contains("\n● now\n"), "{plain}");
+}
+
+#[test]
+fn inside_an_agent_the_list_has_ten_rows() {
+    let session = with_long_list();
+    let seen = String::from_utf8(session.output(&["slash", "rollback"]).stdout).unwrap();
+    assert_eq!(seen.matches("reason ").count(), 10, "{seen}");
+    assert!(seen.contains("  … and 2 more (`takeback list` in a terminal shows all)\n"), "{seen}");
+    assert!(seen.contains("\n/rollback 1 "), "{seen}");
+}
+
+#[test]
+fn a_plan_with_many_files_is_ten_lines_and_a_count() {
+    let session = worked();
+    (0..331).for_each(|number| session.write(&format!("many/{number}"), "1"));
+    let seen = session.output(&["rollback", "1", "--dry-run"]).stdout;
+    let seen = String::from_utf8(seen).unwrap();
+    assert!(seen.starts_with("Would restore 1 file and delete 331."), "{seen}");
+    assert!(seen.contains("  … and 321 more (-v shows all)\n"), "{seen}");
+    assert_eq!(seen.matches("  many/").count(), 19, "in two sections, with one directory: {seen}");
 }
 
 #[test]
@@ -289,7 +370,7 @@ fn rows_of_sessions_and_workspaces_fit_the_terminal() {
     for columns in [32, 40, 64, 80, 160] {
         let terminal = Terminal { columns, rows: 50, variables: &[("NO_COLOR", "1")] };
         let commands = [
-            ("sessions", 3),
+            ("sessions list", 3),
             ("sessions tree mine:s1", 2),
             ("sessions stats --by workspace", 2),
             ("checkpoints", 1),
@@ -306,7 +387,7 @@ fn rows_of_sessions_and_workspaces_fit_the_terminal() {
         }
     }
     let wide = Terminal { columns: 160, rows: 50, variables: &[("NO_COLOR", "1")] };
-    let seen = wide.show(&session, "sessions", "").unwrap();
+    let seen = wide.show(&session, "sessions list", "").unwrap();
     assert!(
         seen.contains(title) && seen.contains("“add tests for every corner of the cart"),
         "{seen}"
@@ -330,8 +411,8 @@ fn only_output_longer_than_the_screen_goes_into_a_pager() {
     let seen = terminal.show(&session, "rollback", "").unwrap();
     assert_eq!(seen, "the pager is gone\n");
     let lines = paged(&session).unwrap();
-    // These are the title and all rows, in color.
-    assert_eq!(lines.lines().count(), 13, "{lines}");
+    assert_eq!(lines.lines().count(), LONG_LIST, "{lines}");
+    // The output is in color.
     assert!(lines.contains("\u{1b}[33m"), "{lines}");
 }
 
@@ -342,7 +423,7 @@ fn without_a_usable_pager_everything_is_printed() {
         let variables = [("PAGER", pager), ("NO_COLOR", "1")];
         let terminal = Terminal { columns: 100, rows: 10, variables: &variables };
         let Some(seen) = terminal.show(&session, "rollback", "") else { return };
-        assert_eq!(seen.lines().count(), 13, "{pager}: {seen}");
+        assert_eq!(seen.lines().count(), LONG_LIST, "{pager}: {seen}");
         assert!(!seen.contains("error"), "{pager}: {seen}");
     }
 }
@@ -372,7 +453,7 @@ fn ctrl_c_in_the_pager_loses_no_output() {
     drop(keyboard);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(paged(&session).unwrap().lines().count(), 13);
+    assert_eq!(paged(&session).unwrap().lines().count(), LONG_LIST);
 }
 
 #[test]
@@ -387,7 +468,7 @@ fn a_long_plan_is_read_in_the_pager_before_the_question() {
     let Some(seen) = terminal.show(&session, "rollback 1", "y\n") else { return };
     assert_eq!(session.read("file-3"), "1");
     let gone = seen.find("the pager is gone").unwrap();
-    assert!(gone < seen.find("Continue? [y/N]").unwrap(), "{seen}");
+    assert!(gone < seen.find("Continue?").unwrap(), "{seen}");
 }
 
 #[test]

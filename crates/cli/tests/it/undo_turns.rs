@@ -191,3 +191,25 @@ fn a_second_undo_does_not_stop_at_files_that_the_first_one_left_unchanged() {
     assert_eq!(session.json(&["undo", "--uncertain"])["row"], 1);
     assert_eq!(session.read("b"), "1\n");
 }
+
+#[test]
+fn an_undo_keeps_the_swap_and_backup_files_of_an_editor() {
+    let session = Session::new();
+    session.write("foo", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("build it");
+    let build = agent.begins("Bash", json!({ "command": "make" }));
+    session.write("out.o", "the agent's");
+    let of_editors = [".foo.swp", "foo~", ".#foo", "#foo#", "4913", ".~lock.foo#"];
+    for name in of_editors {
+        session.write(name, "unsaved");
+    }
+    agent.finishes(&build);
+    agent.is_done();
+    let undone = session.json(&["undo"]);
+    assert_eq!(undone["deleted"], json!(["out.o"]));
+    for name in of_editors {
+        assert_eq!(session.read(name), "unsaved");
+        assert!(undone["uncertain"].as_array().unwrap().contains(&json!(name)), "{undone}");
+    }
+}

@@ -66,6 +66,120 @@ fn paths_that_a_command_names_are_restored_regardless_of_the_rules() {
 }
 
 #[test]
+fn paths_that_a_later_call_names_are_restored_by_a_rollback_to_before_the_turn() {
+    let session = Session::new();
+    session.write(".gitignore", "uploads/\n*.bin\n");
+    session.write("uploads/photo", "mine");
+    session.write("uploads/deep/film", "mine");
+    let model = session.project().join("model.bin");
+    fs::write(&model, noise(1, 11 << 20)).unwrap();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("begin");
+    agent.writes("a", "1");
+    agent.is_done();
+    agent.hears("tidy up");
+    agent.writes("b", "1");
+    agent.writes("uploads/new", "the agent's");
+    agent.writes("model.bin", "the agent's");
+    agent.runs("rm -rf uploads");
+    agent.writes("c", "1");
+    agent.is_done();
+    for row in ["1", "2"] {
+        let dry = session.json(&["rollback", row, "--dry-run"]);
+        assert!(dry["restored"].as_array().unwrap().contains(&json!("uploads/deep/film")), "{dry}");
+        session.json(&["rollback", row]);
+        assert_eq!(session.read("uploads/photo"), "mine");
+        assert_eq!(session.read("uploads/deep/film"), "mine");
+        assert!(fs::read(&model).unwrap() == noise(1, 11 << 20));
+        assert!(!session.exists("uploads/new"), "the agent created it in the turn");
+        session.json(&["rollback", "undo"]);
+        assert!(!session.exists("uploads/photo"));
+        assert_eq!(fs::read(&model).unwrap(), b"the agent's");
+    }
+}
+
+#[test]
+fn files_that_a_later_call_sweeps_are_restored_by_a_rollback_to_before_the_turn() {
+    let session = Session::new();
+    make_repository(&session.project());
+    session.write(".gitignore", "uploads/\n");
+    session.write("uploads/photo", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.writes("a", "1");
+    agent.runs("git clean -fdxq");
+    agent.is_done();
+    assert!(!session.exists("uploads/photo"));
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("uploads/photo"), "mine");
+}
+
+#[test]
+fn a_rollback_to_before_a_call_does_not_restore_the_ignored_file_that_it_created() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("build it");
+    agent.writes("dist/first", "the agent's");
+    session.write("mine", "1");
+    agent.writes("dist/second", "the agent's");
+    agent.writes("a", "1");
+    agent.is_done();
+    let rows = session.json(&["list", "--steps"]);
+    let before_second = rows["checkpoints"][0]["steps"][1]["id"].as_str().unwrap();
+    session.json(&["rollback", "1"]);
+    let answer = session.json(&["rollback", before_second]);
+    assert!(!session.exists("a"), "{answer}");
+    assert!(!session.exists("dist/second"), "{answer}");
+}
+
+#[test]
+fn a_file_that_exceeded_the_budget_is_restored_from_the_call_that_captured_it() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_named_mb = 1\ntimeout_ms = 600000\n");
+    session.write(".gitignore", "uploads/\n");
+    let large = "x".repeat(700 << 10);
+    for name in ["first", "second"] {
+        session.write(&format!("uploads/{name}"), &large);
+    }
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    // Only one of the files fits. The call fails, and leaves both of them.
+    let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
+    agent.report(call.event("before_tool"));
+    agent.tell(call.event("after_tool"));
+    for name in ["first", "second"] {
+        agent.runs(&format!("rm uploads/{name}"));
+    }
+    agent.is_done();
+    session.json(&["rollback", "1"]);
+    assert_eq!(session.read("uploads/first"), large);
+    assert_eq!(session.read("uploads/second"), large);
+}
+
+#[test]
+fn a_step_with_the_only_copy_of_a_path_is_pruned_only_together_with_its_turn() {
+    let session = Session::new();
+    configure(&session, "[checkpoints]\nmax_snapshots = 2\n");
+    session.write(".gitignore", "uploads/\n");
+    session.write("uploads/photo", "mine");
+    let mut agent = Agent::new(&session, "s1");
+    agent.hears("tidy up");
+    agent.writes("a", "1");
+    agent.runs("rm -rf uploads");
+    agent.writes("a", "2");
+    agent.is_done();
+    agent.hears("go on");
+    for content in ["3", "4", "5", "6"] {
+        agent.writes("a", content);
+    }
+    agent.is_done();
+    session.json(&["checkpoints", "prune"]);
+    assert_eq!(rows(&session).len(), 2);
+    session.json(&["rollback", "2"]);
+    assert_eq!(session.read("uploads/photo"), "mine");
+}
+
+#[test]
 fn a_small_regenerable_directory_is_restored_if_it_is_named() {
     let session = Session::new();
     session.write("build/notes", "mine");
@@ -200,8 +314,10 @@ fn with_too_many_files_only_named_paths_are_protected_and_the_user_is_told() {
     fs::remove_dir_all(session.project().join("uploads")).unwrap();
     fs::remove_file(session.project().join("f2")).unwrap();
     configure(&session, "");
-    session.json(&["rollback", "1.2"]);
+    session.write("f1", "the agent's");
+    session.json(&["rollback", "1"]);
     assert_eq!((session.read("uploads/photo"), session.read("f2")), ("mine".into(), "mine".into()));
+    assert_eq!(session.read("f1"), "mine");
 }
 
 #[test]
@@ -530,6 +646,35 @@ fn the_history_of_a_deleted_repository_is_restored() {
     assert_eq!(places.each_ref().map(|place| log(place)), logs);
 }
 
+/// The text of these calls does not say that they delete or move a directory.
+#[test]
+fn the_history_of_a_repository_is_restored_after_a_hidden_deletion() {
+    for script in [
+        "sh wipe",
+        "make tidy",
+        "python3 -c \"import shutil; shutil.move('lib', '../gone')\"",
+        "python3 -u wipe.py",
+        "npx del-cli lib",
+    ] {
+        let session = Session::new();
+        session.write("wipe", "rm -rf lib\n");
+        session.write("wipe.py", "import shutil\nshutil.rmtree('lib')\n");
+        session.write("Makefile", "tidy:\n\trm -rf lib\n");
+        let lib = session.project().join("lib");
+        make_repository(&lib);
+        let mut agent = Agent::new(&session, "s1");
+        agent.hears("start again");
+        let call = agent.call("Bash", json!({ "command": script }));
+        agent.tell(call.event("before_tool"));
+        fs::remove_dir_all(&lib).unwrap();
+        agent.tell(call.event("after_tool"));
+        agent.is_done();
+        session.json(&["rollback", "1"]);
+        run_git(&lib, &["fsck", "--strict"]);
+        run_git(&lib, &["log", "-1"]);
+    }
+}
+
 #[test]
 fn a_plan_names_directories_that_are_deleted_with_their_repositories() {
     let session = Session::new();
@@ -583,4 +728,34 @@ fn an_agent_over_rpc_is_told_about_unprotected_paths() {
         "replaceable": false,
     }]);
     assert_eq!(answer["result"]["unprotected"], expected, "{answer}");
+}
+
+#[test]
+fn agents_that_read_json_are_told_that_strict_mode_refuses_a_call() {
+    let session = Session::new();
+    session.write("a", "1");
+    configure(&session, "[checkpoints]\nstrict = true\n");
+    for (number, (command, is_refused)) in
+        [("rm -rf \"$DIR\"", true), ("rm -rf node_modules", false), ("touch b", false)]
+            .into_iter()
+            .enumerate()
+    {
+        let mut params = json!({
+            "agent": "mine", "session": "1", "call": number, "tool": "bash",
+            "input": { "command": command },
+        });
+        let request =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tool.before", "params": params });
+        let output = hook(&session.base(), &["rpc"], format!("{request}\n").as_bytes());
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["result"]["refused"], is_refused, "{command}: {answer}");
+
+        params["event"] = "before_tool".into();
+        params["cwd"] = json!(session.project());
+        let event = params.to_string();
+        let output = hook(&session.base(), &["hook", "generic", "--json"], event.as_bytes());
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["refused"], is_refused, "{command}: {answer}");
+        assert_eq!(output.status.code(), Some(i32::from(is_refused)), "{command}");
+    }
 }

@@ -6,15 +6,21 @@ use crate::agent::{Agent, configure, eventually, rows, with_two_turns};
 use crate::session::Session;
 
 #[test]
-fn the_list_has_several_names() {
+fn the_list_can_be_called_by_several_names() {
     let mut session = with_two_turns();
     session.takeback(&[]);
     session.assert(
         "
 $ takeback
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py           (1 file, +1/−1)   “rename the setting”  1 path not covered
-   2  <id>  <time>  before Write src/app.py                   3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
+  ●  1  <id>  <age>  mine  “rename the setting”  1 file +1 −1            before Bash: sed -i s/old/new/ config.py
+     2  <id>  <age>  mine  “add the cart”        2 files +4 −0  3 steps  ⚠ database  before Write src/app.py
+
+● now
+Not covered: dist (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 ",
     );
     let list = session.json(&["list"]);
@@ -28,28 +34,46 @@ Checkpoints for ~/project
         "
 $ takeback list --steps
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py                 (1 file, +1/−1)   “rename the setting”  1 path not covered
- 1.1  <id>  <time>    before Bash: sed -i s/old/new/ config.py
-   2  <id>  <time>  before Write src/app.py                         3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
- 2.1  <id>  <time>    before Write src/app.py
- 2.2  <id>  <time>    before Write src/cart.py
- 2.3  <id>  <time>    before Bash: psql shop -c 'drop table carts'
+  ●    1  <id>  <age>  mine  “rename the setting”                            1 file +1 −1            before Bash: sed -i s/old/new/ config.py
+     1.1  <id>  <age>          before Bash: sed -i s/old/new/ config.py
+       2  <id>  <age>  mine  “add the cart”                                  2 files +4 −0  3 steps  ⚠ database  before Write src/app.py
+     2.1  <id>  <age>          before Write src/app.py
+     2.2  <id>  <age>          before Write src/cart.py
+     2.3  <id>  <age>          before Bash: psql shop -c 'drop table carts'
+
+● now
+Not covered: dist (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 $ takeback --steps
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py                 (1 file, +1/−1)   “rename the setting”  1 path not covered
- 1.1  <id>  <time>    before Bash: sed -i s/old/new/ config.py
-   2  <id>  <time>  before Write src/app.py                         3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
- 2.1  <id>  <time>    before Write src/app.py
- 2.2  <id>  <time>    before Write src/cart.py
- 2.3  <id>  <time>    before Bash: psql shop -c 'drop table carts'
+  ●    1  <id>  <age>  mine  “rename the setting”                            1 file +1 −1            before Bash: sed -i s/old/new/ config.py
+     1.1  <id>  <age>          before Bash: sed -i s/old/new/ config.py
+       2  <id>  <age>  mine  “add the cart”                                  2 files +4 −0  3 steps  ⚠ database  before Write src/app.py
+     2.1  <id>  <age>          before Write src/app.py
+     2.2  <id>  <age>          before Write src/cart.py
+     2.3  <id>  <age>          before Bash: psql shop -c 'drop table carts'
+
+● now
+Not covered: dist (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 $ takeback rollback --steps
 Checkpoints for ~/project
-   1  <id>  <time>  before Bash: sed -i s/old/new/ config.py                 (1 file, +1/−1)   “rename the setting”  1 path not covered
- 1.1  <id>  <time>    before Bash: sed -i s/old/new/ config.py
-   2  <id>  <time>  before Write src/app.py                         3 steps  (2 files, +4/−0)  “add the cart”  ⚠ database  1 path not covered
- 2.1  <id>  <time>    before Write src/app.py
- 2.2  <id>  <time>    before Write src/cart.py
- 2.3  <id>  <time>    before Bash: psql shop -c 'drop table carts'
+  ●    1  <id>  <age>  mine  “rename the setting”                            1 file +1 −1            before Bash: sed -i s/old/new/ config.py
+     1.1  <id>  <age>          before Bash: sed -i s/old/new/ config.py
+       2  <id>  <age>  mine  “add the cart”                                  2 files +4 −0  3 steps  ⚠ database  before Write src/app.py
+     2.1  <id>  <age>          before Write src/app.py
+     2.2  <id>  <age>          before Write src/cart.py
+     2.3  <id>  <age>          before Bash: psql shop -c 'drop table carts'
+
+● now
+Not covered: dist (`takeback show 1` says why)
+takeback rollback 1  return to the state before a row, files and conversation
+takeback diff 1      show what changed since then
+takeback undo        take back only the last turn, and keep your edits
 ",
     );
 }
@@ -152,7 +176,7 @@ Changed until the next checkpoint (1 file, +1/−1):
 $ takeback rollback good
 Restored:
   a
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
 }

@@ -1,4 +1,5 @@
-//! A workspace that another process is using: commands wait for that process, and name it.
+//! A workspace that another process is using: commands wait for that process, and say which one it
+//! is.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! The way back is never blocked.
+//! A user can always return to a checkpoint.
 
 use std::fs;
 use std::io::Write;
@@ -166,6 +166,7 @@ fn an_obstacle_blocks_only_its_own_path() {
     session.assert(
         "
 $ takeback rollback 1
+Would restore 2 files and delete 1. 1 of them was edited since.
 Would restore:
   a
   thing
@@ -189,7 +190,7 @@ Skipped, not changed:
 Conversation: 1 message taken back.
 The prompt was:
   change it
-Done. `takeback rollback undo` takes this back.
+Restored 1 file. `takeback rollback undo` takes this back.
 ",
     );
     assert_eq!(session.read("a"), "1");

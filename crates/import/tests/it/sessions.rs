@@ -370,7 +370,7 @@ fn a_database_imported_twice_adds_nothing() {
              INSERT INTO schema_version VALUES (1);
              CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT, started_at REAL, mood TEXT);
              CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT,
-                 content TEXT, timestamp REAL, colour TEXT);
+                 content TEXT, timestamp REAL, color TEXT);
              INSERT INTO sessions VALUES ('20250101_x', 'cli', 1700000000.5, 'good');
              INSERT INTO messages VALUES (1, '20250101_x', 'user', 'hello 世界', 1700000001.0, 'red');
              INSERT INTO messages VALUES (2, '20250101_x', 'assistant', 'hi', 1700000002.0, NULL);",
@@ -387,7 +387,7 @@ fn a_database_imported_twice_adds_nothing() {
     }
     let stored = ledger.transcript("20250101_x").unwrap();
     assert_eq!(stored.session.extra["mood"], "good");
-    assert_eq!(stored.messages[0].extra["colour"], "red");
+    assert_eq!(stored.messages[0].extra["color"], "red");
     let found = ledger.search("世界", &SearchOptions::default()).unwrap();
     assert_eq!(found.results[0].snippet, "hello >>>世界<<<");
 }

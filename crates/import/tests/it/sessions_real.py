@@ -1,6 +1,6 @@
 """Fills a database through Hermes's own code and prints everything that Hermes reads back.
 
-The argument is the path of the new database. It is not closed at the end, as after a crash.
+The argument is the path of the new database. At the end, the database is not closed, as after a crash.
 """
 
 import json

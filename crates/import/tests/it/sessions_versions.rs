@@ -290,7 +290,7 @@ fn insert_row(connection: &Connection, version: i64, table: &str) {
 /// The role, the content and the time of further messages.
 const MORE: &[(&str, &str, f64)] = &[
     ("tool", "exit 0\n\0 ende", 1731715202.0),
-    // The clock was behind, but this message came third.
+    // The clock had been set back, but this message was written third.
     ("user", "\0json:[{\"type\": \"text\", \"text\": \"sieh \\ud83d\\ude00\"}]", 1731715100.0),
     ("user", "taken back", 1731715204.0),
     ("user", "summed up", 1731715205.0),

@@ -43,7 +43,7 @@ impl Deadline {
 fn random_pause(tries: i32) -> Duration {
     let ceiling = 200_u64 << tries.clamp(0, 6);
     let mut random = [0; 8];
-    // Without randomness all processes wait equally long, which is slower but correct.
+    // Without randomness, all processes wait equally long, which is slower but correct.
     let _ = getrandom::fill(&mut random);
     Duration::from_micros(50 + u64::from_le_bytes(random) % ceiling.min(10_000))
 }

@@ -142,7 +142,7 @@ impl Database {
         self.wait = wait;
     }
 
-    /// Limits the time that all operations from now on may wait in total to the time that a single
+    /// From now on, limits the total time that all operations may wait to the time that a single
     /// write may wait. `false` lifts the limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
@@ -255,6 +255,19 @@ impl Database {
         let wait = self.wait;
         match self.write_within(wait, self.care.syncs, write) {
             Err(Attempt::Busy) => Err(LedgerError::Busy { waited: wait }.into()),
+            Err(Attempt::Failed(error)) => Err(error),
+            Ok(value) => Ok(value),
+        }
+    }
+
+    /// Runs a write in one transaction, which is on the disk before this returns.
+    pub(crate) fn write_synced<T>(
+        &mut self,
+        write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let wait = self.wait;
+        match self.write_within(wait, true, write) {
+            Err(Attempt::Busy) => Err(LedgerError::Busy { waited: wait }),
             Err(Attempt::Failed(error)) => Err(error),
             Ok(value) => Ok(value),
         }

@@ -80,7 +80,7 @@ pub enum LogFact {
         parent: String,
         before: u64,
     },
-    /// A tool call ended.
+    /// A tool call has ended.
     Outcome {
         call: String,
         outcome: String,
@@ -288,7 +288,7 @@ pub(crate) fn adopt_pages(
             find.query_row(params![parent, key, old], |row| row.get(0)).optional()?;
         if is_message && seq.is_none() {
             // The fork has been continued, so its log must be read from here on. Without a
-            // bookmark, it is read from the beginning, and what is known is not added again.
+            // bookmark, it is read from the beginning, and known entries are not added again.
             return Ok(());
         }
         add.execute(params![key, seq, entry.origin])?;
@@ -297,8 +297,8 @@ pub(crate) fn adopt_pages(
 }
 
 impl ForkLog<'_> {
-    /// Translates the id of an entry to that of the parent. An entry may have parts, whose ids begin
-    /// with that of the entry.
+    /// Translates the id of an entry to its id in the parent. An entry may have parts, whose ids
+    /// begin with that of the entry.
     fn original_origin<'o>(&self, origin: &'o str) -> Cow<'o, str> {
         let (entry, part) = origin.split_at(origin.find('/').unwrap_or(origin.len()));
         match self.origins.and_then(|origins| origins.get(entry)) {

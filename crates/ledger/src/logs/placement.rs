@@ -124,7 +124,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Moves past a stored message, updating the message and its turn.
+    /// Moves past a stored message, and updates the message and its turn.
     fn keep_stored(&mut self, message: &MessageRecord, number: i64) -> Result<(), LedgerError> {
         if number <= self.base {
             return Ok(());

@@ -64,7 +64,7 @@ pub(super) fn inherit_beginning(
     for SharedMessage { origin, seq } in &shared {
         reader.remember(origin, Some(*seq))?;
     }
-    // What the shared messages cost was counted in the other session.
+    // The cost of the shared messages was counted in the other session.
     let is_shared = |entry: &&&LogEntry| match entry.fact {
         LogFact::Message(_) | LogFact::Summary(_) => {
             shared.iter().any(|shared| shared.origin == entry.origin)
@@ -80,8 +80,9 @@ pub(super) fn inherit_beginning(
 }
 
 impl<'t> Reader<'t> {
-    /// Reads the facts about a session. Returns `None` if it cannot become a fork, or go on being
-    /// one: it has messages of its own in its log, belongs to another session, or was rewound.
+    /// Reads the facts about a session. Returns `None` if the session cannot become a fork or
+    /// inherit further messages: its log has messages of its own, it belongs to another session, or
+    /// it was rewound.
     fn new(transaction: &'t Transaction<'t>, key: i64) -> Result<Option<Self>, LedgerError> {
         let sql = "SELECT id, source, parent_session_id, ifnull(parent_kind, 'fork') = 'fork',
                        inherited, EXISTS (SELECT 1 FROM undos WHERE session = ?1)
@@ -96,9 +97,9 @@ impl<'t> Reader<'t> {
         Ok((can_be_fork && is_at_its_beginning).then_some(reader))
     }
 
-    /// Finds the sessions that have the log's first message.
+    /// Finds the sessions that contain the log's first message.
     fn find_candidates(&self, messages: &[&LogEntry]) -> Result<Vec<i64>, LedgerError> {
-        // Some agents number the lines of each log, so that their ids say nothing.
+        // Some agents number the lines of each log, so equal ids prove nothing.
         let Some(first) = messages.first().filter(|first| !is_position(&first.origin)) else {
             return Ok(Vec::new());
         };
@@ -149,8 +150,8 @@ impl<'t> Reader<'t> {
         Ok(shared)
     }
 
-    /// Inherits the messages of a session that the log names, up to the number of a line. The log
-    /// itself does not contain them.
+    /// Inherits the messages before the line number `before` from the session that the log names.
+    /// The log itself does not contain these messages.
     fn inherit_named(&self, parent: &str, before: u64, now: Time) -> Result<(), LedgerError> {
         if self.inherited > 0 || self.parent.as_deref().is_some_and(|known| known != parent) {
             return Ok(());
@@ -160,24 +161,31 @@ impl<'t> Reader<'t> {
             .prepare_cached("SELECT key FROM sessions WHERE id = ?1")?
             .query_row([parent], |row| row.get(0))
             .optional()?;
-        let mut seqs = Vec::new();
+        let mut shared: Vec<(i64, String)> = Vec::new();
         if let Some(key) = key {
             let mut statement = self.transaction.prepare_cached(
-                "SELECT DISTINCT seq FROM origins
+                "SELECT seq, origin FROM origins
                  WHERE session = ?1 AND seq IS NOT NULL AND origin LIKE '#%'
                      AND CAST(substr(origin, 2) AS INTEGER) < ?2 ORDER BY seq",
             )?;
-            let rows = statement.query_map(params![key, before as i64], |row| row.get(0))?;
-            seqs = rows.collect::<Result<_, _>>()?;
+            let rows = statement
+                .query_map(params![key, before as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            shared = rows.collect::<Result<_, _>>()?;
         }
-        match key.filter(|_| !seqs.is_empty()) {
-            Some(key) => self.inherit(key, &seqs, now),
-            None => self.set_parent(parent, 0),
+        let Some(key) = key.filter(|_| !shared.is_empty()) else {
+            return self.set_parent(parent, 0);
+        };
+        let mut seqs: Vec<i64> = shared.iter().map(|(seq, _)| *seq).collect();
+        seqs.dedup();
+        self.inherit(key, &seqs, now)?;
+        for (seq, origin) in &shared {
+            self.remember(origin, Some(*seq))?;
         }
+        Ok(())
     }
 
-    /// Copies messages of another session, under their numbers, to before the messages that hooks
-    /// have reported.
+    /// Copies messages of another session, with their numbers, and puts them before the messages
+    /// that hooks have reported.
     fn inherit(&self, parent: i64, seqs: &[i64], now: Time) -> Result<(), LedgerError> {
         let Some(last) = seqs.last().copied() else { return Ok(()) };
         let mut stored: Vec<StoredMessage> = messages::read_all(self.transaction, parent)?;
@@ -217,7 +225,7 @@ impl<'t> Reader<'t> {
             ("calls", "turn", turns, turn),
             ("effects", "turn", turns, turn),
         ] {
-            // A number must be free when it is assigned, so the move goes over negative numbers.
+            // A number must be free when it is assigned, so negative numbers are used in between.
             let away = format!(
                 "UPDATE {table} SET {column} = -({column} + ?2)
                  WHERE session = ?1 AND {column} > ?3"
@@ -252,7 +260,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Returns true if the agent's id of an entry is only its position in the log.
+/// Returns true if the agent's id for an entry is only its position in the log.
 fn is_position(origin: &str) -> bool {
     origin.starts_with(['#', '@'])
 }

@@ -39,7 +39,7 @@ const SAME_TEXT_WITHIN: i64 = 30_000;
 /// The range of the time, in milliseconds, from a hook's record of a prompt to the log's record of
 /// a prompt with different wording, within which the two can still be the same prompt. Their
 /// wording can differ because agents expand prompts. An agent logs a prompt only after it has
-/// started the hook, and the hook notes the time within a second. So an entry that is more than a
+/// started the hook, and the hook records the time within a second. So an entry that is more than a
 /// second older than the hook's record is a different prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 

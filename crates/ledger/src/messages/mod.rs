@@ -5,12 +5,13 @@ mod text;
 
 use std::borrow::Cow;
 
+use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
 pub(crate) use self::appender::Appender;
 use self::appender::{content_columns, count_calls};
-pub(crate) use self::text::{read_searchable, text_of};
+pub(crate) use self::text::{Searchable, read_searchable, text_of};
 use crate::search::{forget_message, index_message, tail_length};
 use crate::sessions::{SessionHead, head, parse_json, parse_map};
 use crate::{Ledger, LedgerError, MessageRecord, Time, mask};
@@ -88,10 +89,11 @@ impl Ledger {
         self.database.snapshot(|connection| {
             let head = head(connection, session)?;
             let all = read_all(connection, head.key)?;
-            Ok(match filter {
-                MessageFilter::All => all.into_iter().map(|stored| stored.message).collect(),
+            let all = match filter {
+                MessageFilter::All => all,
                 MessageFilter::Current => select_current(all),
-            })
+            };
+            Ok(all.into_iter().map(|stored| stored.message).collect())
         })
     }
 }
@@ -246,8 +248,9 @@ pub(crate) fn read_after(
     key: i64,
     seq: i64,
 ) -> Result<Vec<StoredMessage>, LedgerError> {
-    let mut statement = connection
-        .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq > ?2 ORDER BY seq")?;
+    let sql =
+        format!("SELECT {COLUMNS} FROM messages WHERE session = ?1 AND seq > ?2 ORDER BY seq");
+    let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([key, seq], read_message)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -259,63 +262,105 @@ pub(crate) fn read_one(
     seq: i64,
 ) -> Result<Option<MessageRecord>, LedgerError> {
     let stored = connection
-        .prepare_cached("SELECT * FROM messages WHERE session = ?1 AND seq = ?2")?
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM messages WHERE session = ?1 AND seq = ?2"))?
         .query_row([key, seq], read_message)
         .optional()?;
     Ok(stored.map(|stored| stored.message))
 }
 
+/// Reads one message and the number of its turn.
+pub(crate) fn read_with_turn(
+    connection: &Connection,
+    key: i64,
+    seq: i64,
+) -> Result<Option<(MessageRecord, i64)>, LedgerError> {
+    let found = connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS}, turn FROM messages WHERE session = ?1 AND seq = ?2"
+        ))?
+        .query_row([key, seq], |row| Ok((read_message(row)?.message, row.get("turn")?)))
+        .optional()?;
+    Ok(found)
+}
+
+/// The columns that [`read_message`] reads, in its order.
+const COLUMNS: &str = "seq, role, structured, content, tool_call_id, tool_calls, tool_name, \
+    timestamp, token_count, finish_reason, reasoning, reasoning_content, reasoning_details, \
+    codex_reasoning_items, codex_message_items, undone, compacted, summarizes, extra";
+
+/// Reads the columns of a row one after the other. Finding a column by its name takes longer than
+/// reading it, which matters in long sessions.
+struct Cells<'r> {
+    row: &'r Row<'r>,
+    next: usize,
+}
+
+impl<'r> Cells<'r> {
+    fn next<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    fn next_text(&mut self) -> rusqlite::Result<Option<&'r str>> {
+        self.next += 1;
+        Ok(self.row.get_ref(self.next - 1)?.as_str_or_null()?)
+    }
+
+    fn next_json(&mut self) -> rusqlite::Result<Option<Value>> {
+        Ok(self.next_text()?.map(parse_json))
+    }
+}
+
 fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
-    let json = |column: &str| -> rusqlite::Result<Option<Value>> {
-        Ok(row.get::<_, Option<String>>(column)?.as_deref().map(parse_json))
+    let mut cells = Cells { row, next: 0 };
+    let (seq, role, structured) = (cells.next()?, cells.next()?, cells.next()?);
+    let content = cells.next_text()?;
+    let content = content.map(|text| if structured { parse_json(text) } else { Value::from(text) });
+    // The fields of a struct expression are evaluated in the order in which they are written.
+    let mut message = MessageRecord {
+        seq,
+        role,
+        content,
+        tool_call_id: cells.next()?,
+        tool_calls: cells.next_json()?,
+        tool_name: cells.next()?,
+        timestamp: cells.next()?,
+        token_count: cells.next()?,
+        finish_reason: cells.next()?,
+        reasoning: cells.next()?,
+        reasoning_content: cells.next()?,
+        reasoning_details: cells.next_json()?,
+        codex_reasoning_items: cells.next_json()?,
+        codex_message_items: cells.next_json()?,
+        undone: cells.next()?,
+        ..MessageRecord::default()
     };
-    let content: Option<String> = row.get("content")?;
-    let structured: bool = row.get("structured")?;
-    let compacted: i64 = row.get("compacted")?;
-    let extra: Option<String> = row.get("extra")?;
-    let message = MessageRecord {
-        seq: row.get("seq")?,
-        role: row.get("role")?,
-        content: content.map(|text| if structured { parse_json(&text) } else { Value::from(text) }),
-        tool_call_id: row.get("tool_call_id")?,
-        tool_calls: json("tool_calls")?,
-        tool_name: row.get("tool_name")?,
-        timestamp: row.get("timestamp")?,
-        token_count: row.get("token_count")?,
-        finish_reason: row.get("finish_reason")?,
-        reasoning: row.get("reasoning")?,
-        reasoning_content: row.get("reasoning_content")?,
-        reasoning_details: json("reasoning_details")?,
-        codex_reasoning_items: json("codex_reasoning_items")?,
-        codex_message_items: json("codex_message_items")?,
-        undone: row.get("undone")?,
-        compacted: compacted != 0,
-        summarizes: row.get("summarizes")?,
-        extra: extra.as_deref().map(parse_map).unwrap_or_default(),
-    };
+    let compacted: i64 = cells.next()?;
+    message.compacted = compacted != 0;
+    message.summarizes = cells.next()?;
+    message.extra = cells.next_text()?.map(parse_map).unwrap_or_default();
     Ok(StoredMessage { message, compacted })
 }
 
 /// Selects the messages for the model. A summary comes after the last message that it summarizes.
 /// If the summary is taken back, those messages are current.
-fn select_current(all: Vec<StoredMessage>) -> Vec<MessageRecord> {
-    let undone: Vec<i64> = all
-        .iter()
-        .filter(|stored| stored.message.undone)
-        .map(|stored| stored.message.seq)
-        .collect();
-    let mut current: Vec<MessageRecord> = all
-        .into_iter()
-        .filter(|stored| {
-            !stored.message.undone
-                && (stored.compacted == 0 || undone.binary_search(&stored.compacted).is_ok())
-        })
-        .map(|stored| MessageRecord { compacted: false, ..stored.message })
-        .collect();
-    current.sort_by_key(|message| {
-        (message.summarizes.unwrap_or(message.seq), message.summarizes.is_some(), message.seq)
+fn select_current(mut all: Vec<StoredMessage>) -> Vec<StoredMessage> {
+    let undone = all.iter().filter(|stored| stored.message.undone);
+    let undone: Vec<i64> = undone.map(|stored| stored.message.seq).collect();
+    all.retain(|stored| {
+        !stored.message.undone
+            && (stored.compacted == 0 || undone.binary_search(&stored.compacted).is_ok())
     });
-    current
+    all.iter_mut().for_each(|stored| stored.message.compacted = false);
+    // The messages are large, and they are almost always in order already.
+    let place = |stored: &StoredMessage| {
+        let StoredMessage { message, .. } = stored;
+        (message.summarizes.unwrap_or(message.seq), message.summarizes.is_some(), message.seq)
+    };
+    if !all.is_sorted_by_key(place) {
+        all.sort_by_key(place);
+    }
+    all
 }
 
 /// Returns a copy of the message with its secrets masked.

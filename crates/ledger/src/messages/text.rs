@@ -1,8 +1,9 @@
-//! The text of a message: the part that people read and that a search covers.
+//! The text of a message: the part that a user reads and that a search covers.
 
 use rusqlite::Row;
 use serde_json::Value;
 
+use crate::MessageRecord;
 use crate::sessions::parse_json;
 
 /// Collects the text in structured content or in tool calls: all strings and numbers, each on a
@@ -60,6 +61,25 @@ pub(crate) fn read_searchable(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
     ])
 }
 
+/// The fields of a message that a search covers: content, tool name and tool calls.
+pub(crate) struct Searchable(pub(crate) [String; 3]);
+
+impl Searchable {
+    /// Returns the fields of a message as [`read_searchable`] reads them from its row.
+    pub(crate) fn of(message: &MessageRecord) -> Searchable {
+        let content = match &message.content {
+            Some(Value::String(text)) => text.clone(),
+            Some(content) => text_of(content),
+            None => String::new(),
+        };
+        Searchable([
+            content,
+            message.tool_name.clone().unwrap_or_default(),
+            message.tool_calls.as_ref().map(text_of).unwrap_or_default(),
+        ])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -67,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_of_blocks_is_the_part_that_people_read() {
+    fn the_text_of_blocks_is_the_part_that_a_user_reads() {
         let content = json!([
             { "type": "text", "text": "look at this" },
             { "type": "image", "source": { "type": "base64", "data": "aGVsbG8=" } },

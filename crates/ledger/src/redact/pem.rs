@@ -10,7 +10,7 @@ use regex::Regex;
 
 const DASHES: &str = "-----";
 
-/// An expression for text that separates two lines and never occurs within one.
+/// An expression for text that separates two lines and never occurs within a line.
 const BREAK: &str = r"(?:[ \t\r\n>|]|\\+[nrt]|[0-9]{1,6}(?:\t|→|:|\|))";
 
 /// An expression for the lines after a `BEGIN` marker. Short lines could be words, so they do not
@@ -23,7 +23,7 @@ static LINES_AFTER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&lines).expect("a test compiles this expression")
 });
 
-/// An expression for the lines before an `END` marker. The last of them can be short.
+/// An expression for the lines before an `END` marker. Only the last of these lines can be short.
 static LINES_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
     let lines = format!(
         r"[A-Za-z0-9+/]{{40,}}={{0,3}}(?:{BREAK}{{1,24}}[A-Za-z0-9+/]{{40,}})*(?:{BREAK}{{1,24}}[A-Za-z0-9+/]{{1,64}}={{0,3}})?(?:{BREAK}{{1,24}}=[A-Za-z0-9+/]{{4}})?{BREAK}{{1,24}}$"

@@ -7,9 +7,9 @@
 //! and rarely repeat negated sets. They need not check that a secret starts and ends at a word
 //! boundary, because the search does.
 
-/// The expression that matches the text between a name and its value: `=`, `: `, `:=`, `=>`, `":
-/// "`, `"] = `, `: &str = `, and `value: ` or `value=` as the next field, as in lists of
-/// environment variables.
+/// The expression that matches the text between a name and its value: `=`, `: `, `:=`, `=>`,
+/// `": "`, `"] = `, `: &str = `. Also matches `value: ` or `value=` in the next field, as in lists
+/// of environment variables.
 macro_rules! gives {
     () => {
         r#"(?:(?:\\*["'`])?\]?[ \t]{0,8}(?::[ \t]{0,4}&?(?:'static )?[A-Za-z]{2,12}[ \t]{0,4}=|:=|=>|={1,3}|:)|(?:\\*["'])?,?(?:[ \t\r\n]|\\+n)+(?:\\*["'])?value(?:\\*["'])?[ \t]{0,4}[:=])[ \t]{0,8}"#
@@ -24,8 +24,8 @@ macro_rules! word {
     };
 }
 
-/// The options of a command before the one that matters: printable ASCII without `&`, `;`, `|` or
-/// escaped line breaks, because these end a command.
+/// The options of a command before the one that contains the secret: printable ASCII without `&`,
+/// `;`, `|` or escaped line breaks, because these end a command.
 macro_rules! options {
     () => {
         r#"(?:(?:[ -%'-:<-\[\]-{}~]|\\+["'$/]){0,300}? )?"#

@@ -1,4 +1,4 @@
-//! The examples are templates, so that secret scanners do not report this file.
+//! Tests of masking. The examples are templates, so that secret scanners do not report this file.
 //!
 //! In a template, `{a36}` is replaced with 36 letters and digits, and `{h64}` with 64 hexadecimal
 //! digits; [`alphabet`] lists the other kinds. `«…»` marks the part that gets masked. Without these

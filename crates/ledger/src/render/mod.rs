@@ -1,4 +1,4 @@
-//! Rendering sessions for people to read.
+//! Rendering sessions for users to read.
 //!
 //! Text from a session can never be mistaken for a part of the page: it is fenced or escaped in
 //! Markdown, and escaped in HTML. Control characters and characters that change the direction of

@@ -132,7 +132,7 @@ fn rebuild_database(
     // In WAL mode, every connection holds a lock on the file. So this lock is granted only if there
     // is no connection, and while it is held, no new connection can be opened. With a rollback
     // journal, a connection holds a lock only during an operation, and notices the new file before
-    // the next one. This process would lose the lock if it opened and closed the file again, so
+    // the next one. If this process opened and closed the file again, it would lose the lock, so
     // from here on only the copy is read.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,

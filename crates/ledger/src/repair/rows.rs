@@ -8,6 +8,7 @@ use takeback_salvage::{self as salvage, DamagedDatabase, SalvagedRow};
 
 use super::RepairReport;
 use crate::tasks::{TASK_TABLES, complete_tasks};
+use crate::threads::THREAD_TABLES;
 use crate::verify::SESSION_TABLES;
 use crate::{LedgerError, turns};
 
@@ -76,12 +77,14 @@ pub(super) fn copy_rows(
 /// Reads the tables and columns of the new database.
 fn read_tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     let mut tables = Vec::new();
-    for name in SESSION_TABLES.iter().chain(TASK_TABLES).chain(&["sessions", "bookmarks"]) {
+    let others = ["sessions", "bookmarks"];
+    let names = [SESSION_TABLES, TASK_TABLES, THREAD_TABLES, &others].concat();
+    for name in names {
         let mut statement = connection.prepare(&format!("PRAGMA table_info({name})"))?;
         let columns = statement
             .query_map([], |row| Ok((row.get(1)?, row.get(2)?, !row.get::<_, bool>(3)?)))?
             .collect::<Result<_, _>>()?;
-        tables.push(Table { name: (*name).to_owned(), columns });
+        tables.push(Table { name: name.to_owned(), columns });
     }
     Ok(tables)
 }
@@ -96,6 +99,7 @@ fn find_fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table>
                     (_, salvage::Value::Null) => *nullable,
                     ("TEXT", salvage::Value::Text(_)) => true,
                     ("INTEGER", salvage::Value::Integer(_)) => true,
+                    ("BLOB", salvage::Value::Blob(_)) => true,
                     ("REAL", salvage::Value::Integer(_) | salvage::Value::Real(_)) => true,
                     _ => false,
                 },

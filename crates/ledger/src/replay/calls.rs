@@ -25,7 +25,7 @@ pub(super) struct CallResult {
     pub(super) is_error: bool,
 }
 
-/// A result that is not yet matched to its call.
+/// A result that has not been matched to its call yet.
 #[derive(Clone, Debug)]
 pub(super) struct ToolResult {
     /// The id of the call as stored; empty if there is none.

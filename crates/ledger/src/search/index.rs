@@ -15,8 +15,8 @@ use crate::search::fold::fold;
 use crate::search::tokens::index_entry;
 use crate::{Event, Ledger, LedgerError, MessageRecord};
 
-/// The version of the index. It changes when the same text produces different tokens, for example
-/// because of a new Unicode version. The index is then rebuilt.
+/// The version of the index. It is raised when the same text begins to produce different tokens,
+/// for example because of a new Unicode version. The index is then rebuilt.
 pub(crate) const INDEX_VERSION: i64 = {
     let (major, minor, _) = char::UNICODE_VERSION;
     let normalization = unicode_normalization::UNICODE_VERSION;
@@ -24,7 +24,7 @@ pub(crate) const INDEX_VERSION: i64 = {
     100_000_000 + tables + normalization.0 as i64 * 100 + normalization.1 as i64
 };
 
-/// If the tail has fewer messages than this, indexing does not pay off.
+/// If the tail has fewer messages than this, indexing is not worthwhile.
 const LONG_TAIL: i64 = 128;
 
 /// If the tail has at least this many messages, a search indexes a slice first, because further
@@ -154,7 +154,7 @@ impl Ledger {
 }
 
 /// Estimates the number of bytes that a search would read in these messages.
-fn text_size(messages: &[MessageRecord]) -> usize {
+pub(crate) fn text_size(messages: &[MessageRecord]) -> usize {
     fn size(value: &Value) -> usize {
         match value {
             Value::String(text) => text.len(),

@@ -1,6 +1,7 @@
 //! Parsing a query. Any text is a valid query.
 
 use crate::search::fold::fold;
+use crate::search::index_query::IndexQuery;
 use crate::search::tokens::{Piece, cut_word, is_word, pairs, pieces};
 use crate::search::typed::{TypedPart, split_query, trim_stray};
 
@@ -62,7 +63,7 @@ impl Query {
 
     /// Returns a query for the index. Its results include all matches. Returns `None` if the index
     /// cannot help.
-    pub(crate) fn index_query(&self) -> Option<String> {
+    pub(crate) fn index_query(&self) -> Option<IndexQuery> {
         self.root.as_ref()?.index_query()
     }
 }
@@ -87,7 +88,7 @@ impl Node {
         }
     }
 
-    fn index_query(&self) -> Option<String> {
+    fn index_query(&self) -> Option<IndexQuery> {
         /// With more alternatives than this, the index is no faster than a scan.
         const MAX_ALTERNATIVES: usize = 200;
         match self {
@@ -95,8 +96,8 @@ impl Node {
             Node::All(nodes) => require_all(nodes),
             Node::Any(nodes) if nodes.len() > MAX_ALTERNATIVES => None,
             Node::Any(nodes) => {
-                let parts: Option<Vec<String>> = nodes.iter().map(Node::index_query).collect();
-                Some(format!("({})", parts?.join(" OR ")))
+                let parts: Option<Vec<IndexQuery>> = nodes.iter().map(Node::index_query).collect();
+                Some(IndexQuery::Any(parts?))
             }
             Node::Not(_) => None,
         }
@@ -104,7 +105,7 @@ impl Node {
 }
 
 /// Builds the index query for nodes that must all match. Returns `None` if the index cannot help.
-fn require_all(nodes: &[Node]) -> Option<String> {
+fn require_all(nodes: &[Node]) -> Option<IndexQuery> {
     /// The maximum number of tokens, and of groups, in the index query. Whole words are kept before
     /// prefixes, and long tokens before short ones, because they are usually rarer. Each message is
     /// checked anyway.
@@ -119,8 +120,8 @@ fn require_all(nodes: &[Node]) -> Option<String> {
     let tokens = tokens.iter().take(MOST).map(Token::index_query);
     let groups = nodes.iter().filter(|node| !matches!(node, Node::Term(_)));
     let groups = groups.filter_map(Node::index_query).take(MOST);
-    let parts: Vec<String> = tokens.chain(groups).collect();
-    (!parts.is_empty()).then(|| format!("({})", parts.join(" AND ")))
+    let parts: Vec<IndexQuery> = tokens.chain(groups).collect();
+    (!parts.is_empty()).then_some(IndexQuery::All(parts))
 }
 
 /// A group whose closing parenthesis has not been reached.
@@ -268,9 +269,9 @@ impl<'t> Token<'t> {
         Token { text, is_prefix: true }
     }
 
-    /// Returns the token in FTS5 syntax. It contains no quotes, so it needs no escaping.
-    fn index_query(&self) -> String {
-        format!("\"{}\"{}", self.text, if self.is_prefix { " *" } else { "" })
+    /// Returns the condition that a message has the token.
+    fn index_query(&self) -> IndexQuery {
+        IndexQuery::Token { text: self.text.to_owned(), is_prefix: self.is_prefix }
     }
 }
 

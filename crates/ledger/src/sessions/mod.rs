@@ -128,7 +128,7 @@ impl Ledger {
         self.database.write(|transaction| reopen_session(transaction, id))
     }
 
-    /// Archives a session, or takes it out of the archive.
+    /// Archives a session, or removes it from the archive.
     pub fn archive_session(&mut self, id: &str, archived: bool) -> Result<(), LedgerError> {
         self.database.write(|transaction| {
             head(transaction, id)?;
@@ -247,7 +247,6 @@ pub(crate) fn reopen_session(transaction: &Transaction<'_>, id: &str) -> Result<
 
 /// Reads the beginning of the first prompt.
 fn read_preview(connection: &Connection, key: i64) -> Result<String, LedgerError> {
-    const LENGTH: usize = 63;
     let mut statement = connection.prepare_cached(
         "SELECT content, structured FROM messages
          WHERE session = ?1 AND role = 'user' AND NOT undone AND content IS NOT NULL
@@ -256,16 +255,28 @@ fn read_preview(connection: &Connection, key: i64) -> Result<String, LedgerError
     let first = statement
         .query_row([key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)))
         .optional()?;
-    let text = match first {
-        Some((json, true)) => crate::messages::text_of(&parse_json(&json)),
-        Some((text, false)) => text,
-        None => return Ok(String::new()),
-    };
+    Ok(match first {
+        Some((json, true)) => preview_of(&parse_json(&json)),
+        Some((text, false)) => shorten_prompt(&text),
+        None => String::new(),
+    })
+}
+
+/// Returns the beginning of a prompt, as the list of sessions shows it.
+pub fn preview_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => shorten_prompt(text),
+        content => shorten_prompt(&crate::messages::text_of(content)),
+    }
+}
+
+fn shorten_prompt(text: &str) -> String {
+    const LENGTH: usize = 63;
     let line = text.split_whitespace().take(LENGTH).collect::<Vec<_>>().join(" ");
-    Ok(match line.char_indices().nth(LENGTH) {
+    match line.char_indices().nth(LENGTH) {
         None => line,
         Some(_) => line.chars().take(LENGTH - 1).chain(['…']).collect(),
-    })
+    }
 }
 
 /// Parses a JSON column. A value that is not JSON becomes a string. Only another program can have

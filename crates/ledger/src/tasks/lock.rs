@@ -1,7 +1,8 @@
 //! The locks of tasks: a file per task, in the directory `tasks` beside the database.
 //!
-//! Only the kernel's lock counts, not the existence of the file. Another lock, `tasks/lock`, is held
-//! briefly to take or test a task's lock. So a test never makes a task look as if it were running.
+//! Only the kernel's lock counts, not the existence of the file. Another lock, `tasks/lock`, is
+//! held briefly to take or test a task's lock. So a test of a lock never makes its task look as if
+//! it were running.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,12 +1,12 @@
 //! Tool calls, effects and notices.
 
 use serde_json::{Value, json};
-use takeback_ledger::{CallId, CallRecord, EffectRecord, Event, Moment};
+use takeback_ledger::{CallId, CallRecord, EffectRecord, Event, MessageRecord, Moment};
 
 use crate::support::{Fixture, at, message, record_event};
 
 #[test]
-fn tool_calls_are_completed_as_more_is_known() {
+fn tool_calls_are_completed_as_more_becomes_known() {
     let mut fixture = Fixture::with_three_turns();
     let before = CallRecord {
         call: "c1".into(),
@@ -65,7 +65,7 @@ fn a_call_that_was_never_recorded_is_attributed_even_if_the_clock_has_been_set_b
         fixture.ledger.turn_of_call(&call).unwrap().map(|turn| turn.turn)
     };
     assert_eq!([86_401, 11, 50].map(|began| turn_at(began, None)), [Some(1), Some(2), None]);
-    // The time of the prompt identifies the turn, whatever the clock said during the call.
+    // The time of the prompt identifies the turn, regardless of the clock during the call.
     assert_eq!(turn_at(11, Some(86_400)), Some(1));
     assert_eq!(turn_at(50, Some(10)), Some(2));
     assert_eq!(turn_at(11, Some(12)), Some(2));
@@ -135,4 +135,45 @@ fn a_notice_is_taken_once() {
     assert_eq!(files, ["a", "b"]);
     assert!(fixture.ledger.take_notices("s", at(4)).unwrap().is_empty());
     assert!(!fixture.ledger.has_notices("s").unwrap());
+}
+
+#[test]
+fn many_calls_are_found_in_the_same_turns_as_single_ones() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    let call = |id: &str| {
+        let function = json!({ "name": "t", "arguments": "{\"path\":\"inner\"}" });
+        let calls = json!([{ "id": id, "type": "function", "function": function }]);
+        MessageRecord { tool_calls: Some(calls), ..message("assistant", "") }
+    };
+    let result = |id: &str| MessageRecord { tool_call_id: Some(id.into()), ..message("tool", "r") };
+    let long = "x".repeat(1_000);
+    let turns = [
+        vec![call("c"), result("c"), call("twice")],
+        vec![call("a \"quoted\" \\ id"), call("twice")],
+        vec![result("only a result"), call(&long)],
+    ];
+    for (turn, messages) in (1..).zip(turns) {
+        let prompt = message("user", "go");
+        let messages = [vec![prompt], messages].concat();
+        fixture.ledger.append("s", &messages, at(turn * 100)).unwrap();
+    }
+    let mut found = fixture.ledger.call_turns();
+    let expected = [
+        ("c", Some(1)),
+        ("a \"quoted\" \\ id", Some(2)),
+        ("only a result", Some(3)),
+        (long.as_str(), Some(3)),
+        // The time of the call determines the turns of these.
+        ("twice", Some(2)),
+        ("unknown", Some(2)),
+        ("inner", Some(2)),
+        ("", Some(2)),
+    ];
+    for (id, turn) in expected {
+        let call = CallId { call: id, began: at(250), ..unknown_call() };
+        let many = found.find(&call).unwrap();
+        assert_eq!(many.as_ref().map(|many| many.turn), turn, "{id:?}");
+        assert_eq!(many, fixture.ledger.turn_of_call(&call).unwrap(), "{id:?}");
+    }
 }

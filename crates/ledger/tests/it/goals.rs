@@ -112,7 +112,7 @@ fn every_state_is_read_back() {
 }
 
 #[test]
-fn absurd_amounts_do_not_break_the_sums() {
+fn absurd_amounts_do_not_break_the_totals() {
     let mut fixture = Fixture::with_task();
     fixture.ledger.create_goal(&goal("g", "t"), at(1)).unwrap();
     let absurd = Spending { tokens: i64::MAX, usd: f64::NAN, time: Duration::MAX, turns: i64::MIN };

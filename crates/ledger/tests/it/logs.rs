@@ -50,7 +50,7 @@ fn make_page(from: Option<Bookmark>, log: &[(i64, &str)], upto: usize) -> LogPag
     LogPage { from, to, entries }
 }
 
-/// Reads up to entry `upto`, as a process does when it catches up.
+/// Reads up to the entry `upto`, as a process does when it catches up with the log.
 fn read_on(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> LogIntake {
     loop {
         let from = ledger.bookmark(LOG).unwrap();
@@ -168,7 +168,7 @@ fn an_answer_comes_before_a_later_prompt_that_a_hook_reported_first() {
     report_prompt(&mut fixture.ledger, 20, "two");
     record_event(&mut fixture.ledger, Event::TurnEnd { session: "s".into() }, at(29));
     report_prompt(&mut fixture.ledger, 30, "three");
-    // So far, the log has only the answer to the first prompt.
+    // So far, the log contains only the answer to the first prompt.
     read_on(&mut fixture.ledger, &TALK, 3);
     assert_eq!(texts(&fixture.ledger, MessageFilter::All), ["one", "first", "two", "three"]);
     assert_whole(&mut fixture.ledger);
@@ -615,7 +615,7 @@ fn a_fork_keeps_the_prompts_that_its_hooks_have_reported() {
 }
 
 #[test]
-fn a_fork_whose_log_begins_where_it_was_forked_has_the_messages_before() {
+fn a_fork_whose_log_begins_at_the_fork_also_has_the_messages_before_it() {
     let log = [(0, ">ask"), (1, "answer"), (2, ">ask again"), (3, "again")];
     let mut fixture = Fixture::new();
     let numbered = |mut page: LogPage| {
@@ -640,7 +640,7 @@ fn a_fork_whose_log_begins_where_it_was_forked_has_the_messages_before() {
 }
 
 #[test]
-fn a_fork_whose_log_repeats_a_message_shares_the_later_ones_too() {
+fn a_fork_whose_log_repeats_a_message_also_shares_the_later_ones() {
     let log = [(0, ">ask"), (1, "answer"), (2, "more")];
     let mut fixture = Fixture::new();
     read_on(&mut fixture.ledger, &log, 3);

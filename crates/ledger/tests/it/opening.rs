@@ -125,7 +125,7 @@ fn many_processes_can_create_a_ledger_at_the_same_time() {
     for round in 0..rounds {
         let home = directory.path().join(format!("{round}"));
         fs::create_dir(&home).unwrap();
-        // The next round begins only after a child has created the database.
+        // Each round ends only after a child has created the database.
         while !home.join("state.db-wal").exists() {
             std::thread::yield_now();
         }

@@ -58,8 +58,8 @@ fn assert_sound(path: &Path, before: &BTreeMap<String, Transcript>) -> usize {
             let text = message.content.as_ref().and_then(Value::as_str).unwrap();
             // A session whose own row is lost has a new id, but its messages begin with its old id.
             let original = &before[&text[..1]].messages[message.seq as usize - 1];
-            // If the last page of a long message is wiped, SQLite reads the zeros as part of the
-            // text.
+            // If the last page of a long message is overwritten with zeros, SQLite reads the zeros
+            // as part of the text.
             let is_wiped = text.ends_with('\0');
             assert!(
                 message == original || is_wiped,

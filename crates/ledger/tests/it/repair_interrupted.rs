@@ -98,8 +98,8 @@ fn opening_a_ledger_during_a_repair_waits_for_the_new_one() {
             let test = "repair_interrupted::opening_a_ledger_during_a_repair_waits_for_the_new_one";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // Gives the child time to reach the lock. Without this pause, the test is weaker but
-            // not wrong.
+            // This gives the child time to reach the lock. Without the pause, the test is weaker
+            // but not wrong.
             std::thread::sleep(Duration::from_millis(300));
         }
     })
@@ -138,8 +138,8 @@ fn a_second_repair_does_not_change_the_repaired_ledger() {
             let test = "repair_interrupted::a_second_repair_does_not_change_the_repaired_ledger";
             let spawned = run_again(test, &path, "").stdout(Stdio::null()).spawn().unwrap();
             *child.borrow_mut() = Some(spawned);
-            // Gives the child time to wait for the lock. Without this pause, the test is weaker but
-            // not wrong.
+            // This gives the child time to wait for the lock. Without the pause, the test is weaker
+            // but not wrong.
             std::thread::sleep(Duration::from_millis(500));
         }
     })

@@ -50,7 +50,51 @@ fn search_filters_and_shows_the_messages_around_a_hit() {
         total(&mut fixture, SearchOptions { roles: vec!["user".into()], ..base.clone() }),
         2
     );
-    assert_eq!(total(&mut fixture, SearchOptions { since: Some(at(3)), ..base }), 2);
+    assert_eq!(total(&mut fixture, SearchOptions { since: Some(at(3)), ..base.clone() }), 2);
+    let here = |path: &str| SearchOptions { workspace: Some(path.into()), ..base.clone() };
+    assert_eq!(total(&mut fixture, here("/nowhere")), 0);
+}
+
+#[test]
+fn only_the_sessions_of_a_workspace_are_searched_if_asked() {
+    let mut fixture = Fixture::new();
+    for (id, workspace) in [("a", "/shop"), ("b", "/blog")] {
+        let session =
+            SessionRecord { workspace: Some(workspace.into()), ..crate::support::session(id) };
+        fixture.ledger.create_session(&session, at(0)).unwrap();
+        fixture.say(id, "user", "needle");
+    }
+    let options = SearchOptions { workspace: Some("/blog".into()), ..SearchOptions::default() };
+    for _ in 0..2 {
+        let found = fixture.ledger.search("needle", &options).unwrap().results;
+        assert_eq!(found.iter().map(|hit| hit.session.as_str()).collect::<Vec<_>>(), ["b"]);
+        // The result is the same if the search uses the index.
+        fixture.ledger.optimize(&|_| {}).unwrap();
+    }
+}
+
+#[test]
+fn results_of_tools_come_after_messages() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    fixture.say("s", "tool", "migrate migrate migrate");
+    fixture.say("s", "assistant", &format!("{} migrate", "other words ".repeat(50)));
+    let order: Vec<i64> = fixture.find("migrate").into_iter().map(|hit| hit.1).collect();
+    assert_eq!(order, [2, 1]);
+}
+
+#[test]
+fn a_misspelled_word_has_a_suggestion() {
+    let mut fixture = Fixture::new();
+    fixture.create_session("s");
+    fixture.say("s", "user", "the kubernetes migration failed");
+    fixture.ledger.optimize(&|_| {}).unwrap();
+    let suggest = |query: &str| fixture.ledger.suggest_query(query).unwrap();
+    assert_eq!(suggest("kubernets Migation").as_deref(), Some("kubernetes migration"));
+    assert_eq!(suggest("the kubernets").as_deref(), Some("the kubernetes"));
+    for fine in ["kubernetes", "zebra", "kub", "\"kubernets\"", "kubernets*", "NOT"] {
+        assert_eq!(suggest(fine), None, "{fine}");
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn a_seized_lease_fences_the_previous_one() {
 }
 
 #[test]
-fn a_lease_of_a_deleted_task_is_useless() {
+fn a_lease_of_a_deleted_task_allows_no_writes() {
     let mut fixture = Fixture::with_task();
     let lease = fixture.ledger.take_lease("t", at(1)).unwrap();
     // Another program deletes the locks, so the session no longer looks busy.

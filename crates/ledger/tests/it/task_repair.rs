@@ -212,6 +212,8 @@ fn downgrade(path: &Path) {
     open_raw(path)
         .execute_batch(
             "DROP TABLE tasks; DROP TABLE journal; DROP TABLE snapshots; DROP TABLE goals;
+             DROP TABLE thread_states; DROP TABLE thread_channels; DROP TABLE thread_values;
+             DROP TABLE thread_writes;
              PRAGMA user_version = 3; PRAGMA wal_checkpoint(TRUNCATE);",
         )
         .unwrap();

@@ -38,7 +38,7 @@ fn usage_adds_up() {
     );
     let by = |by| -> Vec<(String, usize, i64)> {
         let day = |time: takeback_ledger::Time| time.rfc3339()[..10].to_owned();
-        let totals = fixture.ledger.usage_by(by, &day).unwrap();
+        let totals = fixture.ledger.usage_by(by, &day, &|_, _| None).unwrap();
         totals.into_iter().map(|row| (row.key, row.sessions, row.tokens.input)).collect()
     };
     let row = |key: &str, sessions, tokens| (key.to_owned(), sessions, tokens);
@@ -46,6 +46,53 @@ fn usage_adds_up() {
     assert_eq!(by(UsageBy::Source), [row("x", 1, 111), row("y", 1, 2)]);
     assert_eq!(by(UsageBy::Workspace), [row("/w", 2, 113)]);
     assert_eq!(by(UsageBy::Day), [row("2023-11-15", 1, 2), row("2023-11-14", 1, 111)]);
+    assert_eq!(by(UsageBy::Session), [row("a", 1, 111), row("b", 1, 2)]);
+}
+
+#[test]
+fn costs_are_estimated_from_prices_and_unknown_prices_are_counted() {
+    let mut fixture = Fixture::new();
+    let usage = |model: &str, tokens, actual| UsageRecord {
+        model: model.into(),
+        tokens: Tokens { input: tokens, ..Tokens::default() },
+        actual_cost_usd: actual,
+        ..UsageRecord::default()
+    };
+    for (id, models) in [
+        ("cheap", vec![usage("known", 10, None)]),
+        ("mixed", vec![usage("known", 100, None), usage("unknown", 7, None)]),
+        ("billed", vec![usage("unknown", 5, Some(3.0))]),
+        ("unused", vec![]),
+    ] {
+        fixture.create_session(id);
+        for usage in models {
+            fixture.ledger.record_usage(id, &usage, at(1)).unwrap();
+        }
+    }
+    let price = |model: &str, tokens: Tokens| (model == "known").then_some(tokens.input as f64);
+    let totals = |by| -> Vec<(String, f64, f64, usize)> {
+        let totals = fixture.ledger.usage_by(by, &|_| String::new(), &price).unwrap();
+        let row = |total: takeback_ledger::UsageTotal| {
+            (total.key, total.estimated_cost_usd, total.actual_cost_usd, total.unpriced_sessions)
+        };
+        totals.into_iter().map(row).collect()
+    };
+    let row =
+        |key: &str, estimated, actual, unpriced| (key.to_owned(), estimated, actual, unpriced);
+    assert_eq!(
+        totals(UsageBy::Session),
+        [
+            row("mixed", 100.0, 0.0, 1),
+            row("cheap", 10.0, 0.0, 0),
+            row("billed", 0.0, 3.0, 0),
+            row("unused", 0.0, 0.0, 0),
+        ]
+    );
+    assert_eq!(
+        totals(UsageBy::Model),
+        [row("known", 110.0, 0.0, 0), row("unknown", 0.0, 3.0, 1), row("", 0.0, 0.0, 0)]
+    );
+    assert_eq!(totals(UsageBy::Day), [row("", 110.0, 3.0, 1)]);
 }
 
 #[test]

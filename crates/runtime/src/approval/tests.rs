@@ -92,7 +92,7 @@ fn check(call: &Call, mode: ApprovalMode, remembered: &[&str], expected: &Short)
 }
 
 /// The decisions in the modes `Effects`, `Ask` and `Never`. The mode `Auto` refuses only the calls
-/// that all other modes refuse, too.
+/// that all other modes also refuse.
 #[test]
 fn every_call_gets_the_expected_decision_in_every_mode() {
     let rows: Vec<(Call, [Short; 3])> = vec![
@@ -187,7 +187,7 @@ fn a_remembered_beginning_is_not_asked_about_again() {
         ("git commit -m x && git push", &push, Remember("git commit")),
         ("git commit -m x && git push", &["git push", "git commit"], Run),
         ("git commit -m x && npm publish", &push, Ask),
-        // Another verb.
+        // The same program with another verb.
         ("git pull", &push, Remember("git pull")),
         ("git push-all", &push, Run),
         ("git stash drop", &["git stash"], Remember("git stash drop")),

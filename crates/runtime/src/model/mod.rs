@@ -24,7 +24,7 @@ pub use self::client::{Client, ClientOptions};
 pub(crate) use self::estimate::estimate_message;
 pub use self::estimate::estimate_tokens;
 pub use self::message::to_message;
-pub(crate) use self::write::ConversationPrefix;
+pub(crate) use self::write::{BodyReader, ConversationPrefix};
 pub use self::write::{RequestBody, build_request, request_digest};
 
 /// The API of a model provider.
@@ -155,11 +155,11 @@ pub struct RequestedCall {
 pub struct Attempt {
     /// Everything that arrived.
     pub reply: Reply,
-    /// The way in which the attempt ended.
+    /// The end of the attempt.
     pub end: AttemptEnd,
 }
 
-/// The way in which an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttemptEnd {
     /// The terminal event of the protocol arrived, so the reply is complete.

@@ -63,7 +63,7 @@ pub(crate) struct ResponseReader {
 
 /// The body of a response, by its format.
 enum Body {
-    /// The first bytes, which do not show the format yet.
+    /// The first bytes, which do not reveal the format yet.
     Unknown(Vec<u8>),
     Stream(SseReader),
     /// A reply in one piece, or anything else that is not a stream.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_reply_that_is_complete_has_limited_patience() {
+    fn the_wait_for_more_bytes_is_limited_only_once_a_reply_is_complete() {
         let text = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
         let finish = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n";
         let done = "data: [DONE]\n\n";
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_the_last_event_counts() {
+    fn everything_after_the_last_event_is_ignored() {
         let stop = "data: {\"type\":\"message_stop\"}\n\n";
         let text = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}\n\n";
         let reader = read(ApiKind::Anthropic, &[text, stop, text].concat());

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use takeback_base::errors::error_chain;
-use ureq::{Agent, http};
+use ureq::{Agent, SendBody, http};
 
 use super::response::Headers;
-use super::{AttemptFailure, FailureKind};
+use super::{AttemptFailure, BodyReader, FailureKind};
 use crate::cancel::{Cancel, CancelGuard};
 
 /// The number of pieces that can be queued for the calling thread. A longer queue would only use
@@ -47,7 +47,7 @@ impl Exchange {
     /// exchange shuts down all connections of the agent.
     pub(crate) fn start(
         agent: Agent,
-        request: http::Request<Vec<u8>>,
+        request: http::Request<BodyReader>,
         stall: Duration,
         cancel: &Cancel,
     ) -> Result<Exchange, AttemptFailure> {
@@ -117,10 +117,10 @@ fn wake_receiver(sender: &Weak<SyncSender<Piece>>) {
 
 fn run_request(
     agent: &Agent,
-    request: http::Request<Vec<u8>>,
+    request: http::Request<BodyReader>,
     sender: &SyncSender<Piece>,
 ) -> Result<(), ureq::Error> {
-    let response = agent.run(request)?;
+    let response = agent.run(request.map(SendBody::from_owned_reader))?;
     let (head, body) = response.into_parts();
     let pairs = head.headers.iter();
     let pairs = pairs.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));

@@ -1,5 +1,6 @@
 //! The settings of the agent: the tables `[chat]` and `[providers.<name>]` of `config.toml`.
 
+mod prices;
 mod ready;
 mod resolve;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::approval::ApprovalMode;
 use crate::model::{ApiKind, Prices};
 
+pub use prices::PriceList;
 pub use ready::{READY_PROVIDERS, ReadyModel, ReadyProvider, find_ready};
 pub use resolve::{ProviderChoice, ResolveError, resolve_fallback, resolve_provider};
 
@@ -21,7 +23,7 @@ pub use resolve::{ProviderChoice, ResolveError, resolve_fallback, resolve_provid
 pub struct ChatSettings {
     /// The name of the provider that answers.
     pub provider: Option<String>,
-    /// The model to use, in place of the default model of that provider.
+    /// The model to use, instead of the default model of that provider.
     pub model: Option<String>,
     /// The name of the provider that takes over when the first one keeps failing.
     pub fallback: Option<String>,
@@ -66,11 +68,17 @@ pub struct ProviderSettings {
 
 fn check_prices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Prices>, D::Error> {
     let prices = Prices::deserialize(deserializer)?;
-    let all = [prices.input, prices.output, prices.cache_read, prices.cache_write];
-    match all.iter().all(|price| price.is_finite() && *price >= 0.0) {
+    match are_valid(&prices) {
         true => Ok(Some(prices)),
-        false => Err(serde::de::Error::custom("a price must be a number that is not negative")),
+        false => Err(serde::de::Error::custom(WRONG_PRICE)),
     }
+}
+
+const WRONG_PRICE: &str = "a price must be a number that is not negative";
+
+fn are_valid(prices: &Prices) -> bool {
+    let all = [prices.input, prices.output, prices.cache_read, prices.cache_write];
+    all.iter().all(|price| price.is_finite() && *price >= 0.0)
 }
 
 /// The address of a model server, without a trailing slash.

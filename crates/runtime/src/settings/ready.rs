@@ -1,4 +1,4 @@
-//! The well-known providers, which need nothing but a key or a running server.
+//! The well-known providers, which need only a key or a running server.
 
 use crate::model::{ApiKind, Prices};
 

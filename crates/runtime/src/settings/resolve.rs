@@ -12,7 +12,7 @@ use crate::model::{ApiKind, Provider};
 const UNKNOWN_WINDOW: u64 = 32_768;
 const UNKNOWN_OUTPUT: u64 = 8_192;
 
-/// A provider and a model that the user asks for, in place of those in the settings.
+/// A provider and a model that the user asks for, instead of those in the settings.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ProviderChoice<'a> {
@@ -45,6 +45,17 @@ pub enum ResolveError {
 }
 
 /// Returns the provider that answers. `environment` looks up environment variables.
+///
+/// ```
+/// use takeback_runtime::settings::{
+///     ChatSettings, ProviderChoice, Providers, resolve_provider,
+/// };
+///
+/// let chat = ChatSettings { provider: Some("llamacpp".into()), ..ChatSettings::default() };
+/// let choice = ProviderChoice::default();
+/// let provider = resolve_provider(&chat, &Providers::new(), choice, &|_| None).unwrap();
+/// assert_eq!(provider.base_url, "http://127.0.0.1:8080/v1");
+/// ```
 pub fn resolve_provider(
     chat: &ChatSettings,
     providers: &Providers,

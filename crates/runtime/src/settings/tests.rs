@@ -219,7 +219,7 @@ fn malformed_settings_are_refused() {
         ("providers.x.prices = { input = nan }", "not negative"),
         ("providers.x.prices = { in = 1 }", "unknown field `in`"),
         ("chat.approve = 'yes'", "unknown variant `yes`"),
-        ("chat.colour = 'red'", "unknown field `colour`"),
+        ("chat.color = 'red'", "unknown field `color`"),
     ] {
         let error = parse_error(text);
         assert!(error.contains(expected), "{text}: {error}");

@@ -49,6 +49,7 @@ fn ended(call: &str, is_error: bool) -> Entry {
         call: call.into(),
         message: 3,
         is_error,
+        is_unusable: false,
         known_files: Vec::new(),
         bill: Bill::default(),
     }
@@ -130,6 +131,35 @@ fn requests_that_deliver_nothing_are_made_five_times() {
     assert_eq!(count, 5);
     assert!(matches!(step, Step::End(TurnOutcome::Failed { .. })), "429 never fails over");
     assert_eq!(repeat(&failed(FailureKind::Overloaded, false), USUAL), (3, Step::FailOver));
+}
+
+#[test]
+fn replies_with_nothing_but_unusable_calls_end_the_turn() {
+    let ended = |id: &str, is_unusable| Entry::Ended {
+        call: id.into(),
+        message: 3,
+        is_error: is_unusable,
+        is_unusable,
+        known_files: Vec::new(),
+        bill: Bill::default(),
+    };
+    let reply = |state: &mut State, round: u32, second_is_unusable| {
+        let ids = ["a", "b"].map(|call| format!("{call}{round}"));
+        let calls = ids.iter().map(|id| call(id, &format!("tool {id}"))).collect();
+        state.apply(&requested());
+        state.apply(&replied(Finish::Stop, calls, 0));
+        state.apply(&ended(&ids[0], true));
+        state.apply(&ended(&ids[1], second_is_unusable));
+        state.next(USUAL)
+    };
+    let mut state = fold(&[prompted()]);
+    for round in 0..20 {
+        assert!(matches!(reply(&mut state, round, false), Step::Ask(_)), "one call was made");
+    }
+    for round in 20..24 {
+        assert!(matches!(reply(&mut state, round, true), Step::Ask(_)), "{round}");
+    }
+    assert!(matches!(reply(&mut state, 24, true), Step::End(TurnOutcome::Blocked { .. })));
 }
 
 #[test]

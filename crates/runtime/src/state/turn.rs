@@ -39,6 +39,9 @@ pub struct TurnState {
     pub outcome: Option<TurnOutcome>,
     #[serde(default)]
     pub repeated: RepeatedErrors,
+    /// The number of replies with calls since the last call that could be made.
+    #[serde(default)]
+    pub unusable_replies: u32,
     #[serde(default)]
     pub tokens: Tokens,
     #[serde(default)]
@@ -95,6 +98,7 @@ impl TurnState {
             is_failed_over: false,
             outcome: None,
             repeated: RepeatedErrors::default(),
+            unusable_replies: 0,
             tokens: Tokens::default(),
             cost: None,
         }
@@ -163,6 +167,8 @@ impl TurnState {
             progress: CallProgress::Requested,
         };
         self.calls = calls.iter().map(requested).collect();
+        // The end of a call that could be made sets this back.
+        self.unusable_replies += u32::from(!calls.is_empty());
     }
 
     /// Applies a whole reply. If the reply reached the output limit, the answer is not complete.
@@ -199,10 +205,13 @@ impl TurnState {
         }
     }
 
-    pub(super) fn end_call(&mut self, id: &str, is_error: bool) {
+    pub(super) fn end_call(&mut self, id: &str, is_error: bool, is_unusable: bool) {
         let Some(state) = self.find_call(id) else { return };
         state.progress = CallProgress::Ended;
         let RequestedCall { name, arguments, .. } = state.call.clone();
+        if !is_unusable {
+            self.unusable_replies = 0;
+        }
         let is_same = self.repeated.name == name && self.repeated.arguments == arguments;
         self.repeated = match (is_error, is_same) {
             (true, true) => RepeatedErrors { name, arguments, count: self.repeated.count + 1 },

@@ -30,7 +30,7 @@ pub(super) struct FileContent {
 /// A new content for a file, planned but not written.
 pub(super) struct PlannedWrite {
     pub(super) path: PathBuf,
-    /// The content to be replaced; `None` if the file does not exist.
+    /// The content that is to be replaced; `None` if the file does not exist.
     pub(super) before: Option<FileContent>,
     pub(super) after: Vec<u8>,
 }
@@ -150,13 +150,13 @@ impl PlannedWrite {
         KnownFile { path: self.path.clone(), digest: Some(digest(&self.after)) }
     }
 
-    /// Replaces the file, or creates it together with its directories. After an error, everything
-    /// is as before.
+    /// Replaces the file, or creates it together with its directories. After an error, nothing has
+    /// changed.
     pub(super) fn apply(&self, directory: &Path) -> Result<(), String> {
         let mut created = Vec::new();
         let result = create_parents(&self.path, &mut created).and_then(|()| self.write());
         if result.is_err() {
-            // A directory that is not empty stays.
+            // A directory that is not empty is kept.
             created.iter().rev().for_each(|parent| drop(fs::remove_dir(parent)));
         }
         let name = show_path(&self.path, directory);
@@ -224,7 +224,7 @@ fn create_parents(path: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
 /// A new file beside the one that it will replace.
 ///
 /// Its name depends only on the path. If the process is killed, the next write to the path removes
-/// what is left of it.
+/// the leftover file.
 struct StagedFile {
     file: File,
     path: PathBuf,
@@ -261,7 +261,7 @@ impl StagedFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(io::Error::other("other calls are writing it"))
+        Err(io::Error::other("other calls are writing to it"))
     }
 }
 
@@ -279,7 +279,8 @@ fn try_lock(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
-        // Some file systems have no locks. There, two calls must not write one file at once.
+        // Some file systems have no locks. On these, two calls must not write the same file at
+        // once.
         Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK) => Ok(true),
         Err(error) => Err(error.into()),
     }

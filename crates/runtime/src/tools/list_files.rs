@@ -19,7 +19,7 @@ const DEFAULT_DEPTH: usize = 2;
 /// The maximum size of a list, in bytes.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// The maximum number of entries that are visited. The others are not even counted.
+/// The maximum number of entries that are visited. Further entries are not even counted.
 const MAX_VISITED: usize = 500_000;
 
 /// The tool that lists the files of a directory.

@@ -83,6 +83,10 @@ pub struct ToolOutput {
     /// The files whose content the model knows after this call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_files: Vec<KnownFile>,
+    /// True if the call could not be made at all: there is no such tool, or its input cannot be
+    /// read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unusable: bool,
 }
 
 impl ToolOutput {
@@ -94,6 +98,11 @@ impl ToolOutput {
     /// Returns the result of a call that failed.
     pub fn error(text: impl Into<String>) -> ToolOutput {
         ToolOutput { text: text.into(), is_error: true, ..ToolOutput::default() }
+    }
+
+    /// Returns the result of a call that could not be made at all.
+    pub fn unusable(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { is_unusable: true, ..ToolOutput::error(text) }
     }
 }
 

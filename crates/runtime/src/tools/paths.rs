@@ -43,8 +43,8 @@ pub(super) fn resolve_path(
     Ok(normalize(&canonicalize_existing(&path)))
 }
 
-/// Finds the actual path that was shown to the model as this one. A name that is not UTF-8 is shown
-/// with replacement characters.
+/// Finds the actual path whose shown form is this one. A name that is not UTF-8 is shown with
+/// replacement characters.
 fn find_shown_path(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_explained_by_its_nearest_neighbour() {
+    fn a_missing_file_is_explained_by_its_nearest_neighbor() {
         let (_scratch, root) = scratch();
         fs::write(root.join("README.md"), "").unwrap();
         let describe = |name: &str| describe_missing(&root.join(name), &root);

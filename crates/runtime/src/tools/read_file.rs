@@ -87,7 +87,8 @@ impl ReadFile {
             Some(kind) => format!("{name} is not text: {kind}, {} bytes", facts.size),
             None => selection.describe(&facts),
         };
-        Ok(ToolOutput { text, is_error: false, known_files: known_files.into_iter().collect() })
+        let known_files = known_files.into_iter().collect();
+        Ok(ToolOutput { known_files, ..ToolOutput::success(text) })
     }
 }
 
@@ -104,7 +105,7 @@ struct Selection {
     has_begun: bool,
     /// The number of the first line that is not in `text`, if not all requested lines fit.
     rest: Option<usize>,
-    /// True if the first requested line did not fit, so that only its beginning is in `text`.
+    /// True if the first requested line did not fit, so only its beginning is in `text`.
     is_cut: bool,
 }
 
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_ends_with_a_whole_line_and_says_how_to_read_on() {
+    fn a_long_text_ends_with_a_whole_line_and_says_how_to_read_the_rest() {
         let line = [vec![b'x'; 999], vec![b'\n']].concat();
         let text = line.repeat(100);
         let shown = show_lines(&text, 4096, 1, None);

@@ -53,7 +53,7 @@ pub(super) fn keep_conventions(content: &str, replaced: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Removes the byte order mark, which only confuses models.
+/// Removes the byte order mark, which would only confuse models.
 pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }

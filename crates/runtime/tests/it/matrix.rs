@@ -78,8 +78,8 @@ impl Turn {
         let (calls, input) = sessions.fold((0, 0), |(calls, input), session| {
             (calls + session.api_call_count, input + session.tokens.input)
         });
-        let journalled: i64 = billed.iter().filter_map(|end| end["tokens"]["input"].as_i64()).sum();
-        assert_eq!((calls, input), (billed.len() as i64, journalled), "{:#?}", self.journal);
+        let journaled: i64 = billed.iter().filter_map(|end| end["tokens"]["input"].as_i64()).sum();
+        assert_eq!((calls, input), (billed.len() as i64, journaled), "{:#?}", self.journal);
     }
 
     /// Returns the texts that the model wrote, with their finish reasons.
@@ -210,7 +210,7 @@ fn an_answer_that_is_cut_at_any_event_is_continued_and_never_taken_to_be_whole()
 }
 
 #[test]
-fn an_answer_that_is_cut_again_and_again_stays_partial() {
+fn an_answer_that_is_repeatedly_cut_stays_partial() {
     for kind in APIS {
         // The last event ends the stream.
         let last = count_events(kind, &Reply::text("word by word")) - 1;

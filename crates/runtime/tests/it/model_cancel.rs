@@ -246,7 +246,8 @@ fn a_request_can_be_cancelled_while_it_connects() {
         }
         cancel.cancel();
         assert_eq!(request.join().unwrap().attempt.end, AttemptEnd::Cancelled);
-        // The system is still trying to connect, so the request did not wait for that.
+        // The system is still trying to connect, which shows that the request did not wait for the
+        // connection.
         assert!(server.count_connecting() > others);
     });
 }

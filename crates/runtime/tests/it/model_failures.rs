@@ -85,7 +85,7 @@ fn a_request_that_stalls_for_too_long_fails() {
             let released = Mutex::new(released);
             let gate = StreamGate::new(move |event| {
                 if event == place {
-                    // Waits until the test is over.
+                    // The server waits until the test is over.
                     let _ = released.lock().unwrap().recv();
                 }
                 StreamStep::Send

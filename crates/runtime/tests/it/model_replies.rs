@@ -32,7 +32,7 @@ fn a_reply_that_is_not_a_stream_is_understood() {
 }
 
 #[test]
-fn a_reply_without_usage_has_none() {
+fn a_reply_without_token_counts_reports_no_usage() {
     for kind in APIS {
         let outcome = ask_scripted(kind, Reply { hides_usage: true, ..text_and_call() });
         assert_eq!(outcome.attempt.end, AttemptEnd::Finished(Finish::Stop), "{kind:?}");

@@ -97,7 +97,7 @@ fn writing_to_a_link_keeps_the_link() {
     assert_eq!(written, "replaced real/file (1 line)");
     assert_eq!(fs::read_link(bench.at("link")).unwrap(), OsStr::new("real/file"));
     assert_eq!(bench.get("real/file"), "two");
-    // The checkpoint and the approval are about the file that is really written.
+    // The checkpoint and the approval apply to the file that is actually written.
     let input = json!({ "path": "link", "content": "x" });
     assert_eq!(bench.paths("write_file", &input), [bench.at("real/file")]);
 }
@@ -133,7 +133,7 @@ fn a_link_in_the_workspace_can_lead_out_of_it() {
 }
 
 #[test]
-fn modes_are_kept_and_new_files_get_the_usual_one() {
+fn files_keep_their_modes_and_new_files_get_the_default_mode() {
     let mut bench = Workbench::new();
     bench.put("script.sh", "a");
     bench.put("secret", "a");
@@ -270,7 +270,7 @@ fn a_missing_file_is_explained() {
 }
 
 #[test]
-fn hostile_names_are_just_names() {
+fn hostile_names_are_treated_like_any_others() {
     let mut bench = Workbench::new();
     for name in ["-rf", "a b", "$(touch x)", "a'b\"c", "*.rs", "日本", "a\nb", ".takeback-x.tmp"]
     {
@@ -349,7 +349,7 @@ fn staged_path(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_a_killed_write_left_behind_is_removed() {
+fn files_that_a_killed_write_left_behind_are_removed() {
     let mut bench = Workbench::new();
     let staged = staged_path(&bench.at("a"));
     for (content, is_new) in [("one", true), ("two", false)] {
@@ -361,7 +361,7 @@ fn what_a_killed_write_left_behind_is_removed() {
 }
 
 #[test]
-fn two_calls_do_not_write_one_file_at_once() {
+fn two_calls_do_not_write_the_same_file_at_once() {
     let mut bench = Workbench::new();
     let other = fs::File::create(staged_path(&bench.at("a"))).unwrap();
     other.lock().unwrap();

@@ -35,7 +35,7 @@ fn salvage_rowids(bytes: &[u8]) -> Vec<i64> {
 }
 
 #[test]
-fn an_invalid_cell_pointer_costs_one_row() {
+fn an_invalid_cell_pointer_loses_only_one_row() {
     let sample = leaf_with(&["'one'", "'two'", "'three'"]);
     for wrong in [0, 7, 1023, 1024, 65_535] {
         let mut bytes = sample.bytes();
@@ -58,7 +58,7 @@ fn a_record_must_fill_its_payload() {
 }
 
 #[test]
-fn a_repeated_pointer_gives_one_row() {
+fn a_repeated_pointer_yields_one_row() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'"]).bytes();
     bytes.copy_within(pointer_offset(1)..pointer_offset(2), pointer_offset(2));
     assert_eq!(salvage_rowids(&bytes), [1, 2]);
@@ -94,7 +94,7 @@ fn a_deleted_cell_stays_deleted() {
 }
 
 #[test]
-fn a_wrong_rowid_costs_one_row() {
+fn a_wrong_rowid_loses_only_one_row() {
     let mut bytes = leaf_with(&["'one'", "'two'", "'three'", "'four'"]).bytes();
     let rowid = cell_offset(&bytes, 1) + 1;
     bytes[rowid] = 100;

@@ -7,7 +7,7 @@ use takeback_script::{Reply, Server, StreamGate, StreamStep};
 
 use crate::client::{post_json, send_raw};
 
-/// The number of events in a reply that consists of two pieces of text.
+/// The number of events in a reply whose text comes in two pieces.
 const EVENT_COUNT: usize = 7;
 
 fn request_body() -> serde_json::Value {

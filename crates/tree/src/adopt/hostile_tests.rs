@@ -264,7 +264,7 @@ fn directories_that_are_too_deep_or_too_large_are_refused() {
         .fold(bottom, |inside, _| hostile.write_tree(&[("40000", "d".to_owned(), inside)]));
     let error = hostile.take(deep).unwrap_err();
     assert!(error.ends_with("has more than 10000 levels of directories"), "{error}");
-    // The header alone shows that the tree is too large.
+    // The header alone is enough to show that the tree is too large.
     let large = Oid([3; 20]);
     hostile.write_loose(large, b"tree 140000000\0");
     let error = hostile.take(large).unwrap_err();

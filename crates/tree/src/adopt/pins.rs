@@ -91,7 +91,7 @@ impl<'s> AdoptLock<'s> {
         if message.contains('\0') {
             return Err(PinError::Message);
         }
-        // Git accepts no commit from before 1970.
+        // Git rejects commits from before 1970.
         let (tree, time) = (older.tree, older.time.max(0));
         let commit = Commit { tree, parent: None, time, message };
         let id = Oid::of(ObjectKind::Commit, &commit.encode());

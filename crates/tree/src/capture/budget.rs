@@ -92,7 +92,8 @@ impl Scanner<'_> {
                 use std::os::fd::AsFd;
                 self.read_entry(fd.as_fd(), &file.path, name, stat, FileClass::Named)
             }
-            // The file disappeared after its directory was listed. The next capture tries again.
+            // The file disappeared after its directory was listed. The next capture looks for it
+            // again.
             Err(error) => super::scan::unknown_entry(&error),
         }
     }

@@ -50,7 +50,7 @@ pub(crate) enum FileClass {
     Named = 3,
 }
 
-/// The way in which the rules apply inside a directory.
+/// The effect of the rules inside a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Reach {
@@ -116,8 +116,7 @@ impl CachedEntry {
         (self.kind != EntryKind::Uncovered).then(|| self.stat.entry_mode()).flatten()
     }
 
-    /// True if a change to the entry shows in the entry's own `lstat`, not in that of its
-    /// directory.
+    /// True if the entry's own `lstat`, not that of its directory, reveals a change to the entry.
     pub(crate) fn needs_stat(&self) -> bool {
         match self.kind {
             EntryKind::File | EntryKind::Symlink => true,

@@ -12,7 +12,7 @@ use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
 use crate::path::RelPath;
 
-/// With fewer known entries than this, checking them in several threads does not pay off.
+/// With fewer known entries than this, checking them in several threads is not worthwhile.
 const MIN_ENTRIES_FOR_THREADS: usize = 2_000;
 
 /// The work that a scan must do in a known directory.

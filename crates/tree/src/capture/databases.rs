@@ -75,7 +75,7 @@ fn header_of(wal: &[u8]) -> &[u8] {
 }
 
 impl Scanner<'_> {
-    /// Notes the database that this file is or belongs to, if any, for
+    /// If this file is a database or belongs to one, records that database for
     /// [`Scanner::settle_databases`].
     pub(super) fn note_database(&self, path: &[u8], content: &[u8]) {
         let base = if content.starts_with(HEADER) { Some(path) } else { database_of(path) };
@@ -85,9 +85,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes the database that this file is or belongs to, if any, for
-    /// [`Scanner::settle_databases`]. This is for a file that changed each time it was read, and
-    /// whose content is therefore unknown.
+    /// If this file is a database or belongs to one, records that database for
+    /// [`Scanner::settle_databases`]. This is for a file that changed each time it was read, so its
+    /// content is unknown.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);

@@ -110,7 +110,7 @@ impl AppliedGitignores {
         }
     }
 
-    /// Notes a `.gitignore` as unsettled if the captured content differs from the applied content.
+    /// Marks a `.gitignore` as unsettled if the captured content differs from the applied content.
     pub(super) fn check_captured(&self, captured: Option<&CachedEntry>, applied: Option<Oid>) {
         if captured_id(captured).is_some_and(|id| id != applied) {
             self.note_unsettled();

@@ -77,7 +77,7 @@ pub(crate) fn find_known(
     is_same.then_some(error)
 }
 
-/// Notes that a capture found too many files or bytes.
+/// Records that a capture found too many files or bytes.
 pub(crate) fn note(
     directory: &Path,
     context: &CaptureContext<'_>,

@@ -105,21 +105,22 @@ pub struct Uncovered {
 pub enum UncoveredReason {
     /// The file is larger than the limit for its class.
     TooLarge { size: u64 },
-    /// It was named or swept, but exceeds the budget for such paths.
+    /// The path was named or swept, but exceeds the budget for such paths.
     OverBudget { size: u64 },
     /// A configured or built-in rule excludes it.
     Excluded,
     /// A `.gitignore` ignores the directory.
     Ignored,
-    /// The system does not allow it to be read.
+    /// The system does not allow the path to be read.
     Unreadable { error: String },
-    /// It is a socket, pipe or device.
+    /// The path is a socket, pipe or device.
     Special,
-    /// It changed each time it was read.
+    /// The file changed each time it was read.
     Changing,
-    /// It holds secrets, and the rules exclude secrets.
+    /// The file holds secrets, and the rules exclude secrets.
     Private,
-    /// It is a nested repository in another program's checkpoint, which stored only a link to it.
+    /// The path is a nested repository in another program's checkpoint, which stored only a link to
+    /// it.
     Nested,
 }
 
@@ -332,8 +333,8 @@ fn update_state(
     if known_head.generation != head.generation || context.suspects.is_some() {
         context.damaged.borrow_mut().extend(context.store.set_aside_broken()?);
         rebuild_trees = state::distrust_missing_objects(&mut known.cache, context);
-        // In the same generation, no object was deleted on purpose, so the suspect packs are lost
-        // or damaged.
+        // Within a generation, no object is deleted on purpose, so the suspect packs are lost or
+        // damaged.
         if rebuild_trees && known_head.generation == head.generation {
             context.damaged.borrow_mut().extend(context.suspects.iter().flatten().cloned());
         }

@@ -23,7 +23,7 @@ use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, join};
 use crate::rules::Scope;
 
-/// With fewer files than this, reading in parallel does not pay off.
+/// With fewer files than this, reading in parallel is not worthwhile.
 const MIN_FILES_FOR_THREADS: usize = 16;
 
 /// The result of scanning a directory.

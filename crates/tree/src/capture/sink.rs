@@ -1,7 +1,7 @@
 //! The destination of captured objects: one pack for the objects that the store lacks.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::capture::{CaptureContext, CaptureError};
@@ -13,6 +13,8 @@ use crate::packs::Packs;
 /// The collector of a capture's objects, shared by many threads.
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
+    /// The number of files so far, for the user who waits.
+    handled: &'a AtomicU64,
     writer: &'a PackWriter,
     /// The maximum size of the pack.
     max_size: u64,
@@ -25,6 +27,7 @@ impl<'a> ObjectSink<'a> {
     pub(crate) fn new(context: &CaptureContext<'a>) -> ObjectSink<'a> {
         ObjectSink {
             packs: context.store.packs(),
+            handled: &context.store.handled,
             writer: context.writer,
             max_size: context.max_size,
             is_too_large: AtomicBool::new(false),
@@ -42,6 +45,9 @@ impl<'a> ObjectSink<'a> {
 
     /// Adds an object whose id is known.
     pub(crate) fn add_known_object(&self, oid: Oid, kind: ObjectKind, content: &[u8]) {
+        if kind == ObjectKind::Blob {
+            self.handled.fetch_add(1, Ordering::Relaxed);
+        }
         if self.writer.contains(&oid) || self.packs.contains(&oid) {
             return;
         }

@@ -20,7 +20,7 @@ use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
 use crate::path::join;
 
-/// With fewer trees than this at one depth, building them in parallel does not pay off.
+/// With fewer trees than this at one depth, building them in parallel is not worthwhile.
 const MIN_TREES_FOR_THREADS: usize = 64;
 
 /// A state whose changed directories still need their trees.

@@ -49,7 +49,7 @@ impl Twin {
     fn try_clone(&self, path: &RelPath, oid: &Oid, file: &File) -> io::Result<bool> {
         let Some(known) = self.cache.find_entry(path.as_bytes()) else { return Ok(false) };
         let is_same = known.kind == EntryKind::File && known.oid == *oid;
-        // The stat of a racy file says nothing about its content.
+        // The stat of a racy file does not prove what its content is.
         if !is_same || known.is_doubtful() || self.cache.head.cutoff.is_racy(&known.stat) {
             return Ok(false);
         }

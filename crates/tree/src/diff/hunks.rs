@@ -41,6 +41,13 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
 /// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
 /// line that both sides share. Instead of lines, the contents can also consist of other parts of a
 /// text.
+///
+/// ```
+/// use takeback_tree::{find_hunks, split_lines};
+///
+/// let hunks = find_hunks(&split_lines(b"a\nb\nc\n"), &split_lines(b"a\nB\nc\n"));
+/// assert_eq!(hunks.len(), 1);
+/// ```
 pub fn find_hunks(before: &[&[u8]], after: &[&[u8]]) -> Vec<Hunk> {
     find_hunks_within(before, after, SMALL)
 }

@@ -111,13 +111,14 @@ struct IndexEntries {
 
 /// The position of an entry in an index.
 struct IndexEntry {
-    /// The offset at which the entry begins. Its first fields are the times of the file.
+    /// The offset at which the entry begins. The first fields of the entry are the times of the
+    /// file.
     start: usize,
     /// The number of bytes to remove from the end of the previous path before `name` is appended.
     /// `None` in versions that write paths in full.
     strip: Option<u64>,
-    /// The range of bytes that holds its path, or the part of its path that differs from the
-    /// previous one.
+    /// The range of bytes that holds the entry's path, or the part of the path that differs from
+    /// the previous entry's path.
     name: Range<usize>,
 }
 
@@ -312,7 +313,7 @@ mod tests {
 
     /// Each entry repeats the previous path and adds a byte.
     #[test]
-    fn an_index_whose_paths_are_much_larger_than_itself_tracks_nothing() {
+    fn an_index_whose_paths_are_much_larger_than_the_index_tracks_nothing() {
         let scratch = GitScratch::new();
         let index = |count: u32, first: &[u8]| {
             let mut bytes = b"DIRC\0\0\0\x04".to_vec();

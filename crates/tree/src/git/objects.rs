@@ -176,7 +176,7 @@ impl ForeignRepository {
     /// Reads all refs, sorted by name.
     pub fn refs(&self) -> Result<Vec<ForeignRef>, ForeignError> {
         let refs = read_refs(&self.directory, MAX_REFS)?.into_iter();
-        // A git process that was killed leaves its lock files behind.
+        // A git process that was killed may have left lock files behind.
         let refs = refs.filter(|reference| !reference.name.ends_with(".lock"));
         let mut refs: Vec<ForeignRef> = refs
             .map(|reference| ForeignRef { name: reference.name, id: reference.id.ok() })

@@ -278,11 +278,11 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_cannot_make_more_than_it_declares_or_than_an_object_may_have() {
+    fn a_delta_cannot_produce_more_than_it_declares_or_than_an_object_may_have() {
         let base = vec![7; 1 << 16];
         let size = |size: u64, copies: usize| apply_delta(&base, &copy_delta(&base, size, copies));
         assert_eq!(size(3 << 16, 3).map(|made| made.len()), Some(3 << 16));
-        // These copies add up to 64 GB.
+        // These copy instructions add up to 64 GB.
         assert_eq!(size(1 << 16, 1 << 20), None);
         assert_eq!(size(1 << 36, 1 << 20), None);
         assert_eq!(result_size(&copy_delta(&base, 1 << 36, 1)), Some(1 << 36));

@@ -91,7 +91,7 @@ impl OidTable {
             return Err(corrupt("the fan-out table is not sorted"));
         }
         if oids_at > source.len() {
-            return Err(corrupt("the table of ids is outside of the index"));
+            return Err(corrupt("the table of ids is outside the index"));
         }
         Ok(OidTable { fanout, oids_at })
     }

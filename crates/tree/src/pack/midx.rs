@@ -36,7 +36,7 @@ impl Midx {
                 let id = source.read_at(12 + row * 12, 4)?[..].try_into().expect("four bytes");
                 let at = source.read_u64(12 + row * 12 + 4)?;
                 let is_inside = at <= source.len();
-                is_inside.then_some((id, at)).ok_or_else(|| corrupt("a chunk outside of the file"))
+                is_inside.then_some((id, at)).ok_or_else(|| corrupt("a chunk outside the file"))
             })
             .collect::<io::Result<_>>()?;
         let chunk = |id: &[u8; 4]| chunks.iter().position(|(listed, _)| listed == id);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_outside_of_the_index_is_refused() {
+    fn a_chunk_outside_the_index_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join(NAME);
         let index = encode_midx(vec![("pack-a".into(), vec![(Oid([7; 20]), 12)])]);

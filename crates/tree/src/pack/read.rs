@@ -275,7 +275,7 @@ impl PackFile {
     /// that.
     fn read_start(&self, offset: u64, most: usize) -> io::Result<Vec<u8>> {
         let room = self.end.checked_sub(offset);
-        let room = room.ok_or_else(|| corrupt("an offset outside of the pack"))?;
+        let room = room.ok_or_else(|| corrupt("an offset outside the pack"))?;
         let mut bytes = vec![0; room.min(most as u64) as usize];
         self.read_at(&mut bytes, offset)?;
         Ok(bytes)

@@ -31,7 +31,7 @@ pub(crate) struct PackWriter {
 }
 
 struct UnsealedPack {
-    /// The end of the pack, which is not yet in the file.
+    /// The last part of the pack, which is not yet in the file.
     tail: Vec<u8>,
     /// The number of bytes that are in the file.
     spilled: u64,
@@ -229,8 +229,9 @@ impl UnsealedPack {
         let is_sync_free = self.early_sync.as_ref().is_none_or(JoinHandle::is_finished);
         if self.tail.len() > MAX_IN_MEMORY && is_sync_free {
             let file = file.try_clone()?;
-            let before = self.early_sync.replace(std::thread::spawn(move || file.sync_data()));
-            join_sync(before)?;
+            // If no thread can be started, the end of the pack syncs everything.
+            let sync = std::thread::Builder::new().spawn(move || file.sync_data());
+            join_sync(std::mem::replace(&mut self.early_sync, sync.ok()))?;
         }
         self.spilled += self.tail.len() as u64;
         self.tail.clear();
@@ -279,10 +280,11 @@ fn join_sync(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     sync.map_or(Ok(()), |sync| sync.join().expect("fdatasync does not panic"))
 }
 
-/// Computes the checksum of the first `length` bytes while the disk writes them.
+/// Computes the checksum of the first `length` bytes while the disk writes them. If no thread can
+/// be started, this thread does one after the other.
 fn sync_while_hashing(file: &File, length: u64) -> io::Result<[u8; 20]> {
     std::thread::scope(|scope| {
-        let sync = scope.spawn(|| file.sync_data());
+        let sync = std::thread::Builder::new().spawn_scoped(scope, || file.sync_data());
         let mut hasher = Sha1::new();
         let mut buffer = vec![0; 1 << 20];
         let mut offset = 0;
@@ -292,7 +294,10 @@ fn sync_while_hashing(file: &File, length: u64) -> io::Result<[u8; 20]> {
             hasher.update(&*chunk);
             offset += chunk.len() as u64;
         }
-        sync.join().expect("fdatasync does not panic")?;
+        match sync {
+            Ok(sync) => sync.join().expect("fdatasync does not panic")?,
+            Err(_) => file.sync_data()?,
+        }
         Ok(hasher.finalize().into())
     })
 }

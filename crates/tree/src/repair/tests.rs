@@ -38,7 +38,7 @@ fn half_packed_store() -> (Bench, BTreeMap<PinName, Files>) {
 }
 
 #[test]
-fn lost_indexes_cost_no_object() {
+fn no_object_is_lost_with_its_index() {
     let (whole, pins) = half_packed_store();
     let packs = list_pack_names(&whole.packs());
     let harms: [&dyn Fn(&Path); 4] = [
@@ -412,7 +412,7 @@ fn captures_during_repair_lose_nothing() {
         });
         while !captures.is_finished() {
             bench.store.repair(&ignore_progress).unwrap();
-            // This gives the repair something new to do.
+            // This damage gives the repair something new to do.
             if let Some(pack) = list_pack_names(&bench.packs()).first() {
                 let _lock = bench.store.lock_shared().unwrap();
                 let _ = fs::remove_file(bench.packs().join(format!("{pack}.idx")));

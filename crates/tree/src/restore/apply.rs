@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
@@ -223,6 +224,7 @@ impl Restore<'_> {
     ) -> Result<Option<File>, RestoreError> {
         let to = step.to.expect("only steps that write a file are staged");
         let content = self.store.blob(&to.oid)?;
+        self.store.handled.fetch_add(1, Ordering::Relaxed);
         let name = self.journal.temporary_name(number);
         let heir = match owners::is_public(to.mode) {
             true => owners::find_heir(self.root, &step.path, &step.stage),
@@ -446,7 +448,8 @@ impl Restore<'_> {
         let as_planned = match (step.to, node) {
             (Some(to), node) if to.mode.is_directory() => is_directory(node),
             (Some(to), node) => node == Some(to),
-            // In a swap, another step writes to the path. A directory may have been kept.
+            // In a swap, another step writes to the path. In other steps, a directory may have been
+            // kept.
             (None, node) => node.is_none() || step.swap || is_directory(node),
         };
         if as_planned { Ok(()) } else { Err(RestoreError::Unverified(step.path.clone())) }

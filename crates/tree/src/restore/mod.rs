@@ -51,6 +51,8 @@ pub struct RestoreTarget<'a> {
     /// The state after a restore, if this target undoes that restore. Paths that still have that
     /// state are not guarded, so that everything that the restore did is undone.
     pub undoes: Option<Oid>,
+    /// Paths that are not guarded, because the calls that are taken back named them.
+    pub released: &'a [RelPath],
     /// True if the capture left out files and empty directories without reporting them, and kept no
     /// permissions except a file's executable bit. In this case, a restore deletes no empty
     /// directory and no path that the filter excludes, and leaves all other permissions unchanged.
@@ -112,9 +114,10 @@ pub struct KeptPath {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
-    /// The target did not cover it, so it may already have existed at that time.
+    /// The target did not cover the path, so it may already have existed at that time.
     NotCovered,
-    /// It is currently ignored, or not captured for another reason, so no checkpoint holds it.
+    /// The path is currently ignored, or not captured for another reason, so no checkpoint holds
+    /// it.
     NotSaved,
     /// The directory contains a path that is kept.
     NotEmpty,
@@ -143,15 +146,15 @@ impl BlockedPath {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "blocked", rename_all = "snake_case")]
 pub enum BlockedReason {
-    /// It cannot be captured, so overwriting it would lose it.
+    /// The path cannot be captured, so overwriting it would lose it.
     Uncovered(UncoveredReason),
-    /// It contains a path that is never captured, such as a repository's own data.
+    /// The path contains one that is never captured, such as a repository's own data.
     Uncapturable,
     /// A directory above the path is no longer a directory.
     ParentReplaced,
-    /// Another process changed it while it was being restored.
+    /// Another process changed the path while it was being restored.
     Changed,
-    /// The system does not allow it to be restored.
+    /// The system does not allow the path to be restored.
     #[allow(missing_docs, reason = "the name is self-explanatory")]
     Failed { error: String },
 }
@@ -233,7 +236,7 @@ pub enum PlanError {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RestoreError {
-    /// These paths cannot be restored: the plan says so, or the attempt to apply it showed this.
+    /// These paths cannot be restored, according to the plan or to the attempt to apply it.
     #[error("cannot restore {}{}", .0[0].path, and_more(.0.len()))]
     Blocked(Vec<BlockedPath>),
     /// The safety checkpoint does not hold the state that the plan starts from.
@@ -319,15 +322,17 @@ impl RestoreError {
 /// The outcome of recovering a restore that was cut off.
 #[derive(Debug)]
 pub enum Recovery {
-    /// All of its files were already restored, and [`Lock::keep_restore_open`] was called. Only the
-    /// call to [`Lock::end_restore`] is missing.
+    /// All files were already restored, and [`Lock::keep_restore_open`] was called. Only the call
+    /// to [`Lock::end_restore`] is missing.
     Restored,
-    /// It was finished, except for these paths, which another process changed in the meantime.
+    /// The restore was finished, except for these paths, which another process changed in the
+    /// meantime.
     Finished(Vec<RelPath>),
-    /// It was reverted, except for these paths, which another process changed in the meantime.
+    /// The restore was reverted, except for these paths, which another process changed in the
+    /// meantime.
     Reverted(Vec<RelPath>),
-    /// It could be neither finished nor reverted. The next command tries again, unless the journal
-    /// had to be set aside.
+    /// The restore could be neither finished nor reverted. The next command tries again, unless the
+    /// journal had to be set aside.
     Failed(RestoreError),
 }
 

@@ -53,8 +53,8 @@ pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Opt
     owner.filter(|owner| !owner.is_this_user())
 }
 
-/// True if all users are allowed to read a file, so that giving it to another user discloses
-/// nothing. The store does not know who owned the file when it was captured.
+/// True if all users are allowed to read a file, so giving it to another user discloses nothing.
+/// The store does not know who owned the file when it was captured.
 pub(super) fn is_public(mode: Mode) -> bool {
     !mode.is_file() || mode.permissions() & 0o004 != 0
 }

@@ -99,8 +99,10 @@ impl<'a> Planner<'a, '_> {
         self.paths.is_empty() || self.paths.iter().any(|asked| path.starts_with(asked))
     }
 
+    /// True if a guarded file may be changed: the user asks for it by name, or a call that is taken
+    /// back named it.
     pub(super) fn is_asked_by_name(&self, path: &RelPath) -> bool {
-        self.paths.contains(path)
+        self.paths.contains(path) || self.target.released.contains(path)
     }
 
     /// Finds the requested paths at which the current state and the target differ. Includes missing

@@ -74,7 +74,7 @@ impl Lock<'_> {
     }
 }
 
-/// The direction in which a restore is settled: finished or reverted.
+/// The way to settle a restore: finish it or revert it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,

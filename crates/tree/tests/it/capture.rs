@@ -224,7 +224,7 @@ fn each_rule_overrides_the_weaker_ones() {
 }
 
 #[test]
-fn ignored_files_are_guarded_up_to_a_size() {
+fn ignored_files_are_guarded_up_to_a_size_limit() {
     let scratch = Scratch::new();
     scratch.write(".gitignore", ".env\n*.db\nlogs/\n");
     scratch.write(".env", "SECRET=1");

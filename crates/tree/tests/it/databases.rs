@@ -27,7 +27,8 @@ fn open(path: &Path, mode: &str) -> Connection {
     connection
 }
 
-/// Moves amounts from some rows to others, on all pages of the table.
+/// Subtracts an amount from some rows and adds it to others, on all pages of the table, so that the
+/// sum stays the same.
 fn write(connection: &Connection, round: u64) {
     let statements = format!(
         "BEGIN IMMEDIATE;

@@ -9,7 +9,7 @@ use takeback_tree::{Capture, CaptureOptions, ForbiddenRoots, Oid, RelPath};
 
 use crate::support::{Scratch, rel};
 
-/// Captures the workspace. Only these paths may have changed since a state.
+/// Captures the workspace, after announcing that only these paths may have changed since a state.
 fn capture_expecting(scratch: &Scratch, since: Oid, paths: &[RelPath]) -> Capture {
     let workspace = scratch.store.workspace(&scratch.root, &ForbiddenRoots::default()).unwrap();
     let mut lock = workspace.lock().unwrap();
@@ -22,7 +22,7 @@ fn capture_expecting(scratch: &Scratch, since: Oid, paths: &[RelPath]) -> Captur
     capture
 }
 
-/// Returns the facts about a file by which a capture notices changes.
+/// Returns the properties of a file by which a capture notices changes.
 fn stat(path: &Path) -> (u64, u64, (i64, i64), (i64, i64)) {
     let stat = fs::symlink_metadata(path).unwrap();
     let (mtime, ctime) = ((stat.mtime(), stat.mtime_nsec()), (stat.ctime(), stat.ctime_nsec()));
@@ -49,7 +49,7 @@ fn other_paths_are_left_to_the_next_capture() {
 
 #[test]
 fn a_hidden_change_of_another_path_is_found_by_the_next_capture() {
-    // Other file systems give each change of a file that was looked at a new time.
+    // Other file systems give a new time to every change of a file whose time has been read.
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
     scratch.write("a/x", "1");
     for round in 100..200 {
@@ -62,7 +62,7 @@ fn a_hidden_change_of_another_path_is_found_by_the_next_capture() {
             continue;
         }
         scratch.write("a/x", "second");
-        // Only the time of the first capture shows that the file could have changed unseen.
+        // Only the time of the first capture shows that the file may have changed unnoticed.
         scratch.ahead = Duration::from_secs(3600);
         let part = capture_expecting(&scratch, first.tree, &[rel("a/x")]);
         assert_ne!(part.tree, first.tree);

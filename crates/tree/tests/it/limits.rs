@@ -33,8 +33,8 @@ fn change_owner(path: &Path, uid: u32) {
 }
 
 #[test]
-fn a_directory_of_another_user_stays_as_it_was() {
-    const TEST: &str = "limits::a_directory_of_another_user_stays_as_it_was";
+fn a_directory_of_another_user_stays_unchanged() {
+    const TEST: &str = "limits::a_directory_of_another_user_stays_unchanged";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let scratch = Scratch::at(Path::new(&directory));
         let text = fs::read_to_string(scratch.directory.path().join("target.json")).unwrap();
@@ -84,7 +84,7 @@ fn a_directory_of_another_user_stays_as_it_was() {
     fs::write(scratch.directory.path().join("target.json"), target.to_string()).unwrap();
     change_owner(scratch.directory.path(), 65534);
     std::os::unix::fs::chown(scratch.path("theirs"), Some(0), Some(0)).unwrap();
-    // Not even the directory's owner could write there without changing its mode.
+    // Even the owner of this directory could not write to it without changing its mode.
     scratch.chmod("theirs", 0o555);
     scratch.chmod("mine", 0o555);
     fs::set_permissions(scratch.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -114,7 +114,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn a_full_disk_leaves_the_workspace_as_it_was() {
+fn a_full_disk_leaves_the_workspace_unchanged() {
     let scratch = Scratch::new();
     let Some(_tmpfs) = Tmpfs::mount(&scratch.root, "1m") else {
         tell_skipped("cannot mount: that needs root");

@@ -166,6 +166,7 @@ fn objects_that_a_running_restore_needs_are_not_collected() {
         filter: &capture.filter,
         uncovered: &capture.uncovered,
         undoes: None,
+        released: &[],
         silent: false,
     };
     let options =

@@ -296,8 +296,8 @@ fn a_store_that_cannot_be_created_is_an_error() {
 
 /// A directory that cannot be resolved is not forbidden, and does no harm.
 #[test]
-fn a_home_directory_that_cannot_be_read_forbids_nothing() {
-    as_bound_user("a_home_directory_that_cannot_be_read_forbids_nothing", || {
+fn a_home_directory_that_cannot_be_read_does_no_harm() {
+    as_bound_user("a_home_directory_that_cannot_be_read_does_no_harm", || {
         let scratch = Scratch::new();
         scratch.write("a", "1");
         scratch.write("closed/own/config", "1");

@@ -398,6 +398,7 @@ fn a_safety_checkpoint_of_another_state_or_workspace_is_refused() {
         filter: &capture.filter,
         uncovered: &[],
         undoes: None,
+        released: &[],
         silent: false,
     };
     let options = takeback_tree::CaptureOptions {

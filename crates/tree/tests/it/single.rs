@@ -29,6 +29,7 @@ fn restore(scratch: &Scratch, workspace: &Workspace<'_>, to: &takeback_tree::Cap
         filter: &to.filter,
         uncovered: &to.uncovered,
         undoes: None,
+        released: &[],
         silent: false,
     };
     let plan = lock.plan(&target, &[], &options).unwrap();

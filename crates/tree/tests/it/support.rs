@@ -246,6 +246,7 @@ impl Scratch {
             filter: &target.filter,
             uncovered: &target.uncovered,
             undoes: None,
+            released: &[],
             silent: false,
         };
         let paths: Vec<RelPath> = paths.iter().map(|path| rel(path)).collect();
@@ -281,6 +282,7 @@ impl Scratch {
             filter: &target.filter,
             uncovered: &target.uncovered,
             undoes: None,
+            released: &[],
             silent: false,
         };
         let options = CaptureOptions {

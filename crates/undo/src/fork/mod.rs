@@ -1,5 +1,5 @@
 //! Forks: a new session with the conversation as it was at an earlier point and, in a new
-//! directory, the files as they were then. Nothing that already exists is changed.
+//! directory, the files as they were at that point. Nothing that already exists is changed.
 //!
 //! `point` parses what the user typed, `source` finds the conversation and the checkpoint at that
 //! point, `turn_end` finds the checkpoint with the files at the end of a turn, `destination`
@@ -38,7 +38,7 @@ pub use self::staging::finish_forks;
 pub struct ForkRequest {
     pub from: ForkPoint,
     pub files: ForkFiles,
-    /// True if the repository of the workspace is copied into the new directory.
+    /// True if the workspace's repository is also copied into the new directory.
     pub repository: bool,
     /// The id of the new session. If it is `None`, an id is generated.
     pub id: Option<String>,
@@ -139,7 +139,7 @@ pub struct Fork {
     /// `.git`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<RelPath>,
-    /// The way to continue the conversation with the agent that it belongs to.
+    /// The command that continues the conversation in the agent that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -184,7 +184,7 @@ pub enum ForkError {
     NoWorkspace(String),
     /// The last known state before the end of the turn differs from the first one after it, so the
     /// files at the end of the turn are not known.
-    #[error("the files at the end of {} are not known exactly", describe_turn(session, *turn))]
+    #[error("the exact state of the files at the end of {} is unknown", describe_turn(session, *turn))]
     FilesUnknown {
         session: String,
         turn: Option<i64>,
@@ -278,7 +278,7 @@ fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
     }
 }
 
-/// Fails if the session belongs to another agent than the one that is to continue it.
+/// Fails if the session belongs to a different agent from the one that is to continue the fork.
 fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkError> {
     let Some(agent) = &request.agent else { return Ok(()) };
     let session = source.conversation.as_ref().map(|conversation| conversation.session.as_str());
@@ -288,7 +288,7 @@ fn check_agent(request: &ForkRequest, source: &ForkSource) -> Result<(), ForkErr
     }
 }
 
-/// Makes an id for the session of a fork.
+/// Generates an id for the session of a fork.
 fn name_fork(opened: &Opened, request: &ForkRequest, source: &ForkSource) -> String {
     let own = opened.conversations.name_fork.filter(|_| request.for_own_agent);
     let own = own.zip(source.conversation.as_ref());

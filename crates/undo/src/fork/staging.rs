@@ -1,7 +1,7 @@
 //! Creates the directory of a fork.
 //!
-//! The directory is filled under a temporary name and then renamed. Before the rename, nothing of
-//! the fork exists except the temporary directory; after it, the session is created. An intent,
+//! The directory is filled under a temporary name and then renamed. Before the rename, only the
+//! temporary directory of the fork exists; after the rename, the session is created. An intent,
 //! which is written first, says what belongs to the fork. If the process is killed, the next
 //! process reads the intent, and removes the temporary directory or creates the session.
 

@@ -3,7 +3,8 @@
 //! The ledger knows which calls belong to which turn, and the history knows the states before and
 //! after the calls. If the state after the turn's last call is known, that state is the answer. If
 //! not, or if the turn changed no files, the last state before the end of the turn must be the same
-//! as the first one after it. Otherwise, the files are not known exactly, and nothing is guessed.
+//! as the first one after it. Otherwise, the exact state of the files is unknown, and nothing is
+//! guessed.
 
 use std::collections::HashSet;
 
@@ -83,7 +84,7 @@ fn list_calls<'h>(
     history: &'h History,
     session: &str,
 ) -> Result<Vec<KnownCall<'h>>, LedgerError> {
-    let mut calls = Vec::new();
+    let (mut calls, mut turns) = (Vec::new(), ledger.call_turns());
     for (index, Checkpoint { record, .. }) in history.all.iter().enumerate() {
         for call in record.calls() {
             if call.session != session && call.reporter() != session {
@@ -99,7 +100,7 @@ fn list_calls<'h>(
                 late: record.late || began.is_some_and(|began| began.late),
                 prompted: record.prompted.as_deref().and_then(Time::parse),
             };
-            let turn = ledger.turn_of_call(&id)?.map(|turn| turn.turn);
+            let turn = turns.find(&id)?.map(|turn| turn.turn);
             calls.push(KnownCall { index, call, is_end: began.is_some(), turn });
         }
     }
@@ -141,8 +142,8 @@ fn keeps_tree(known: &Checkpoint, before: &Checkpoint) -> bool {
         && rollback.is_none_or(|done| done.tree == tree)
 }
 
-/// Finds the checkpoints before and after the end of a turn by their times. This is good enough for
-/// a hint, but not for choosing one of them.
+/// Finds the checkpoints before and after the end of a turn by their times. Times are reliable
+/// enough for a hint, but not for choosing one of the two checkpoints.
 fn find_near_in_time<'h>(history: &'h History, turn: Option<&Turn>) -> EndState<'h> {
     let end = turn.map(|turn| turn.ended_at.unwrap_or(turn.started_at));
     let mut known = history.all.iter().filter(|known| known.record.kind != Kind::After);

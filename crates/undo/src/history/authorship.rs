@@ -18,7 +18,7 @@ use takeback_tree::{
 };
 
 use super::History;
-use super::claim::{Claim, Doubt, find_claim, has_editor_file};
+use super::claim::{Claim, Doubt, find_claim, find_editor_doubt};
 use super::record::{Began, CallRef, Checkpoint, Kind, Record, RollbackRecord};
 
 /// A file, symlink or directory in a tree.
@@ -93,18 +93,19 @@ struct Span<'h> {
     end: SpanEnd,
 }
 
-/// The degree to which the end of a call is known.
+/// The extent to which the end of a call is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpanEnd {
     Reported,
-    /// Not reported. The call counts as ended at its session's next call or at the end of its turn.
+    /// The end was not reported. The call counts as ended at its session's next call or at the end
+    /// of its turn.
     Assumed,
-    /// Not known, or not reached yet.
+    /// The end is not known, or the call is still running.
     Unknown,
 }
 
 /// A call in a workspace that is inside or around the timeline's workspace.
-pub(crate) struct NeighbourCall {
+pub(crate) struct NeighborCall {
     session: String,
     /// The paths in the timeline's workspace that the call may have changed.
     within: Vec<RelPath>,
@@ -116,7 +117,7 @@ pub(crate) struct NeighbourCall {
 pub(crate) struct Timeline<'h> {
     points: Vec<KnownState<'h>>,
     spans: Vec<Span<'h>>,
-    neighbours: Rc<[NeighbourCall]>,
+    neighbors: Rc<[NeighborCall]>,
 }
 
 impl<'h> Timeline<'h> {
@@ -124,7 +125,7 @@ impl<'h> Timeline<'h> {
     /// and, if given, the current state.
     pub(crate) fn of(history: &'h History, now: Option<PresentState<'h>>) -> Timeline<'h> {
         let mut timeline =
-            Timeline { points: Vec::new(), spans: Vec::new(), neighbours: Rc::from([]) };
+            Timeline { points: Vec::new(), spans: Vec::new(), neighbors: Rc::from([]) };
         for checkpoint in &history.all {
             timeline.add_checkpoint(history, checkpoint);
         }
@@ -155,8 +156,8 @@ impl<'h> Timeline<'h> {
     }
 
     /// Adds the calls in the workspaces that are inside or around this one.
-    pub(crate) fn with_neighbours(self, neighbours: &Rc<[NeighbourCall]>) -> Timeline<'h> {
-        Timeline { neighbours: Rc::clone(neighbours), ..self }
+    pub(crate) fn with_neighbors(self, neighbors: &Rc<[NeighborCall]>) -> Timeline<'h> {
+        Timeline { neighbors: Rc::clone(neighbors), ..self }
     }
 
     fn add_checkpoint(&mut self, history: &'h History, checkpoint: &'h Checkpoint) {
@@ -207,7 +208,7 @@ impl<'h> Timeline<'h> {
         for (index, checkpoint) in history.all.iter().enumerate() {
             let record = &checkpoint.record;
             let Some(call) = &record.call else { continue };
-            if record.kind != Kind::Call || ended.contains(&name(call)) {
+            if record.kind != Kind::Call || call.is_prompt() || ended.contains(&name(call)) {
                 continue;
             }
             let from = 2 * checkpoint.pin.name.seq;
@@ -349,10 +350,7 @@ impl<'h> Timeline<'h> {
             (_, Claim::Names) => return Ok(None),
             (_, Claim::Any | Claim::Unlikely) => Some(Doubt::OtherSession),
             (Claim::Unlikely, Claim::None) => Some(Doubt::NotNamed),
-            (Claim::Any, Claim::None) if has_editor_file(store, &[from.tree, to.tree], path)? => {
-                Some(Doubt::Editor)
-            }
-            (Claim::Any, Claim::None) => None,
+            (Claim::Any, Claim::None) => find_editor_doubt(store, &[from.tree, to.tree], path)?,
         };
         match find_rollback_part(store, from, change)? {
             RollbackPart::All => return Ok(None),
@@ -381,10 +379,10 @@ impl<'h> Timeline<'h> {
     /// Returns true if a call by another session, in a workspace inside or around this one, may
     /// have changed a path.
     fn is_shared(&self, window: &Window<'_, '_>, path: &RelPath) -> bool {
-        self.neighbours.iter().any(|neighbour| {
-            neighbour.is_running(window.from.time, window.to.time)
-                && neighbour.within.iter().any(|within| path.starts_with(within))
-                && window.ours.iter().all(|span| span.call.session != neighbour.session)
+        self.neighbors.iter().any(|neighbor| {
+            neighbor.is_running(window.from.time, window.to.time)
+                && neighbor.within.iter().any(|within| path.starts_with(within))
+                && window.ours.iter().all(|span| span.call.session != neighbor.session)
         })
     }
 }
@@ -426,9 +424,9 @@ fn find_rollback_part(
     })
 }
 
-impl NeighbourCall {
+impl NeighborCall {
     /// Reads the calls in the workspaces that are inside or around `workspace`.
-    pub(crate) fn read_all(workspace: &Workspace<'_>) -> Result<Rc<[NeighbourCall]>, StoreError> {
+    pub(crate) fn read_all(workspace: &Workspace<'_>) -> Result<Rc<[NeighborCall]>, StoreError> {
         let store = workspace.store();
         let mut all = Vec::new();
         for id in store.pinned_workspaces()?.into_iter().filter(|id| id != workspace.id()) {
@@ -438,7 +436,7 @@ impl NeighbourCall {
                 continue;
             }
             for known in &History::read(store, &id)?.all {
-                all.extend(NeighbourCall::read(&known.record, here, there));
+                all.extend(NeighborCall::read(&known.record, here, there));
             }
         }
         Ok(all.into())
@@ -446,7 +444,7 @@ impl NeighbourCall {
 
     /// Reads a call in another workspace from the record of its end. `here` is the path of this
     /// workspace, and `there` is the path of the other.
-    fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighbourCall> {
+    fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighborCall> {
         let call = record.call.as_ref()?;
         let from = Time::parse(&call.began.as_ref()?.time)?;
         let inner = |path: &Path| {
@@ -460,7 +458,7 @@ impl NeighbourCall {
             false => call.named.iter().filter_map(|named| inner(&path_of(named))).collect(),
         };
         let to = record.moment();
-        Some(NeighbourCall { session: call.session.clone(), within, from, to })
+        Some(NeighborCall { session: call.session.clone(), within, from, to })
     }
 
     fn is_running(&self, from: Time, to: Time) -> bool {

@@ -26,6 +26,7 @@ pub(crate) enum Doubt {
     UnknownEnd,
     NotNamed,
     Editor,
+    EditorsOwnFile,
     Run,
     Rollback,
 }
@@ -39,6 +40,7 @@ impl Doubt {
             Doubt::UnknownEnd => "the end of the call is unknown",
             Doubt::NotNamed => "the call names other files",
             Doubt::Editor => "open in an editor at that time",
+            Doubt::EditorsOwnFile => "editors create files with such names",
             Doubt::Run => "changed while `takeback run` ran, by the command or by you",
             Doubt::Rollback => "a rollback was made during the call",
         }
@@ -73,13 +75,35 @@ fn is_editing_tool(tool: &str) -> bool {
     EDITING_WORDS.iter().any(|word| tool.contains(word))
 }
 
-/// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
-/// file beside an open file.
-pub(crate) fn has_editor_file(
+/// Returns the reason to doubt that a script changed a path that it does not name: an editor may
+/// have done so.
+pub(crate) fn find_editor_doubt(
     store: &Store,
     trees: &[Oid],
     path: &RelPath,
-) -> Result<bool, ObjectError> {
+) -> Result<Option<Doubt>, ObjectError> {
+    if is_editors_own_file(path) {
+        return Ok(Some(Doubt::EditorsOwnFile));
+    }
+    Ok(has_editor_file(store, trees, path)?.then_some(Doubt::Editor))
+}
+
+/// Returns true if a path has the name of a file that an editor creates for itself: a swap, lock or
+/// backup file, or the file with which vim tests whether it may write to a directory.
+fn is_editors_own_file(path: &RelPath) -> bool {
+    let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
+        return false;
+    };
+    let is_swap = name.starts_with('.')
+        && [".swp", ".swo", ".swn", ".swx"].iter().any(|ending| name.ends_with(ending));
+    let is_lock = name.starts_with(".#") || name.starts_with(".~lock.");
+    let is_backup = name.ends_with('~') || (name.starts_with('#') && name.ends_with('#'));
+    is_swap || is_lock || is_backup || name == "4913"
+}
+
+/// Returns true if an editor had a file open in one of these states: editors keep a swap or lock
+/// file beside an open file.
+fn has_editor_file(store: &Store, trees: &[Oid], path: &RelPath) -> Result<bool, ObjectError> {
     let Some(name) = path.as_path().file_name().and_then(|name| name.to_str()) else {
         return Ok(false);
     };

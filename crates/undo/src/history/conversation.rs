@@ -32,7 +32,7 @@ pub fn read_turn_messages(
     let (Some((session, _)), Some(ledger)) = (row.turn(), opened.ledger()?) else {
         return Ok(None);
     };
-    let Some(turn) = find_ledger_turn(&ledger, row)? else { return Ok(None) };
+    let Some(turn) = find_ledger_turn(&mut ledger.call_turns(), row)? else { return Ok(None) };
     let turns = ledger.turns(session)?;
     let next = turns.iter().find(|other| other.turn > turn.turn).map(|next| next.first_seq);
     let is_part = |message: &MessageRecord| {
@@ -50,5 +50,5 @@ pub fn find_first_message(
     row: &Row<'_>,
 ) -> Result<Option<i64>, ConversationError> {
     let Some(ledger) = opened.ledger()? else { return Ok(None) };
-    Ok(find_ledger_turn(&ledger, row)?.map(|turn| turn.first_seq))
+    Ok(find_ledger_turn(&mut ledger.call_turns(), row)?.map(|turn| turn.first_seq))
 }

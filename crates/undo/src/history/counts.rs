@@ -32,13 +32,14 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes in each row: those that the calls of a turn made, or those between a manual
+/// Counts the changes in each row, up to a number of rows: those that the calls of a turn made, or those between a manual
 /// checkpoint and the next row. Returns the counts in the order of the rows, with `None` for a row
 /// whose changes are not known yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
     history: &History,
+    limit: usize,
 ) -> Vec<Option<ChangeCounts>> {
     let store = workspace.store;
     let path = workspace.hook_state().counts_path();
@@ -46,7 +47,7 @@ pub(crate) fn count_changes(
     let mut counted = BTreeMap::new();
     let mut timeline = None;
     let mut all = Vec::new();
-    for row in history.rows() {
+    for row in history.rows().take(limit) {
         let seq = row.first().pin.name.seq;
         let Some(until) = last_counted(history, &row) else {
             all.push(None);
@@ -67,7 +68,8 @@ pub(crate) fn count_changes(
         }
         all.push(entry.map(|entry| entry.counts));
     }
-    if timeline.is_some() {
+    // The counts of only some rows must not replace the cached counts of all rows.
+    if timeline.is_some() && limit >= history.rows().count() {
         // If this fails, the changes are counted again for the next list.
         let _ = state::write(&path, &counted);
     }
@@ -127,7 +129,7 @@ pub fn find_rows_with_path(
 }
 
 /// Returns the tree at the end of a row: after the turn, or at the next row.
-fn end_of_row(history: &History, row: &Row<'_>) -> Oid {
+pub(crate) fn end_of_row(history: &History, row: &Row<'_>) -> Oid {
     if row.turn().is_none() {
         return row.successor().unwrap_or(*row).first().pin.tree;
     }

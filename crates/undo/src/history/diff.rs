@@ -56,8 +56,8 @@ pub fn compare_tree_with_present(
     compare_tree(opened, &workspace, &history, tree, &[])
 }
 
-/// Compares the current states of two directories. Returns the changes that lead from the first to
-/// the second.
+/// Compares the current states of two directories. Returns the changes that turn the first into the
+/// second.
 pub fn compare_directories(
     opened: &Opened,
     first: &Path,
@@ -81,10 +81,11 @@ fn compare_tree(
     paths: &[RelPath],
 ) -> Result<Diff, CompareError> {
     let mut lock = opened.lock(workspace)?;
-    let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
+    let options = DiffOptions { paths: without_patterns(paths), ..DiffOptions::new(&opened.rules) };
     let named = history.named_paths();
     let capture = opened.capture_options(workspace.path(), &named);
-    let diff = lock.diff_to_present(tree, &capture, &options)?;
+    let mut diff = lock.diff_to_present(tree, &capture, &options)?;
+    keep_matching(&mut diff, paths);
     // Nothing is pinned: this only stores the stat cache for the next capture.
     let _ = lock.finish(opened.system_time());
     Ok(diff)
@@ -99,11 +100,27 @@ pub fn compare_checkpoints(
     paths: &[RelPath],
 ) -> Result<Diff, CompareError> {
     let (from, to) = (from.pin.tree, to.pin.tree);
-    let options = DiffOptions { paths, ..DiffOptions::new(&opened.rules) };
-    let found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
+    let options = DiffOptions { paths: without_patterns(paths), ..DiffOptions::new(&opened.rules) };
+    let mut found = diff_trees(store, &from, &to, &options).map_err(DiffError::Object)?;
+    keep_matching(&mut found, paths);
     match find_missing(store, &from, &to, paths)? {
         Some(missing) => Err(CompareError::InNeither(missing)),
         None => Ok(found),
+    }
+}
+
+/// Returns the paths to compare. If one of them is a pattern, everything is compared.
+fn without_patterns(paths: &[RelPath]) -> &[RelPath] {
+    if paths.iter().any(RelPath::is_pattern) { &[] } else { paths }
+}
+
+/// Removes the changes that match none of the paths, if one of these is a pattern.
+fn keep_matching(diff: &mut Diff, paths: &[RelPath]) {
+    if paths.iter().any(RelPath::is_pattern) {
+        let is_meant = |changed: &RelPath| {
+            paths.iter().any(|path| changed.starts_with(path) || changed.matches(path))
+        };
+        diff.changes.retain(|change| is_meant(&change.path));
     }
 }
 
@@ -114,7 +131,7 @@ fn find_missing(
     to: &Oid,
     paths: &[RelPath],
 ) -> Result<Option<RelPath>, DiffError> {
-    for path in paths {
+    for path in paths.iter().filter(|path| !path.is_pattern()) {
         let is_in = |tree| Ok(store.find_entry(tree, path)?.is_some());
         let is_known = is_in(from).and_then(|is_known| Ok(is_known || is_in(to)?));
         if !is_known.map_err(DiffError::Object)? {

@@ -7,7 +7,7 @@ use takeback_tree::Oid;
 use super::History;
 use super::record::Action;
 
-/// The turns that led to a state, identified by the numbers of their rows.
+/// The turns that led to a state. Each is identified by the number of its row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     /// The turns that no rollback has taken back.

@@ -28,7 +28,7 @@ pub(crate) struct Label {
 /// The labels of a workspace, by the ids of the checkpoints.
 pub(crate) type Labels = BTreeMap<String, Label>;
 
-/// A change of a checkpoint's name or protection. `None` leaves a property as it is.
+/// A change to a checkpoint's name or protection. `None` leaves a property as it is.
 #[derive(Clone, Debug, Default)]
 pub struct LabelChange {
     /// The new name. `Some(None)` removes the name.
@@ -37,7 +37,7 @@ pub struct LabelChange {
     pub pinned: Option<bool>,
 }
 
-/// A label that could not be changed. Nothing was changed.
+/// The reason why a label was not changed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum LabelError {
@@ -51,8 +51,8 @@ pub enum LabelError {
     Busy,
 }
 
-/// Changes the name or the protection of a checkpoint, which is given by its row number, step, name
-/// or id.
+/// Changes the name or the protection of the checkpoint with the given row number, step, name or
+/// id.
 pub fn label_checkpoint(
     workspace: &WorkspaceRef<'_>,
     checkpoint: &str,
@@ -105,7 +105,7 @@ fn write_labels(store: &Store, workspace: &WorkspaceId, labels: &Labels) -> Resu
     written.map_err(|source| StoreError::Io { action: "write", path, source })
 }
 
-/// Puts the labels of a workspace in place of the names and protection in its records.
+/// Replaces the names and the protection in a workspace's records with its labels.
 pub(super) fn apply_labels(store: &Store, workspace: &WorkspaceId, all: &mut [Checkpoint]) {
     let labels = read_labels(store, workspace);
     if labels.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use takeback_base::errors::error_chain;
-use takeback_ledger::{Ledger, LedgerError, Time};
+use takeback_ledger::{CallTurns, LedgerError, Time};
 use takeback_tree::{AnyPath, Oid, RelPath, StoreError, WorkspaceError};
 
 use super::counts::count_changes;
@@ -124,12 +124,7 @@ pub struct OtherWorkspace {
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
         let workspace = find_workspace(opened, path)?;
-        if is_interrupted(workspace.store, &workspace.id)
-            && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
-        {
-            // Taking the lock finishes or reverts the interrupted restore, and reports the result.
-            let _ = opened.lock(&workspace);
-        }
+        finish_interrupted(opened, &workspace);
         let inner = match find_inner_history(opened, path)? {
             Some(inner) => Some(Box::new(list_workspace(opened, &inner)?)),
             None => None,
@@ -151,27 +146,47 @@ pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError>
     Ok(list)
 }
 
+/// Finishes or reverts a restore of this workspace that was cut off.
+pub(crate) fn finish_interrupted(opened: &Opened, workspace: &WorkspaceRef<'_>) {
+    if is_interrupted(workspace.store, &workspace.id)
+        && let Ok((workspace, _revived)) = revive_workspace(opened, &workspace.path)
+    {
+        // Taking the lock finishes or reverts the restore, and reports the result.
+        let _ = opened.lock(&workspace);
+    }
+}
+
 /// Lists the checkpoints of exactly this workspace. Failures and inner histories are not listed.
 pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
+    list_newest(opened, workspace, usize::MAX)
+}
+
+/// Lists the newest checkpoints of exactly this workspace, up to a number of rows.
+pub(crate) fn list_newest(
+    opened: &Opened,
+    workspace: &WorkspaceRef<'_>,
+    limit: usize,
+) -> Result<List, StoreError> {
     let history = History::read(workspace.store, &workspace.id)?;
     // Without the ledger, the list has no prompts and no effects.
     let ledger = opened.complete_ledger(LEDGER_WAIT);
     let mut ledger_error = None;
     let mut note_error = |error: LedgerError| ledger_error = Some(error_chain(&error));
-    let effects = ledger.as_ref().map(|ledger| {
-        effects_by_row(ledger, workspace, &history).unwrap_or_else(|error| {
+    let mut turns = ledger.as_ref().map(|ledger| ledger.call_turns());
+    let effects = turns.as_mut().map(|turns| {
+        effects_by_row(turns, workspace, &history, limit).unwrap_or_else(|error| {
             note_error(error);
             Vec::new()
         })
     });
     let mut effects = effects.unwrap_or_default().into_iter();
-    let mut counts = count_changes(opened, workspace, &history).into_iter();
+    let mut counts = count_changes(opened, workspace, &history, limit).into_iter();
     let in_force = history.standing().in_force;
-    let rows = history.rows().map(|row| {
+    let rows = history.rows().take(limit).map(|row| {
         let counts = counts.next().flatten();
         RowView {
-            prompt: ledger.as_ref().and_then(|ledger| {
-                find_prompt(ledger, &row).unwrap_or_else(|error| {
+            prompt: turns.as_mut().and_then(|turns| {
+                find_prompt(turns, &row).unwrap_or_else(|error| {
                     note_error(error);
                     None
                 })
@@ -253,21 +268,21 @@ impl RowView {
 }
 
 /// Finds the prompt of a row's turn.
-fn find_prompt(ledger: &Ledger, row: &Row<'_>) -> Result<Option<String>, LedgerError> {
+fn find_prompt(turns: &mut CallTurns<'_>, row: &Row<'_>) -> Result<Option<String>, LedgerError> {
     let Some((session, _)) = row.turn() else { return Ok(None) };
-    match find_ledger_turn(ledger, row)? {
-        Some(turn) => ledger.prompt(session, turn.first_seq),
+    match find_ledger_turn(turns, row)? {
+        Some(turn) => turns.ledger().prompt(session, turn.first_seq),
         None => Ok(None),
     }
 }
 
 /// Finds a row's turn in the ledger.
 pub(super) fn find_ledger_turn(
-    ledger: &Ledger,
+    turns: &mut CallTurns<'_>,
     row: &Row<'_>,
 ) -> Result<Option<takeback_ledger::Turn>, LedgerError> {
     let call = row.turn().and_then(|_| row.first().record.call_id());
-    match call.map(|call| ledger.turn_of_call(&call)) {
+    match call.map(|call| turns.find(&call)) {
         // The session was deleted, or its events never reached the ledger.
         None | Some(Err(LedgerError::NoSuchSession(_))) => Ok(None),
         Some(turn) => turn,
@@ -281,27 +296,28 @@ pub(crate) fn effects_of_row(
     row: &Row<'_>,
 ) -> Vec<EffectView> {
     let Some(ledger) = opened.complete_ledger(LEDGER_WAIT) else { return Vec::new() };
-    let effects = effects_by_row(&ledger, workspace, row.history());
+    let effects = effects_by_row(&mut ledger.call_turns(), workspace, row.history(), row.number);
     effects.map_or_else(|_| Vec::new(), |mut effects| effects.swap_remove(row.number - 1))
 }
 
-/// Lists the effects of each row's turn. The ledger knows the turn of each effect. If no row has
-/// that turn, the time of the effect determines the row.
+/// Lists the effects of each of the newest rows' turns. The ledger knows the turn of each effect. If
+/// no row has that turn, the time of the effect determines the row.
 fn effects_by_row(
-    ledger: &Ledger,
+    call_turns: &mut CallTurns<'_>,
     workspace: &WorkspaceRef<'_>,
     history: &History,
+    limit: usize,
 ) -> Result<Vec<Vec<EffectView>>, LedgerError> {
-    let rows: Vec<Row<'_>> = history.rows().collect();
+    let rows: Vec<Row<'_>> = history.rows().take(limit).collect();
     let mut effects = vec![Vec::new(); rows.len()];
     let path = workspace.path.display().to_string();
-    let known = ledger.effects_with_sessions(&path)?;
+    let known = call_turns.ledger().effects_with_sessions(&path)?;
     if known.is_empty() {
         return Ok(effects);
     }
     let mut turns = Vec::new();
     for row in &rows {
-        let turn = find_ledger_turn(ledger, row)?;
+        let turn = find_ledger_turn(call_turns, row)?;
         turns.push(row.turn().zip(turn).map(|((session, _), turn)| (session, turn.turn)));
     }
     for (session, turn, effect) in known {

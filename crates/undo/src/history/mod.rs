@@ -28,18 +28,18 @@ use crate::hook::state::{OpenCall, WorkspaceState};
 pub use self::conversation::{
     ConversationError, TurnMessages, find_first_message, read_turn_messages,
 };
-pub(crate) use self::counts::count_changes;
 pub use self::counts::{ChangeCounts, find_rows_with_path, list_changes};
+pub(crate) use self::counts::{count_changes, end_of_row};
 pub use self::diff::{
     CompareError, compare_checkpoints, compare_directories, compare_tree_with_present,
     compare_with_present,
 };
 pub use self::labels::{LabelChange, LabelError, history_changed_at, label_checkpoint};
-pub(crate) use self::list::effects_of_row;
 pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
     list_checkpoints, list_workspace,
 };
+pub(crate) use self::list::{effects_of_row, finish_interrupted, list_newest};
 pub use self::show::{CheckpointView, ShowError, show_checkpoint};
 pub use self::take::{CheckpointOptions, NameError, TakeError, TakenCheckpoint, take_checkpoint};
 pub(crate) use self::take::{has_pin, new_record, pin_tree};
@@ -195,6 +195,16 @@ impl History {
     pub(crate) fn named_paths(&self) -> Vec<RelPath> {
         let named: BTreeSet<&RelPath> =
             self.events().flat_map(|known| known.record.named_paths()).collect();
+        named.into_iter().cloned().collect()
+    }
+
+    /// Returns the paths that the calls after a checkpoint named or wrote, including the call that
+    /// the checkpoint was taken for.
+    pub(crate) fn named_since(&self, checkpoint: &Checkpoint) -> Vec<RelPath> {
+        let since = self.all.iter().filter(|known| known.pin.name.seq >= checkpoint.pin.name.seq);
+        let calls = since.flat_map(|known| known.record.calls());
+        let named: BTreeSet<&RelPath> =
+            calls.flat_map(|call| call.named.iter().chain(&call.writes)).collect();
         named.into_iter().cloned().collect()
     }
 

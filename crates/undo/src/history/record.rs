@@ -1,5 +1,5 @@
-//! The record of a checkpoint, which is the message of its pin: a subject line for people, an
-//! empty line, and one versioned JSON document.
+//! The record of a checkpoint, which is the message of its pin: a subject line for human readers,
+//! an empty line, and one versioned JSON document.
 
 use serde::{Deserialize, Serialize};
 use takeback_ledger::{CallId, ConversationPoint, Redactor, Time};
@@ -159,6 +159,12 @@ impl CallRef {
     /// Returns true if the call is a command that `takeback run` runs.
     pub(crate) fn is_run(&self) -> bool {
         self.agent == "run" && self.tool == "run"
+    }
+
+    /// Returns true if this is not a call, but the prompt that begins the turn. Only a prompt has
+    /// neither an id nor a tool.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.id.is_empty() && self.tool.is_empty()
     }
 
     /// Returns the session that made the call: a subagent's, or the one that the user talks to.
@@ -349,8 +355,8 @@ impl Record {
         }
     }
 
-    /// Returns how far the number of the pin has shifted since the record was written: moving or
-    /// importing a history renumbers its pins.
+    /// Returns the difference between the pin's current number and the number in the record: moving
+    /// or importing a history renumbers its pins.
     pub(crate) fn shift(&self, pin: &Pin) -> u64 {
         pin.name.seq.saturating_sub(self.seq)
     }
@@ -373,6 +379,17 @@ impl Record {
             self.uncovered.iter().any(|uncovered| path.starts_with(&uncovered.path))
         });
         self.calls().flat_map(|call| &call.named).chain(uncovered)
+    }
+
+    /// Returns true if this capture may have a path that an older one does not cover: a call named
+    /// it or swept its directory, or the rules have changed.
+    pub(crate) fn may_cover_more_than(&self, older: &Record) -> bool {
+        let is_left_out = |path: &RelPath| self.uncovered.iter().any(|known| known.path == *path);
+        let is_above = |path: &RelPath, other: &RelPath| path.starts_with(other);
+        older.uncovered.iter().any(|Uncovered { path, .. }| {
+            let mut named = self.named_paths();
+            !is_left_out(path) || named.any(|named| is_above(named, path) || is_above(path, named))
+        })
     }
 
     /// Returns the identity of the call in the ledger.

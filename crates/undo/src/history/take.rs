@@ -71,7 +71,7 @@ pub fn take_checkpoint(
     }
     lock.forget_limit();
     let capture = lock.capture(&opened.capture_options(workspace.path(), &[]))?;
-    let _ = opened.failure_log().forget_failures(Some(&workspace.subject()));
+    let _ = opened.failure_log().clear_failures(Some(&workspace.subject()));
     opened.note_findings(workspace.path(), &capture);
     let is_plain = options.reason.is_none() && options.name.is_none() && !options.pinned;
     if is_plain && let Some(checkpoint) = find_unchanged(&mut lock, capture.tree)? {
@@ -152,19 +152,20 @@ fn attach_index(
     if let Some(known) = hook_state.index()
         && known.stamp == stamp
         && keeps_copy(workspace, &known)
+        && lock.has_attachment(&known.attachment)
     {
         return Ok(Some(known.attachment));
     }
     let Some(copy) = git.copy_index() else { return Ok(None) };
     let attachment = lock.add_attachment(&copy)?;
-    // The stamp belongs to the copy only if git did not write the index in the meantime.
+    // The stamp describes the copy only if git did not write the index in the meantime.
     if git.index_stamp() == Some(stamp) {
         let _ = hook_state.set_index(&IndexState { stamp, attachment, seq });
     }
     Ok(Some(attachment))
 }
 
-/// Returns true if a checkpoint still has the copy of an index as its attachment. Looking up the
+/// Returns true if a checkpoint still names the copy of an index as its attachment. Looking up the
 /// checkpoint's number is not enough: another checkpoint may now have that number.
 fn keeps_copy(workspace: &Workspace<'_>, known: &IndexState) -> bool {
     let name = PinName { workspace: workspace.id().clone(), seq: known.seq };

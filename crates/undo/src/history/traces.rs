@@ -35,8 +35,8 @@ pub(crate) fn write_traces(store: &Store, workspace: &WorkspaceId, traces: &[Tra
     let path = traces_path(store, workspace);
     match traces {
         [] => state::remove(&path),
-        // If this fails, a rollback to an older checkpoint leaves the pruned turns in their
-        // conversations. This is not an error, because a full disk must not prevent pruning.
+        // If this fails, a rollback to an older checkpoint does not remove the pruned turns from
+        // their conversations. This is not an error, because a full disk must not prevent pruning.
         traces => drop(state::write(&path, &traces)),
     }
 }
@@ -114,7 +114,7 @@ impl History {
     }
 }
 
-/// Drops from a record everything that matters only together with its tree.
+/// Drops from a record all fields that are meaningless without its tree.
 fn reduce(record: Record) -> Record {
     let reduce_call = |call: CallRef| CallRef { writes: Vec::new(), ..call };
     // The uncovered paths that the undo of a turn changed count as named.

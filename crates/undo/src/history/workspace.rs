@@ -19,7 +19,7 @@ use super::{FindError, History};
 use crate::Opened;
 use crate::hook::state::WorkspaceState;
 
-/// A workspace as the store knows it. Its directory need not exist.
+/// A workspace that the store has a history of. Its directory need not exist.
 pub struct WorkspaceRef<'s> {
     pub(crate) store: &'s Store,
     pub(crate) id: WorkspaceId,
@@ -229,7 +229,7 @@ pub fn revive_workspace<'o>(
 /// Finds the path that the user means by a typed path: one for which the store has a history. It
 /// may no longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-    // With its links resolved, the typed path may be a known one.
+    // Once its links are resolved, the typed path may be one with a history.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();

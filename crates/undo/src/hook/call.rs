@@ -7,7 +7,7 @@ use takeback_ledger::Time;
 use takeback_tree::{AnyPath, RelPath};
 
 use super::deadline::Deadline;
-use super::report::{Report, ToolCall, ToolWork};
+use super::report::{Report, ReportedEvent, ToolCall, ToolWork};
 use super::session::{Workplace, find_owner};
 use super::state::{CallKey, SessionState, Turn, file_name};
 use crate::Opened;
@@ -33,6 +33,8 @@ pub(super) struct CallContext<'a> {
     pub(super) key: CallKey,
     pub(super) id: String,
     pub(super) time: Time,
+    /// True if this is not a call, but the prompt that begins the turn.
+    pub(super) is_prompt: bool,
 }
 
 /// The paths that a script writes in one directory.
@@ -79,6 +81,7 @@ impl<'a> CallContext<'a> {
             key,
             id,
             time,
+            is_prompt: matches!(report.event, ReportedEvent::BeforePrompt { .. }),
         }
     }
 
@@ -99,6 +102,14 @@ impl<'a> CallContext<'a> {
         match self.call.tool.as_str() {
             "" => "a tool",
             tool => tool,
+        }
+    }
+
+    /// Describes the call as the reason for a checkpoint.
+    pub(super) fn describe_reason(&self) -> String {
+        match self.is_prompt {
+            true => "before the prompt".to_owned(),
+            false => self.call.describe_reason(self.tool(), self.root()),
         }
     }
 

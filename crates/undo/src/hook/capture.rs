@@ -4,6 +4,7 @@ use takeback_base::errors::error_chain;
 use takeback_ledger::Time;
 use takeback_tree::{Capture, CaptureError, CaptureOptions, Lock, Oid, Workspace};
 
+use super::announced::{Start, update_open_call};
 use super::call::{CallContext, ScriptWrites};
 use super::held::add_held_files;
 use super::protected::{PathKind, ProtectedPath};
@@ -24,7 +25,7 @@ pub(super) struct CapturedPath {
     pub(super) unprotected: Vec<Unprotected>,
 }
 
-/// Finds the newest checkpoint of the workspace that a call's session works in.
+/// Finds the newest checkpoint of the workspace in which a call's session works.
 pub(super) fn find_newest_checkpoint(
     opened: &Opened,
     call: &CallContext<'_>,
@@ -52,39 +53,86 @@ pub(super) fn capture_before(
         opened.note_failure(workspace.path(), &error_chain(&error));
     }
     let unprotected = find_unprotected(path, &capture.uncovered);
+    if call.deadline.is_announced()
+        && let Some((open_call, _)) = hook_state.find_open_call(&call.reporter, &call.key)
+    {
+        let tree = open_call.tree;
+        keep_open_call(opened, call, &workspace, &update_open_call(call, path, open_call));
+        lock.finish(opened.system_time())?;
+        return Ok(CapturedPath { tree, checkpoint: None, unprotected });
+    }
     let last = hook_state
         .step(&call.session)
         .filter(|step| step.turn == call.turn.number && has_pin(&workspace, step.seq));
+    let start = Start::find(call, &workspace, capture, last.is_some())?;
+    let before = StateBefore { start, last, newest };
+    let (open_call, checkpoint) = pin_before(opened, path, call, &mut lock, before)?;
+    let tree = open_call.tree;
+    if !call.is_prompt {
+        keep_open_call(opened, call, &workspace, &open_call);
+    }
+    lock.finish(opened.system_time())?;
+    Ok(CapturedPath { tree, checkpoint, unprotected })
+}
+
+/// The state before a call.
+struct StateBefore {
+    start: Start,
+    /// The last checkpoint of the call's turn.
+    last: Option<StepState>,
+    /// For a path outside the session's workspace, the newest checkpoint of that workspace.
+    newest: Option<NewestCheckpoint>,
+}
+
+/// Pins the state before a call if necessary. Returns the call, which has begun, and its checkpoint,
+/// if it needed one.
+fn pin_before(
+    opened: &Opened,
+    path: &ProtectedPath,
+    call: &CallContext<'_>,
+    lock: &mut Lock<'_>,
+    before: StateBefore,
+) -> Result<(OpenCall, Option<Oid>), TakeError> {
+    let workspace = lock.workspace();
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let StateBefore { start, last, newest } = before;
+    let (tree, late) = (start.capture.tree, call.deadline.has_passed());
     let is_checkpoint = match &last {
         None => true,
-        Some(last) => opened.settings.granularity == Granularity::Step && last.tree != capture.tree,
+        Some(last) => opened.settings.granularity == Granularity::Step && last.tree != tree,
     };
-    let (seq, tree) = (lock.next_seq()?, capture.tree);
     let writes = call.writes_in(path.path());
-    let uncovered = capture.uncovered.iter().map(|uncovered| uncovered.path.clone()).collect();
+    let uncovered = start.capture.uncovered.iter().map(|uncovered| uncovered.path.clone());
+    let uncovered = uncovered.collect();
     // Even if the call gets no checkpoint, a pin must keep the state before the call alive.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
     let needs_pin = is_checkpoint || !is_kept;
+    let seq = match start.known {
+        Some(known) if !needs_pin => known,
+        _ => lock.next_seq()?,
+    };
     let mut checkpoint = None;
     if needs_pin {
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
-        let reason = call.call.describe_reason(call.tool(), call.root());
+        let named = start.named(path);
         let record = Record {
             // In the ledger, the effects of the call have the same time.
             time: call.time.rfc3339(),
-            call: Some(CallRef { newest: newest.clone(), ..call.to_ref(&path.named, &writes) }),
+            call: Some(CallRef { newest: newest.clone(), ..call.to_ref(named, &writes) }),
             first: last.is_none(),
             late,
             prompted: call.turn.prompted.map(Time::rfc3339),
-            ..new_record(opened, &mut lock, kind, &reason)?
+            ..new_record(opened, lock, kind, &call.describe_reason())?
         };
-        let taken = pin_tree(opened, &mut lock, tree, record.with_capture(capture))?;
+        let taken = pin_tree(opened, lock, tree, record.with_capture(start.capture.clone()))?;
         if is_checkpoint {
             checkpoint = Some(taken.pin.id);
             let step = StepState { turn: call.turn.number, tree, seq };
-            note_lost_state(opened, &workspace, hook_state.set_step(&call.session, &step));
+            note_lost_state(opened, workspace, hook_state.set_step(&call.session, &step));
         }
     }
+    let has_pin = needs_pin || start.known.is_some();
+    start.pin_present(opened, lock, call, path, &writes)?;
     let open_call = OpenCall {
         session: call.reporter.clone(),
         turn: call.turn.id.clone(),
@@ -99,13 +147,22 @@ pub(super) fn capture_before(
         seq,
         time: call.time,
         late,
-        has_pin: needs_pin,
+        has_pin,
         newest,
     };
-    let written = hook_state.add_open_call(&call.reporter, &call.key, &open_call);
-    note_lost_state(opened, &workspace, written);
-    lock.finish(opened.system_time())?;
-    Ok(CapturedPath { tree, checkpoint, unprotected })
+    Ok((open_call, checkpoint))
+}
+
+/// Remembers a call that has begun.
+fn keep_open_call(
+    opened: &Opened,
+    call: &CallContext<'_>,
+    workspace: &Workspace<'_>,
+    open_call: &OpenCall,
+) {
+    let hook_state = WorkspaceState::new(workspace.notes());
+    let written = hook_state.add_open_call(&call.reporter, &call.key, open_call);
+    note_lost_state(opened, workspace, written);
 }
 
 fn capture_path(

@@ -10,6 +10,7 @@ use super::state::Turn;
 pub struct Deadline {
     passed: AtomicBool,
     late_turn: Option<Turn>,
+    is_announced: bool,
 }
 
 impl Deadline {
@@ -18,10 +19,17 @@ impl Deadline {
         Deadline::default()
     }
 
+    /// Creates the deadline for a call that the agent only announces. The agent does not wait, so
+    /// the call may already have changed files. In that case, the call counts as begun after the
+    /// newest checkpoint.
+    pub fn announced() -> Deadline {
+        Deadline { is_announced: true, ..Deadline::default() }
+    }
+
     /// Creates a deadline that has already passed. `turn` is the turn that
     /// [`current_turn`](super::current_turn) returned when the agent moved on.
     pub fn passed_in(turn: Turn) -> Deadline {
-        Deadline { passed: AtomicBool::new(true), late_turn: Some(turn) }
+        Deadline { passed: AtomicBool::new(true), late_turn: Some(turn), is_announced: false }
     }
 
     /// Lets the deadline pass: the agent stops waiting.
@@ -33,6 +41,11 @@ impl Deadline {
     /// returns false is not late.
     pub fn has_passed(&self) -> bool {
         self.passed.load(Ordering::SeqCst)
+    }
+
+    /// Returns true if the agent only announced the call, and may already have begun it.
+    pub(super) fn is_announced(&self) -> bool {
+        self.is_announced
     }
 
     /// Returns the turn that the call was part of, if the agent had moved on before the report was

@@ -37,7 +37,7 @@ pub(super) fn capture_early(
     }
     let paths = workspace.named.iter().filter_map(|named| find_place(opened, workspace, named));
     let capture = |place: ProtectedPath| {
-        // A failure does no harm, because the whole workspace is captured next.
+        // A failure here is harmless, because the whole workspace is captured next.
         let checkpoint = capture_before(opened, &place, call, None).ok()?.checkpoint?;
         Some((place, checkpoint))
     };

@@ -67,7 +67,7 @@ pub fn tend_workspace(
     conclude_turn(opened, &workspace, &past)?;
     conclude_elsewhere(opened, workspace.id(), &past)?;
     let history = History::read(workspace.store(), workspace.id())?;
-    count_changes(opened, &WorkspaceRef::of(&workspace), &history);
+    count_changes(opened, &WorkspaceRef::of(&workspace), &history, usize::MAX);
     // If another process is using the workspace, this is done at the end of the next turn.
     let _ = limit_rows(opened, workspace.id());
     Ok(())

@@ -124,7 +124,7 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
 }
 
 /// Adds to a late capture those held files of a call that no longer exist at their paths. If this
-/// fails, the capture stays as it is.
+/// fails, the capture is not changed.
 pub(super) fn add_held_files(
     opened: &Opened,
     call: &CallContext<'_>,

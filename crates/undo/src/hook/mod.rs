@@ -1,9 +1,10 @@
 //! The entry point for agents: turns a report into checkpoints and entries in the ledger.
 //!
-//! [`handle`] deals with the following, in this order: the session and its turn (`session`), the
+//! [`handle`] takes care of these parts, in this order: the session and its turn (`session`), the
 //! call and the paths that it may change (`call`, `protected`), the captures before and after the
 //! call (`capture`), and the ledger.
 
+mod announced;
 mod call;
 mod capture;
 mod deadline;
@@ -23,6 +24,7 @@ use std::iter;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value;
 use takeback_base::errors::error_chain;
 use takeback_ledger::{
     CallRecord, EffectRecord, Event as LedgerEvent, ParentKind, Recorded, SessionRecord,
@@ -33,6 +35,7 @@ use self::call::CallContext;
 use self::capture::{CapturedPath, capture_after, capture_before, find_newest_checkpoint};
 use self::early::{capture_early, is_captured};
 use self::protected::{PathKind, ProtectedPath, find_protected_paths, find_substitutes};
+use self::session::Workplace;
 use self::state::SessionState;
 use crate::Opened;
 use crate::history::record::clean_reason;
@@ -111,7 +114,7 @@ fn take_up(
             // The session may have ended earlier and may now be resumed.
             vec![LedgerEvent::SessionResumed { session: report.session_id() }]
         }
-        ReportedEvent::TurnStart { prompt } => {
+        ReportedEvent::TurnStart { prompt } | ReportedEvent::BeforePrompt { prompt } => {
             finish_before_turn(opened, &workplace.root);
             let (last, is_over) = (state.turns, state.over);
             let entries = session::start_turn(opened, report, state, prompt.as_deref());
@@ -120,6 +123,10 @@ fn take_up(
                 handled.follow_up = Some(FollowUp::tend(opened, state));
             }
             session.store(opened, &mut handled);
+            if matches!(report.event, ReportedEvent::BeforePrompt { .. }) && workplace.is_workspace
+            {
+                protect_prompt(opened, report, &workplace, &session.state, deadline, &mut handled);
+            }
             entries
         }
         ReportedEvent::BeforeTool(call) => {
@@ -157,6 +164,28 @@ fn take_up(
     (handled, session.workspace, events)
 }
 
+/// Captures the workspace before the agent receives a prompt.
+fn protect_prompt(
+    opened: &Opened,
+    report: &Report,
+    workplace: &Workplace,
+    state: &SessionState,
+    deadline: &Deadline,
+    handled: &mut Handled,
+) {
+    // A prompt has no name, unlike every call.
+    let prompt = ToolCall { id: Some(String::new()), ..ToolCall::default() };
+    let context = CallContext::new(opened, report, &prompt, workplace, state, deadline);
+    let path = ProtectedPath::new(opened, PathKind::Directory(workplace.root.as_path().into()));
+    match capture_before(opened, &path, &context, None) {
+        Ok(captured) => {
+            handled.checkpoints.extend(captured.checkpoint);
+            handled.tree = Some(captured.tree);
+        }
+        Err(error) => handled.miss(opened, &workplace.root, &error_chain(&error)),
+    }
+}
+
 /// Captures everything that a call may change, and describes the call for the ledger.
 fn protect_before(
     opened: &Opened,
@@ -166,7 +195,7 @@ fn protect_before(
     let mut entry = CallRecord {
         call: call.id.clone(),
         tool: call.call.tool.clone(),
-        input: Some(call.call.input.clone()),
+        input: find_input(call),
         started_at: Some(call.time),
         workspace: Some(call.root().display().to_string()),
         ..CallRecord::default()
@@ -227,8 +256,8 @@ fn capture_all_before(
                 let substitutes = find_substitutes(opened, &path, &error, call);
                 let is_complete =
                     substitutes.iter().any(|path| path.only_named) && call.call.names_everything();
-                // The substitutes come next, before the paths outside the workspace, because the
-                // records of those paths name the workspace's newest checkpoint.
+                // The substitutes are captured next, before the paths outside the workspace,
+                // because the records of those paths refer to the workspace's newest checkpoint.
                 substitutes.into_iter().rev().for_each(|path| waiting.push_front(path));
                 if !is_complete {
                     let message = error_chain(&error);
@@ -273,6 +302,7 @@ fn protect_after(
     let mut entry = CallRecord {
         call: call.id.clone(),
         tool: call.call.tool.clone(),
+        input: find_input(call),
         outcome: outcome.map(str::to_owned),
         ended_at: Some(call.time),
         ..CallRecord::default()
@@ -303,6 +333,11 @@ fn protect_after(
         entries.extend(list_effects(call));
     }
     entries
+}
+
+/// Returns the input of a call, if it is known.
+fn find_input(call: &CallContext<'_>) -> Option<Value> {
+    Some(&call.call.input).filter(|input| !input.is_null()).cloned()
 }
 
 /// Lists the effects of a call.

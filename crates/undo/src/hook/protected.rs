@@ -10,7 +10,7 @@ use takeback_tree::{AnyPath, CaptureError, CaptureRules, RelPath, Workspace, Wor
 
 use super::call::CallContext;
 use super::report::ToolCall;
-use super::repositories::{Repositories, may_delete_directories, may_sweep_repositories};
+use super::repositories::{Repositories, may_delete_directories};
 use super::unprotected::Unprotected;
 use crate::Opened;
 use crate::history::TakeError;
@@ -62,7 +62,7 @@ pub(super) struct ProtectedPath {
     pub(super) only_named: bool,
 }
 
-/// The way in which a call refers to a path.
+/// The effect that a call may have on a path that it refers to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mention {
     /// The call may change the path.
@@ -81,11 +81,12 @@ pub(super) fn find_protected_paths(
     let (root, is_workspace) = (call.root(), call.workplace.is_workspace);
     let mut main = ProtectedPath::new(opened, PathKind::Directory(root.into()));
     let mut repositories = Repositories::default();
-    let sweeps_repositories = may_sweep_repositories(call.call.script());
+    let analysis = call.analysis.as_ref();
+    let sweeps_repositories = analysis.is_some_and(|analysis| analysis.sweeps_repositories);
     let mut elsewhere = Vec::new();
     let own = canonicalize_or_keep(opened.home());
     let directory = &call.workplace.directory;
-    for (path, mention) in find_mentions(call.call, directory, call.analysis.as_ref()) {
+    for (path, mention) in find_mentions(call.call, directory, analysis) {
         if mention == Mention::Swept && sweeps_repositories {
             repositories.add_inner(opened, &path);
         }
@@ -106,7 +107,7 @@ pub(super) fn find_protected_paths(
         }
     }
     let (mut protected, mut unprotected) = protect_elsewhere(opened, &elsewhere);
-    let unknown = call.analysis.as_ref().map(|analysis| analysis.unknown.as_slice());
+    let unknown = analysis.map(|analysis| analysis.unknown.as_slice());
     for command in unknown.unwrap_or_default() {
         let command = clean_reason(command);
         let reason = format!("the files that `{command}` deletes are not known in advance");
@@ -140,6 +141,8 @@ pub(super) fn find_mentions(
     }
     if let Some(analysis) = analysis {
         for path in &analysis.paths {
+            let is_deleted = named == Mention::Deleted || analysis.deleted.contains(path);
+            let named = if is_deleted { Mention::Deleted } else { Mention::Named };
             let path = canonicalize_parent(&directory.join(path));
             // Deleting a link to a directory does not delete the directory.
             let target = find_link_target(&path).filter(|target| !target.is_dir());

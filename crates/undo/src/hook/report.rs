@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::history::record::TurnId;
+use crate::patch::{find_patch, is_plain_patch, list_patched_files};
 
 /// An event in an agent's session.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub enum ReportedEvent {
     SessionStart,
     /// The user sent a prompt; not every agent reports its text.
     TurnStart { prompt: Option<String> },
+    /// The user sent a prompt that the agent has not received yet. The workspace is captured first.
+    BeforePrompt { prompt: Option<String> },
     /// The agent is about to use a tool.
     BeforeTool(ToolCall),
     /// The agent has used a tool.
@@ -138,6 +141,9 @@ const READING_TOOLS: [&str; 31] = [
     "askuserquestion",
 ];
 
+/// The commands of tools that edit the file at a path. They are not shell commands.
+const EDITOR_COMMANDS: [&str; 5] = ["view", "create", "str_replace", "insert", "undo_edit"];
+
 impl Report {
     /// Returns the id of the session in the ledger.
     pub fn session_id(&self) -> String {
@@ -146,6 +152,12 @@ impl Report {
 }
 
 impl ReportedEvent {
+    /// Returns true if the workspace is captured because of the event.
+    pub fn is_captured(&self) -> bool {
+        let is_prompt = matches!(self, ReportedEvent::BeforePrompt { .. });
+        is_prompt || matches!(self, ReportedEvent::BeforeTool(_) | ReportedEvent::AfterTool { .. })
+    }
+
     /// Returns true if the event is the last one before the next prompt.
     pub fn ends_turn(&self) -> bool {
         matches!(self, ReportedEvent::TurnEnd | ReportedEvent::SessionEnd)
@@ -160,10 +172,14 @@ impl ToolWork {
 
     /// Guesses the effect from the name and the input of the tool.
     pub fn guess(tool: &str, input: &Value) -> ToolWork {
-        match find_script(input) {
-            Some(script) => ToolWork::Shell { script, paths: find_paths(input) },
-            None if is_reading_tool(tool) => ToolWork::Reads,
-            None => ToolWork::Changes { script: None, paths: find_paths(input) },
+        let paths = find_paths(input);
+        let editor_command = find_editor_command(input);
+        let is_script =
+            editor_command.is_none() && !input.get("command").is_some_and(is_plain_patch);
+        match find_script(input).filter(|_| is_script) {
+            Some(script) => ToolWork::Shell { script, paths },
+            None if is_reading_tool(tool) || editor_command == Some("view") => ToolWork::Reads,
+            None => ToolWork::Changes { script: None, paths },
         }
     }
 }
@@ -230,7 +246,15 @@ pub fn find_script(input: &Value) -> Option<String> {
     }
 }
 
-/// Finds the files that the input of a tool names, without duplicates.
+/// Finds the command of a tool that edits the file at a path, as in `{"command": "create", "path":
+/// "a"}`.
+fn find_editor_command(input: &Value) -> Option<&str> {
+    ["path", "file_path"].iter().find_map(|key| input.get(key)?.as_str())?;
+    input.get("command")?.as_str().filter(|command| EDITOR_COMMANDS.contains(command))
+}
+
+/// Finds the files that the input of a tool names, without duplicates. A patch in the input names
+/// the files that it changes.
 pub fn find_paths(input: &Value) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -238,7 +262,7 @@ pub fn find_paths(input: &Value) -> Vec<PathBuf> {
         let Some(path) = value.and_then(Value::as_str).filter(|path| !path.is_empty()) else {
             return;
         };
-        if seen.insert(path.to_owned()) {
+        if seen.insert(PathBuf::from(path)) {
             paths.push(PathBuf::from(path));
         }
     };
@@ -247,6 +271,8 @@ pub fn find_paths(input: &Value) -> Vec<PathBuf> {
         add(Some(entry));
         PATH_KEYS.iter().for_each(|key| add(entry.get(key)));
     }
+    let patched = find_patch(input).map(list_patched_files).unwrap_or_default();
+    paths.extend(patched.into_iter().filter(|path| !seen.contains(path)));
     paths
 }
 
@@ -305,6 +331,44 @@ mod tests {
         });
         assert_eq!(find_paths(&input), ["a", "b", "c", "d"].map(PathBuf::from));
         assert!(find_paths(&json!("text")).is_empty());
+    }
+
+    #[test]
+    fn a_patch_names_its_files() {
+        let patch = "*** Begin Patch\n*** Delete File: up/a\n*** Update File: ../n\n*** End Patch";
+        let named = ["up/a", "../n"].map(PathBuf::from).to_vec();
+        let is_exact = ToolWork::Changes { script: None, paths: named.clone() };
+        for input in [
+            json!({ "input": patch }),
+            json!({ "patch": patch }),
+            json!({ "command": patch }),
+            json!({ "patchText": patch }),
+            json!({ "command": ["apply_patch", patch] }),
+            json!(["apply_patch", patch]),
+        ] {
+            assert_eq!(ToolWork::guess("apply_patch", &input), is_exact, "{input}");
+        }
+        let script = format!("apply_patch <<'EOF'\n{patch}\nEOF");
+        for command in [json!(script), json!(["bash", "-lc", script])] {
+            let work = ToolWork::guess("Bash", &json!({ "command": command }));
+            assert_eq!(work, ToolWork::Shell { script: script.clone(), paths: named.clone() });
+        }
+    }
+
+    #[test]
+    fn the_command_of_an_editor_is_not_a_script() {
+        let work = |command: &str, key: &str| {
+            ToolWork::guess("str_replace_based_edit_tool", &json!({ "command": command, key: "a" }))
+        };
+        let edit = ToolWork::Changes { script: None, paths: vec!["a".into()] };
+        for command in ["create", "str_replace", "insert", "undo_edit"] {
+            assert_eq!(work(command, "path"), edit, "{command}");
+        }
+        assert_eq!(work("create", "file_path"), edit);
+        assert_eq!(work("view", "path"), ToolWork::Reads);
+        let script = ToolWork::Shell { script: "rm a".into(), paths: vec!["a".into()] };
+        assert_eq!(work("rm a", "path"), script);
+        assert_eq!(work("create", "directory"), ToolWork::run_script("create"));
     }
 
     #[test]

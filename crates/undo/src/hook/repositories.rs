@@ -21,8 +21,8 @@ const MAX_DIRECTORIES: usize = 5_000;
 const MAX_REPOSITORIES: usize = 16;
 
 /// Names of programs, options and functions that delete or move whole directories.
-const DELETING_WORDS: [&str; 13] = [
-    "rm", "rmdir", "rmtree", "rimraf", "remove", "unlink", "delete", "mv", "find", "rsync",
+const DELETING_WORDS: [&str; 14] = [
+    "rm", "rmdir", "rmtree", "rimraf", "remove", "unlink", "del", "delete", "mv", "find", "rsync",
     "trash", "shred", "clean",
 ];
 
@@ -35,26 +35,13 @@ pub(super) struct Repositories {
     size: u64,
 }
 
-/// Returns true if a script may delete directories. A script that only writes into a directory does
-/// not endanger the repository in it, and repositories are expensive to capture.
+/// Returns true if the text of a script mentions the deletion of directories. The analysis of the
+/// script finds other deletions, such as those in a script file. A script that only writes into a
+/// directory does not endanger the repository in it, and repositories are expensive to capture.
 pub(super) fn may_delete_directories(script: Option<&str>) -> bool {
     let is_word = |word: &str| DELETING_WORDS.contains(&word);
     let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
     script.is_none_or(|script| script.split(|letter| !is_inner(letter)).any(is_word))
-}
-
-/// Returns true if a script may delete the repositories in a directory that it sweeps. `git clean`
-/// spares them unless `-f` is given twice.
-pub(super) fn may_sweep_repositories(script: Option<&str>) -> bool {
-    let count_forces = |word: &str| match word.strip_prefix('-') {
-        Some("-force") => 1,
-        Some(letters) if !letters.starts_with('-') => letters.matches('f').count(),
-        _ => 0,
-    };
-    script.is_some_and(|script| {
-        let words = || script.split_whitespace();
-        words().any(|word| word == "clean") && words().map(count_forces).sum::<usize>() > 1
-    })
 }
 
 impl Repositories {

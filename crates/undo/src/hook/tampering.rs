@@ -16,7 +16,7 @@ use crate::Opened;
 use crate::history::record::clean_reason;
 use crate::open::HookFile;
 use crate::settings::HistoryProtection;
-use crate::shell::HistoryCommand;
+use crate::shell::{HistoryCommand, HistoryHarm};
 
 /// The maximum size of a hook file. A larger one is not read.
 const MAX_SETTINGS: u64 = 16 << 20;
@@ -47,9 +47,10 @@ pub fn find_tampering(opened: &Opened, report: &Report) -> Vec<String> {
         home.is_none_or(|home| homes.contains(&home))
     });
     let describe = |own: &HistoryCommand| {
-        let result = match own.removes_hooks {
-            true => "removes takeback's hooks",
-            false => "deletes takeback's history",
+        let result = match own.harm {
+            HistoryHarm::Deletes => "deletes takeback's history",
+            HistoryHarm::RemovesHooks => "removes takeback's hooks",
+            HistoryHarm::ChangesSettings => "changes takeback's settings",
         };
         format!("run `{}`, which {result}", clean_reason(&own.command))
     };

@@ -158,7 +158,7 @@ mod tests {
         assert!(at(1000) >= jumped.cutoff(at(1400), 30));
         assert!(at(1000) < jumped.cutoff(at(1400), 10));
         assert!(at(1399) < jumped.cutoff(at(1400), 0));
-        // Days in the future make nothing older.
+        // Days in the future do not count as age.
         assert!(at(1000) >= seen((1000..=1005).chain(1400..1440)).cutoff(at(1006), 6));
     }
 
@@ -171,10 +171,10 @@ mod tests {
         assert!(!ahead.is_back());
         let back = seen((1000..=1010).chain([1400])).find_jump(at(1010), 30);
         assert!(back.is_some_and(|jump| jump.is_back()));
-        // The clock was ahead, but that was a while ago.
+        // The clock was ahead, but too long ago to be reported.
         let mended = seen([1000, 5000].into_iter().chain(1001..1010));
         assert_eq!(mended.find_jump(at(1009), 30), None);
-        // The gap was long ago.
+        // The gap was too long ago to be reported.
         assert_eq!(seen([1000].into_iter().chain(1400..1440)).find_jump(at(1439), 30), None);
     }
 

@@ -20,7 +20,7 @@ pub struct DeletedCheckpoint {
     pub checkpoints: usize,
 }
 
-/// A checkpoint that was not deleted. Nothing was changed.
+/// The reason why a checkpoint was not deleted. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum DeleteError {
@@ -42,8 +42,8 @@ impl From<StoreError> for DeleteError {
     }
 }
 
-/// Deletes a checkpoint, which is given by its row number, step, name or id. The first checkpoint
-/// of a turn is deleted together with the turn's other ones. The next prune frees the space.
+/// Deletes the checkpoint with the given row number, step, name or id. The first checkpoint of a
+/// turn is deleted together with the turn's other checkpoints. The next prune frees the space.
 pub fn delete_checkpoint(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -73,7 +73,7 @@ pub fn delete_checkpoint(
     Ok(DeletedCheckpoint { id: found.pin.id, checkpoints: doomed.len() })
 }
 
-/// Lists the pins that go together with a checkpoint.
+/// Lists the pins that are deleted together with a checkpoint.
 fn list_doomed(history: &History, found: &Checkpoint) -> BTreeSet<PinName> {
     let mut doomed = BTreeSet::from([found.pin.name.clone()]);
     let Some(row) = history.rows().find(|row| row.first().pin.name == found.pin.name) else {

@@ -1,5 +1,6 @@
 //! The log of failures, such as missed checkpoints. It keeps failures until they are cleared or
-//! pruned.
+//! pruned. A missed checkpoint stays in the log after it was cleared: the ends of calls that are
+//! missing because of it are still missing.
 //!
 //! The file has its full length from the start and is written in place, because the usual reason
 //! for a failure is a full disk.
@@ -31,6 +32,9 @@ pub struct Failure {
     /// The time of the last occurrence.
     pub until: Time,
     pub count: u64,
+    /// True if the user has cleared the failure, so that it is no longer shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_cleared: bool,
 }
 
 /// The file that holds the log.
@@ -50,7 +54,20 @@ impl FailureLog {
         }
     }
 
+    /// Returns the failures that have not been cleared.
     pub(crate) fn all(&self) -> Vec<Failure> {
+        let mut failures = self.with_cleared();
+        failures.retain(|failure| !failure.is_cleared);
+        failures
+    }
+
+    /// Returns true if a checkpoint of a workspace was missed, even if the failure was cleared.
+    pub(crate) fn has_missed(&self, workspace: &Path) -> bool {
+        let mut failures = self.with_cleared().into_iter();
+        failures.any(|failure| failure.checkpoint && failure.workspace.0 == workspace)
+    }
+
+    fn with_cleared(&self) -> Vec<Failure> {
         fs::File::open(&self.path).and_then(|file| read_log(&file)).unwrap_or_default()
     }
 
@@ -72,6 +89,10 @@ impl FailureLog {
             .iter_mut()
             .find(|known| known.workspace == workspace && known.message == message)
         {
+            Some(known) if known.is_cleared => {
+                let (since, until, count, is_cleared) = (now, now, 1, false);
+                *known = Failure { since, until, count, is_cleared, ..known.clone() };
+            }
             // A damaged log may contain any number.
             Some(known) => (known.until, known.count) = (now, known.count.saturating_add(1)),
             None => {
@@ -82,6 +103,7 @@ impl FailureLog {
                     since: now,
                     until: now,
                     count: 1,
+                    is_cleared: false,
                 });
             }
         }
@@ -102,8 +124,8 @@ impl FailureLog {
         write_padded(&file, failures)
     }
 
-    /// Forgets the failures of one workspace, or of all workspaces.
-    pub(crate) fn forget_failures(&self, workspace: Option<&Path>) -> io::Result<()> {
+    /// Clears the failures of one workspace, or of all workspaces.
+    pub(crate) fn clear_failures(&self, workspace: Option<&Path>) -> io::Result<()> {
         let is_of = |failure: &Failure| workspace.is_none_or(|path| failure.workspace.0 == path);
         if !self.all().iter().any(is_of) {
             return Ok(());
@@ -111,7 +133,10 @@ impl FailureLog {
         let file = self.open()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         let mut failures = read_log(&file).unwrap_or_default();
-        failures.retain(|failure| !is_of(failure));
+        failures.retain(|failure| !is_of(failure) || failure.checkpoint);
+        failures.iter_mut().filter(|failure| is_of(failure)).for_each(|failure| {
+            failure.is_cleared = true;
+        });
         write_padded(&file, failures)
     }
 
@@ -142,7 +167,8 @@ fn read_log(mut file: &fs::File) -> io::Result<Vec<Failure>> {
     Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
 }
 
-/// Writes the log at its full length. Drops the oldest failures if there are too many.
+/// Writes the log at its full length. Drops the oldest failures if there are too many, those that
+/// have been cleared first.
 fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
     loop {
         let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");
@@ -150,7 +176,8 @@ fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
             text.resize(FILE_LENGTH, b' ');
             return file.write_all_at(&text, 0);
         }
-        failures.remove(0);
+        let cleared = failures.iter().position(|failure| failure.is_cleared);
+        failures.remove(cleared.unwrap_or(0));
     }
 }
 
@@ -166,7 +193,9 @@ mod tests {
         for count in [0, u64::MAX] {
             let workspace = AnyPath(path.to_owned());
             let (message, since, until) = ("m".to_owned(), Time(1), Time(1));
-            let failure = Failure { workspace, checkpoint: true, message, since, until, count };
+            let (checkpoint, is_cleared) = (true, false);
+            let failure =
+                Failure { workspace, checkpoint, message, since, until, count, is_cleared };
             log.write_log(&[failure]).unwrap();
             if count > 0 {
                 log.add(path, true, "m", Time(2)).unwrap();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Opened;
 use crate::hook::state;
 
-/// The number of days that are remembered.
+/// The maximum number of days that are remembered.
 const MAX_DAYS: usize = 400;
 
 /// The size of the store at the end of a day on which it changed.

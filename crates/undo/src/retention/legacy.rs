@@ -31,8 +31,8 @@ pub(super) fn list_archives(opened: &Opened) -> io::Result<Vec<Archive>> {
     for entry in entries {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if let Some(stamp) = name.strip_prefix(ARCHIVE) {
-            // If two archives were made in the same second, the later one has a number after the
-            // time.
+            // If two archives were created in the same second, the name of the later one has a
+            // number after the time.
             let stamp = stamp.get(..STAMP_LENGTH).unwrap_or(stamp);
             let since = jiff::civil::DateTime::strptime(STAMP, stamp).ok();
             let since = since.and_then(|since| since.to_zoned(jiff::tz::TimeZone::UTC).ok());

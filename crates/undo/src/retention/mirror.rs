@@ -1,7 +1,8 @@
 //! The mirror: a second home with a copy of all checkpoints, in case the first one is deleted.
 //!
-//! It is brought up to date after each turn. A checkpoint that disappears from the first home stays
-//! in the mirror. The mirror has the same limits, but they are enforced there separately.
+//! The mirror is brought up to date after each turn. A checkpoint that disappears from the first
+//! home stays in the mirror. The mirror has the same limits, but they are enforced there
+//! separately.
 
 use std::fs;
 use std::io;
@@ -63,7 +64,7 @@ pub fn update_mirror(opened: &Opened) -> Result<Option<MirrorReport>, UpdateMirr
     let updated = copy_home(opened, &path);
     match &updated {
         Ok(report) => {
-            let _ = opened.failure_log().forget_failures(Some(&path));
+            let _ = opened.failure_log().clear_failures(Some(&path));
             if !report.damaged.is_empty() {
                 let count = report.damaged.len();
                 let message =

@@ -51,7 +51,7 @@ pub struct PruneReport {
     /// The names of the deleted archives of repositories in older layouts.
     pub legacy: Vec<String>,
     pub bytes_before: u64,
-    /// The size of the store afterwards; in a dry run, the size before.
+    /// The size of the store after the prune; in a dry run, its present size.
     pub bytes_after: u64,
     /// True if the store is still over its size cap, because the remaining checkpoints are never
     /// evicted or their workspaces are in use. A dry run knows this only if it would delete
@@ -435,6 +435,10 @@ impl PrunableWorkspace {
                 keep.extend(row.steps().map(|step| &step.pin.name));
                 turns.extend(row.turn());
             }
+            // A step may have the only copy of a path that its row does not cover.
+            let first = &row.first().record;
+            let needed = row.steps().filter(|step| step.record.may_cover_more_than(first));
+            keep.extend(needed.map(|step| &step.pin.name));
         }
         let Some(oldest) = kept.last().map(|row| row.first().pin.name.seq) else {
             return Vec::new();

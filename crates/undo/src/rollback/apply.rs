@@ -66,9 +66,6 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         }
     };
     leave_notices(opened, &workspace, &work, now, &mut view);
-    if is_moved {
-        follow_sessions(opened, &workspace, &mut view);
-    }
     match is_moved {
         true => lock.end_restore(),
         false => lock.keep_restore_open(),
@@ -83,6 +80,10 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     if let Some(claim) = claim {
         claim.end();
+    }
+    // Agents in the workspace do not wait for this: it may take seconds.
+    if is_moved {
+        follow_sessions(opened, &workspace, &mut view);
     }
     index.map(|()| view)
 }
@@ -270,8 +271,8 @@ fn make_safety_record(
         chat: goal.chats.first().cloned(),
         other_chats: goal.chats.iter().skip(1).cloned().collect(),
         part_of: goal.part_of,
-        // The untouched paths count as skipped, so that a reversal of this rollback does not touch
-        // them either.
+        // Paths that were not touched count as skipped, so that a reversal of this rollback does
+        // not touch them either.
         skipped: goal
             .skipped
             .iter()
@@ -309,6 +310,7 @@ pub(super) fn leave_notices(
         effects: &view.effects,
         tree: work.goal.state.tree,
         moved: &view.sessions,
+        left: notices::list_left(view),
     };
     let sessions = if changes_no_file {
         view.sessions.iter().map(|moved| moved.session.clone()).collect()

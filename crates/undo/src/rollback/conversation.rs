@@ -10,7 +10,7 @@ use super::planned::{ChatView, Goal, MovedSession, PlannedWork, RollbackView};
 use super::{RollbackError, Scope};
 use crate::Opened;
 use crate::history::record::{CallRef, Chat, Checkpoint, Kind, RollbackRecord};
-use crate::history::{FoundCheckpoint, History};
+use crate::history::{FoundCheckpoint, History, Row};
 
 /// The longest time that a rollback waits for the ledger to be up to date.
 const LEDGER_WAIT: Duration = Duration::from_secs(5);
@@ -50,6 +50,32 @@ pub(super) fn find_conversations(
     }
     conversations.moved = search.finish(warnings);
     conversations
+}
+
+/// Finds the point before a turn that is to be undone, if the turn is the last one of its
+/// conversation; otherwise, later turns would be taken back with it, although their changes stay.
+/// The conversations of its subagents return to the same point.
+pub(super) fn find_undone_turn(
+    opened: &Opened,
+    history: &History,
+    row: &Row<'_>,
+    warnings: &mut Vec<String>,
+) -> Vec<Chat> {
+    let record = &row.first().record;
+    let call = record.call_id().filter(|_| record.kind == Kind::Call);
+    let Some(call) = call else { return Vec::new() };
+    let Some(ledger) = open_ledger(opened, warnings) else { return Vec::new() };
+    let mut search = Search::new(&ledger);
+    let Some(point) = search.find_point(&call, false) else { return search.finish(warnings) };
+    let count = search.count(call.session, point).unwrap_or_default();
+    if count.turns != 1 || count.brought_back > 0 {
+        return search.finish(warnings);
+    }
+    search.take(call.session, Some(point));
+    for step in row.steps() {
+        search.add_subagents(history, step, row.first().pin.name.seq);
+    }
+    search.finish(warnings)
 }
 
 /// Finds the conversations that the reversal of a rollback moves back to where they were before the

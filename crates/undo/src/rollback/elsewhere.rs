@@ -5,6 +5,7 @@ mod changed_files;
 mod emptied;
 mod events;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -124,27 +125,48 @@ fn read_others<'s>(
     others.into_iter().filter_map(|(info, id)| Some((info, History::read(store, &id).ok()?)))
 }
 
-/// Returns true if an undo of a row's turn would restore files outside the workspace. Takes no
-/// lock: the caller holds the workspace's lock.
-pub(super) fn has_changes_elsewhere(
+/// Finds the rows whose undo would restore files outside the workspace. Reads the history of each
+/// other workspace only once, because there can be many. Takes no lock: the caller holds the
+/// workspace's lock.
+pub(super) fn find_rows_elsewhere(
     workspace: &Workspace<'_>,
     history: &History,
-    row: usize,
     request: &Request,
-) -> bool {
+) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    if !reaches_elsewhere(request) {
+        return found;
+    }
     let store = workspace.store();
-    let taken_back = TakenBack::of_row(history, row);
-    reaches_elsewhere(request)
-        && read_others(store, workspace.id()).any(|(info, history)| {
-            let events = taken_back.find_events(&history);
-            let target = find_target(&history, &events);
-            let changed = ChangedFiles::of(store, &history, &taken_back, &events);
-            let above = info.path.0.parent().filter(|_| info.single_file);
-            let directory = above.unwrap_or(&info.path.0);
-            target.zip(changed.ok()).is_some_and(|(target, changed)| {
-                changed.is_left_as_changed(store, &target.pin.tree, directory)
-            })
-        })
+    let rows = history.standing().in_force.into_iter();
+    let mut rows: Vec<(usize, TakenBack)> =
+        rows.map(|row| (row, TakenBack::of_row(history, row))).collect();
+    for (info, other) in read_others(store, workspace.id()) {
+        let above = info.path.0.parent().filter(|_| info.single_file);
+        let directory = above.unwrap_or(&info.path.0);
+        rows.retain(|(row, taken_back)| {
+            let has_changes = has_changes_in(store, &other, directory, taken_back);
+            if has_changes {
+                found.insert(*row);
+            }
+            !has_changes
+        });
+    }
+    found
+}
+
+/// Returns true if files in a directory outside the workspace are still as the given events left
+/// them.
+fn has_changes_in(
+    store: &Store,
+    history: &History,
+    directory: &Path,
+    taken_back: &TakenBack,
+) -> bool {
+    let events = taken_back.find_events(history);
+    let Some(target) = find_target(history, &events) else { return false };
+    let changed = ChangedFiles::of(store, history, taken_back, &events);
+    changed.is_ok_and(|changed| changed.is_left_as_changed(store, &target.pin.tree, directory))
 }
 
 /// Restores the parts of a rollback that are outside the workspace.
@@ -286,7 +308,8 @@ impl Place<'_> {
         Ok(self.make_group(revived.identity_of(&workspace), goal, files, others, left))
     }
 
-    /// Plans to reverse the part of an earlier rollback that restored files here.
+    /// Plans to reverse the part of an earlier rollback that restored files in this directory or
+    /// file.
     fn plan_reversal(&self, reversed: Oid) -> Result<Option<Group>, RollbackError> {
         let part = self.history.all.iter().find_map(|safety| {
             let done = safety.record.rollback.as_ref()?;
@@ -334,6 +357,7 @@ impl Place<'_> {
             paths: Vec::new(),
             untouched: Vec::new(),
             named: self.history.named_paths(),
+            released: Vec::new(),
             chats: Vec::new(),
             skip_blocked: main.skip_blocked,
             skipped: Vec::new(),

@@ -7,11 +7,10 @@ use takeback_tree::Workspace;
 use super::notices;
 use super::planned::{MovedSession, RollbackView};
 use crate::Opened;
-use crate::history::record::RollbackRecord;
 
-/// Returns the agents' own conversations to where a rollback has led. A conversation that cannot be
-/// moved stays as it is, and the reason is added to the view. The files have been restored by now,
-/// so nothing here fails.
+/// Moves the agents' own conversations to the point that a rollback returned to. A conversation
+/// that cannot be moved stays as it is, and the reason is added to the view. The files have been
+/// restored by now, so nothing here fails.
 pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: &mut RollbackView) {
     let Some(follow) = opened.conversations.follow else { return };
     let mut moved = std::mem::take(&mut view.sessions);
@@ -22,6 +21,14 @@ pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: 
         }
     }
     for session in &moved {
+        // If the user typed the command in this conversation, the conversation is taken back only
+        // later.
+        let is_back = session.resume.as_ref().is_some_and(|resume| resume.in_place)
+            && opened.typed_in() != Some(&session.session);
+        if is_back && let Err(error) = notices::leave_in_place(opened, &session.session) {
+            let error = error_chain(&error);
+            view.warnings.push(format!("the notice for {} is wrong: {error}", session.session));
+        }
         let Some(new) = copied_session(session) else { continue };
         match notices::leave_for_rewound(opened, &new, workspace.path(), view) {
             // The agent gives the copy another id when it opens it.
@@ -35,20 +42,22 @@ pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: 
     view.sessions = moved;
 }
 
-/// Returns the session that continues in place of a session that was moved, if it is another one.
+/// Returns the id of the copy that continues in place of a session that was moved. Returns `None`
+/// if the session itself continues.
 fn copied_session(moved: &MovedSession) -> Option<String> {
     let resume = moved.resume.as_ref()?;
     let new = format!("{}:{}", resume.agent, resume.session.as_ref()?);
     (new != moved.session).then_some(new)
 }
 
-/// Does the same after an interrupted rollback was finished, and tells the user. An agent that is
-/// about to continue the old conversation does not wait for this.
-pub(super) fn follow_after_recovery(opened: &Opened, done: &RollbackRecord) {
+/// After an interrupted rollback was finished, moves the agents' own conversations of these sessions
+/// to the point that it returned to, and tells the user how to continue them. This is done only if a
+/// user is waiting, not if an agent is.
+pub(crate) fn follow_after_recovery(opened: &Opened, sessions: &[String]) {
     let (Some(follow), true) = (opened.conversations.follow, opened.is_attended()) else { return };
-    for chat in done.chats() {
+    for session in sessions {
         if let (Ok(Some(resume)), Some(tell)) =
-            (follow(opened, &chat.session), opened.conversations.on_recovery)
+            (follow(opened, session), opened.conversations.on_recovery)
         {
             tell(&resume);
         }

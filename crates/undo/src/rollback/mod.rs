@@ -7,9 +7,11 @@ mod elsewhere;
 mod follow;
 mod git_index;
 pub mod merge;
+mod named_later;
 mod notice_text;
 pub(crate) mod notices;
 mod parts;
+mod patterns;
 mod plan;
 mod planned;
 mod recovery;
@@ -32,12 +34,14 @@ use crate::history::{FindError, TakeError};
 pub use self::apply::apply;
 pub(crate) use self::conversation::find_point_of_session;
 pub use self::elsewhere::ElsewhereView;
+pub(crate) use self::follow::follow_after_recovery;
 pub use self::git_index::IndexError;
 pub use self::notice_text::notice_text;
 pub use self::notices::{
-    Notice, NoticeFile, TakenBack, leave_for_fork, read_notices, take_notices,
+    Notice, NoticeFile, TakenBack, leave_for_fork, leave_in_place, read_notices, take_notices,
 };
 pub(crate) use self::parts::{finish_parts, has_unfinished_parts};
+pub use self::patterns::literal_path;
 pub use self::plan::{plan, relative_paths};
 pub use self::planned::{ChatView, HeadMoved, MovedSession, Planned, Resume, RollbackView};
 pub(crate) use self::recovery::{finish_before_turn, finish_recovered, is_interrupted};
@@ -102,20 +106,20 @@ pub struct TurnUndo {
     /// Paths for which changes that others may have made are also taken back.
     #[serde(default)]
     pub taken: Vec<RelPath>,
-    /// The files whose conflicts are resolved in another way than `conflicts`.
+    /// The files whose conflicts are resolved in a different way than `conflicts` says.
     #[serde(default)]
     pub files: Vec<FileResolution>,
 }
 
 impl TurnUndo {
-    /// Returns the way to resolve the conflicts of a file.
+    /// Returns how to resolve the conflicts in a file.
     pub(crate) fn resolution_of(&self, path: &RelPath) -> Resolution {
         let own = self.files.iter().find(|file| file.path == *path);
         own.map_or(self.conflicts, |file| file.resolution)
     }
 }
 
-/// The way to resolve the conflicts of one file.
+/// A choice of how to resolve the conflicts in one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct FileResolution {
@@ -123,7 +127,7 @@ pub struct FileResolution {
     pub resolution: Resolution,
 }
 
-/// The way to resolve a conflict. A file is in conflict if lines that the turn changed have been
+/// A way to resolve a conflict. A file is in conflict if lines that the turn changed have been
 /// edited since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -164,6 +168,8 @@ pub enum RollbackError {
     Changed(Vec<BlockedPath>),
     #[error("{} is outside the workspace {}", path.display(), workspace.display())]
     Outside { path: PathBuf, workspace: PathBuf },
+    #[error("nothing that would change matches {0}")]
+    NoMatch(RelPath),
     #[error("checkpoint {0} belongs to no conversation")]
     NoChat(String),
     #[error("checkpoint {0} has no copy of the repository's index")]

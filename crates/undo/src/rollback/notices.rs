@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use takeback_base::errors::error_chain;
-use takeback_ledger::{Ledger, LedgerError, Time};
+use takeback_ledger::{Event, Ledger, LedgerError, Time};
 use takeback_tree::{ObjectKind, Oid, RelPath, Workspace};
 
 use crate::Opened;
@@ -25,6 +25,13 @@ const LEDGER_WAIT: Duration = Duration::from_millis(200);
 
 /// The maximum size of a file that is read to see whether it has changed again.
 const MAX_READ: u64 = 64 << 20;
+
+/// The kind of a notice for an agent that still knows what was taken back.
+const ROLLBACK: &str = "rollback";
+
+/// The field of a [`ROLLBACK`] notice with the files that were left unchanged. It is read only if the
+/// agent's own conversation is taken back later.
+const LEFT_BEHIND: &str = "left_behind";
 
 /// The kind of a notice for an agent whose own conversation was taken back.
 const REWOUND: &str = "rewound";
@@ -43,8 +50,8 @@ pub struct Notice {
     pub effects: Vec<EffectView>,
     /// The prompt that was taken back, if the agent's own conversation still contains it.
     pub taken_back: Option<TakenBack>,
-    /// True if the agent's own conversation was taken back as well, so that the agent no longer
-    /// knows about the work that was undone.
+    /// True if the agent's own conversation was taken back as well, so the agent no longer knows
+    /// about the work that was undone.
     pub is_rewound: bool,
     /// The files that were left unchanged.
     pub left: Vec<RelPath>,
@@ -80,6 +87,8 @@ pub(super) struct RollbackSummary<'a> {
     pub(crate) tree: Oid,
     /// The conversations that were moved to another point.
     pub(crate) moved: &'a [MovedSession],
+    /// The files that were left unchanged.
+    pub(crate) left: Vec<RelPath>,
 }
 
 /// Leaves a notice for each of the given sessions.
@@ -128,13 +137,7 @@ pub(super) fn leave_for_rewound(
     workspace: &Path,
     view: &RollbackView,
 ) -> Result<(), LedgerError> {
-    let conflicts = view.conflicts.iter().filter(|conflict| !conflict.resolved);
-    let left: Vec<&RelPath> = conflicts
-        .map(|conflict| &conflict.path)
-        .chain(&view.uncertain)
-        .chain(view.skipped.iter().map(|skipped| &skipped.path))
-        .take(MAX_NAMED)
-        .collect();
+    let left = list_left(view);
     if left.is_empty() && view.effects.is_empty() {
         return Ok(());
     }
@@ -146,6 +149,44 @@ pub(super) fn leave_for_rewound(
     });
     let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
     ledger.add_notice(session, &body, opened.now()).map(drop)
+}
+
+/// Lists the files that a rollback left unchanged.
+pub(super) fn list_left(view: &RollbackView) -> Vec<RelPath> {
+    let conflicts = view.conflicts.iter().filter(|conflict| !conflict.resolved);
+    conflicts
+        .map(|conflict| &conflict.path)
+        .chain(&view.uncertain)
+        .chain(view.skipped.iter().map(|skipped| &skipped.path))
+        .take(MAX_NAMED)
+        .cloned()
+        .collect()
+}
+
+/// Settles the notices about rollbacks that wait for a session, after the conversation was taken
+/// back inside its agent. The notices then report only the files that were left unchanged, and the
+/// effects.
+pub fn leave_in_place(opened: &Opened, session: &str) -> Result<(), LedgerError> {
+    let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
+    let workspace = json!(ledger.session(session)?.workspace);
+    let mut settled = ledger.waiting_notices(session)?;
+    settled
+        .retain(|notice| notice.body["kind"] == ROLLBACK && notice.body["workspace"] == workspace);
+    let list = |field: &str| -> Vec<Value> {
+        let lists = settled.iter().filter_map(|notice| notice.body[field].as_array());
+        lists.flatten().cloned().collect()
+    };
+    let (left, effects) = (list(LEFT_BEHIND), list("effects"));
+    let now = opened.now();
+    // If this process is killed between these steps, the model is told more than necessary.
+    if !left.is_empty() || !effects.is_empty() {
+        let body =
+            json!({ "kind": REWOUND, "workspace": workspace, "left": left, "effects": effects });
+        ledger.add_notice(session, &body, now)?;
+    }
+    let ids = settled.iter().map(|notice| notice.id).collect();
+    let event = Event::NoticesDelivered { session: session.to_owned(), ids };
+    ledger.record(&[event], LEDGER_WAIT, now).map(drop)
 }
 
 /// Leaves a notice for a session that was forked into another directory, because its conversation
@@ -188,6 +229,7 @@ pub(super) fn leave_after_recovery(
         effects: &[],
         tree: done.tree,
         moved: &[],
+        left: Vec::new(),
     };
     leave(opened, workspace, &summary, &history.sessions(), safety.record.moment())
 }
@@ -214,7 +256,8 @@ fn write_body(workspace: &Workspace<'_>, summary: &RollbackSummary<'_>) -> Value
     let gone = summary.deleted.iter().map(|path| json!({ "path": path, "content": null }));
     files.extend(gone.take(MAX_NAMED - files.len()));
     json!({
-        "kind": "rollback",
+        "kind": ROLLBACK,
+        LEFT_BEHIND: summary.left,
         "workspace": workspace.path().display().to_string(),
         "checkpoint": summary.checkpoint.to_string(),
         "files": files,
@@ -235,7 +278,7 @@ struct Body {
     effects: Vec<EffectView>,
     #[serde(default)]
     taken_back: Option<TakenBack>,
-    /// True if messages were restored, so that earlier notices about them no longer hold.
+    /// True if messages were restored, so earlier notices about them no longer hold.
     #[serde(default)]
     brought_back: bool,
     #[serde(default)]

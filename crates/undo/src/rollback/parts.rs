@@ -1,5 +1,5 @@
-//! The note that lists a rollback's parts outside the workspace. It exists until the restore of
-//! every part has been attempted. If the process is killed, the next process that locks the
+//! The note that lists a rollback's parts outside the workspace. The note exists until the restore
+//! of every part has been attempted. If the process is killed, the next process that locks the
 //! workspace restores the parts.
 
 use std::io;
@@ -39,7 +39,8 @@ fn note_path(store: &Store, workspace: &WorkspaceId) -> PathBuf {
     store.notes(workspace).join("parts")
 }
 
-/// Notes the parts of a rollback that is about to be made. The caller holds the workspace's lock.
+/// Writes the note about the parts of a rollback that is about to be made. The caller holds the
+/// workspace's lock.
 pub(super) fn note_parts(
     workspace: &Workspace<'_>,
     safety: &PinName,

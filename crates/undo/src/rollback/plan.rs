@@ -1,18 +1,23 @@
 //! Planning: determines everything that has to be done for a request.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use takeback_base::paths::{canonicalize_or_keep, canonicalize_parent, normalize};
 use takeback_tree::{
-    AnyPath, KeptPath, KeptReason, Lock, Oid, Plan, RelPath, Store, Uncovered, Workspace,
+    AnyPath, KeptPath, KeptReason, Lock, Oid, Plan, RelPath, Store, StoreError, Uncovered,
+    Workspace,
 };
 
 use super::conversation::{
     FoundConversations, count_messages, find_conversations, find_reversed_conversations,
+    find_undone_turn,
 };
-use super::elsewhere::{add_elsewhere, has_changes_elsewhere};
-use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetState};
+use super::elsewhere::{add_elsewhere, find_rows_elsewhere};
+use super::named_later::find_named_later;
+use super::patterns::{expand_patterns, without_marks};
+use super::planned::{Goal, Planned, PlannedWork, RollbackView, TargetEdits, TargetState};
 use super::reversal::{Direction, find_reversible};
 use super::story::{
     effects_since, find_moved_head, find_others_changes, warn_of_lost_repositories,
@@ -24,8 +29,7 @@ use crate::history::record::{Action, Checkpoint};
 use crate::history::workspace::{find_inner_history, find_workspace_with, revive_workspace};
 use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
-/// Plans what a request asks for. Changes no files, except to finish or revert an interrupted
-/// rollback.
+/// Plans a request. Changes no files, except to finish or revert an interrupted rollback.
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;
@@ -110,16 +114,23 @@ impl Planner<'_> {
         if request.index && checkpoint.pin.attachment.is_none() {
             return Err(RollbackError::NoIndex(checkpoint.short_id()));
         }
+        let mut state = TargetState::of(checkpoint);
+        let store = self.workspace.store();
+        let later = find_named_later(store, self.history, checkpoint, &mut state);
+        let later = later.map_err(StoreError::from)?;
+        let base = Some(state.tree);
+        let edits = (!later.is_empty()).then_some(TargetEdits { base, edits: later });
         let mut goal = Goal {
             action: Action::Rollback,
             checkpoint: checkpoint.pin.id,
             index: checkpoint.pin.attachment.filter(|_| request.index),
-            state: TargetState::of(checkpoint),
-            edits: None,
+            state,
+            edits,
             reverses: None,
             paths,
             untouched: Vec::new(),
             named: self.history.named_paths(),
+            released: self.history.named_since(checkpoint),
             chats: chats.moved,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
@@ -128,7 +139,10 @@ impl Planner<'_> {
         };
         let files = match request.scope {
             Scope::Chat => None,
-            Scope::Both | Scope::Files => Some(plan_files(self.opened, lock, &mut goal)?),
+            Scope::Both | Scope::Files => {
+                expand_patterns(self.opened, lock, &mut goal, &request.paths)?;
+                Some(plan_files(self.opened, lock, &mut goal)?)
+            }
         };
         let mut planned = self.finish_plan(goal, files, warnings);
         let view = &mut planned.view;
@@ -176,6 +190,7 @@ impl Planner<'_> {
             paths: done.paths.clone(),
             untouched: done.skipped.clone(),
             named: self.history.named_paths(),
+            released: Vec::new(),
             chats,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
@@ -205,7 +220,9 @@ impl Planner<'_> {
             let options = self.opened.capture_options(self.workspace.path(), named);
             Ok(lock.capture_present(&options)?)
         };
-        let is_elsewhere = |row| has_changes_elsewhere(self.workspace, self.history, row, request);
+        let elsewhere = OnceCell::new();
+        let find_elsewhere = || find_rows_elsewhere(self.workspace, self.history, request);
+        let is_elsewhere = |row| elsewhere.get_or_init(find_elsewhere).contains(&row);
         let reporting = find_reporting_agents(self.opened, self.workspace, self.history);
         let (turn, present) = find_turn(
             self.workspace,
@@ -224,6 +241,14 @@ impl Planner<'_> {
         let mut uncovered = present.uncovered;
         uncovered.retain(|uncovered| !is_touched(uncovered));
         let checkpoint: &Checkpoint = turn.row.first();
+        let mut warnings = turn.assumptions;
+        // If some of its changes stay, the turn is not taken back yet.
+        let is_whole =
+            turn.uncertain.is_empty() && turn.conflicts.iter().all(|conflict| conflict.resolved);
+        let chats = match is_whole && request.scope != Scope::Files {
+            true => find_undone_turn(self.opened, self.history, &turn.row, &mut warnings),
+            false => Vec::new(),
+        };
         let mut goal = Goal {
             action: Action::UndoTurn,
             checkpoint: checkpoint.pin.id,
@@ -235,21 +260,22 @@ impl Planner<'_> {
                 unsettled: Vec::new(),
                 unprivileged: present.unprivileged,
             },
-            edits: Some(turn.edits),
+            edits: Some(TargetEdits { base: None, edits: turn.edits }),
             reverses: None,
             // An empty list means all paths. That is harmless: without an edit, the target is the
             // current state.
             paths,
             untouched: Vec::new(),
             named,
-            chats: Vec::new(),
+            released: Vec::new(),
+            chats,
             skip_blocked: request.skip_blocked,
             skipped: Vec::new(),
             part_of: None,
             imported: checkpoint.record.imported.is_some(),
         };
         let files = plan_files(self.opened, lock, &mut goal)?;
-        let mut planned = self.finish_plan(goal, Some(files), turn.assumptions);
+        let mut planned = self.finish_plan(goal, Some(files), warnings);
         let view = &mut planned.view;
         let kept = turn.not_covered.into_iter();
         view.kept.extend(kept.map(|path| KeptPath { path, reason: KeptReason::NotCovered }));
@@ -297,8 +323,7 @@ fn find_reporting_agents(
 ) -> BTreeSet<String> {
     let calls = history.all.iter().flat_map(|known| known.record.calls());
     let mut agents: BTreeSet<String> = calls.map(|call| call.agent.clone()).collect();
-    let mut failures = opened.failures().into_iter();
-    if failures.any(|failure| failure.checkpoint && failure.workspace.0 == workspace.path()) {
+    if opened.failure_log().has_missed(workspace.path()) {
         return agents;
     }
     let reported = match opened.ledger() {
@@ -335,9 +360,12 @@ pub(super) fn plan_files(
 ) -> Result<Plan, RollbackError> {
     loop {
         let options = opened.capture_options(lock.workspace().path(), &goal.named);
-        if let Some(edits) = &goal.edits {
-            let present = lock.capture_present(&options)?;
-            goal.state.tree = lock.edit_tree(present.tree, edits)?;
+        if let Some(TargetEdits { base, edits }) = &goal.edits {
+            let base = match base {
+                Some(base) => *base,
+                None => lock.capture_present(&options)?.tree,
+            };
+            goal.state.tree = lock.edit_tree(base, edits)?;
         }
         let skipped = goal.skipped.iter().map(|skipped| &skipped.path);
         let skipped: Vec<RelPath> = skipped.chain(&goal.untouched).cloned().collect();
@@ -353,8 +381,8 @@ pub(super) fn plan_files(
     }
 }
 
-/// Turns the paths that a user gave into paths inside the workspace. The paths are literal:
-/// patterns are not expanded, and a link at the end of a path is not followed.
+/// Turns the paths that a user gave into paths inside the workspace. Patterns are not expanded, and
+/// a link at the end of a path is not followed.
 pub fn relative_paths(
     workspace: &Workspace<'_>,
     directory: &std::path::Path,
@@ -364,10 +392,11 @@ pub fn relative_paths(
     // Relative paths are relative to the user's directory, which may be below the root of the
     // workspace.
     let directory = canonicalize_or_keep(directory);
-    let base = if directory.is_dir() { &directory } else { root };
+    let base = if directory.is_dir() { directory } else { root.to_owned() };
     let relative = |typed: &PathBuf| {
         let outside = || RollbackError::Outside { path: typed.clone(), workspace: root.to_owned() };
-        let path = normalize(&base.join(typed));
+        let (inner, is_from_root) = without_marks(typed);
+        let path = normalize(&if is_from_root { root } else { base.as_path() }.join(inner));
         // The root is canonical, but a path that the user typed may reach it through links.
         let path = if path.starts_with(root) { path } else { canonicalize_parent(&path) };
         let inner = path.strip_prefix(root).map_err(|_| outside())?;

@@ -50,8 +50,9 @@ pub(super) struct Goal {
     /// The copy of the repository's index to restore, if any.
     pub(super) index: Option<Oid>,
     pub(super) state: TargetState,
-    /// For the undo of a turn, the edits that turn the current state into the target.
-    pub(super) edits: Option<Vec<TreeEdit>>,
+    /// The edits that produce the target. They are computed again whenever the plan is made again,
+    /// because nothing protects the edited tree between the plan and its application.
+    pub(super) edits: Option<TargetEdits>,
     /// The safety checkpoint of the rollback that this one reverses, and the state after that
     /// rollback.
     pub(super) reverses: Option<(Oid, Oid)>,
@@ -61,6 +62,10 @@ pub(super) struct Goal {
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
+    /// Paths that are restored even if they are guarded, because the calls that are taken back named
+    /// them.
+    #[serde(default)]
+    pub(super) released: Vec<RelPath>,
     /// The conversations to move to another point, together with the files. The conversation of the
     /// checkpoint's own session comes first.
     pub(super) chats: Vec<Chat>,
@@ -72,6 +77,14 @@ pub(super) struct Goal {
     pub(super) skipped: Vec<BlockedPath>,
     /// True if the checkpoint was imported. Its coverage is then known less precisely.
     pub(super) imported: bool,
+}
+
+/// The edits that produce the target of a goal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TargetEdits {
+    /// The tree to edit; `None` for the current state, as for the undo of a turn.
+    pub(super) base: Option<Oid>,
+    pub(super) edits: Vec<TreeEdit>,
 }
 
 /// A tree, with the rules and coverage of its capture.
@@ -145,7 +158,7 @@ pub struct RollbackView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<MovedSession>,
     pub undone_messages: usize,
-    /// The number of messages that are part of the conversation again.
+    /// The number of messages that are restored to the conversation.
     pub redone_messages: usize,
     /// True if the repository's index is restored.
     pub index: bool,
@@ -173,7 +186,7 @@ pub struct MovedSession {
     pub session: String,
     /// The number of messages that are taken back.
     pub undone_messages: usize,
-    /// The number of messages that are part of the conversation again.
+    /// The number of messages that are restored to the conversation.
     pub redone_messages: usize,
     /// The number of turns that are taken back.
     #[serde(default)]
@@ -181,7 +194,7 @@ pub struct MovedSession {
     /// The first prompt that is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The way to continue the agent's own conversation from that point.
+    /// Instructions for continuing the agent's own conversation from that point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
     /// The reason why the agent's own conversation stays as it is.
@@ -189,7 +202,7 @@ pub struct MovedSession {
     pub stays: Option<String>,
 }
 
-/// The way to continue an agent's own conversation after it was taken back.
+/// Instructions for continuing an agent's own conversation after it was taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct Resume {
@@ -205,6 +218,9 @@ pub struct Resume {
     /// The file of the conversation; `None` if the agent keeps all conversations in one file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// True if the conversation is open in the agent and continues there from that point.
+    #[serde(default)]
+    pub in_place: bool,
 }
 
 /// A move of HEAD or of the branch in the workspace's own repository.
@@ -277,6 +293,7 @@ impl Goal {
             filter,
             uncovered,
             undoes: self.reverses.map(|(_, led_to)| led_to),
+            released: &self.released,
             silent: self.imported,
         }
     }

@@ -6,7 +6,6 @@ use takeback_base::errors::error_chain;
 use takeback_tree::{Lock, Recovery, Store, Workspace, WorkspaceId};
 
 use super::conversation::move_messages;
-use super::follow::follow_after_recovery;
 use super::notices;
 use super::parts::has_unfinished_parts;
 use crate::Opened;
@@ -14,10 +13,11 @@ use crate::history::History;
 use crate::history::record::{Checkpoint, RollbackRecord};
 
 /// Finishes the rollback that an interrupted restore was part of. The safety checkpoint's record
-/// says what else belongs to the rollback.
-pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
+/// says what else belongs to the rollback. Returns the sessions whose messages were moved.
+pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) -> Vec<String> {
     let workspace = lock.workspace();
-    let Ok(history) = History::read(workspace.store(), workspace.id()) else { return };
+    let mut moved = Vec::new();
+    let Ok(history) = History::read(workspace.store(), workspace.id()) else { return moved };
     let safety = match lock.recovered_pin() {
         Some(name) => history.all.iter().find(|known| known.pin.name == *name),
         // The restore does not name its safety checkpoint, because another version of takeback
@@ -31,14 +31,16 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
             let _ = workspace.store().unpin(&safety.pin.name);
         }
         (Some(Recovery::Finished(_) | Recovery::Restored), Some(safety)) => {
-            if let Some(done) = &safety.record.rollback
-                && let Err(error) = finish_story(opened, workspace, &history, safety, done)
-            {
-                let message =
-                    format!("a rollback restored the files, but not the conversation: {error}");
-                opened.note_failure(workspace.path(), &message);
-                // The next process that locks the workspace tries again.
-                return lock.keep_restore_open();
+            if let Some(done) = &safety.record.rollback {
+                if let Err(error) = finish_story(opened, workspace, &history, safety, done) {
+                    let message =
+                        format!("a rollback restored the files, but not the conversation: {error}");
+                    opened.note_failure(workspace.path(), &message);
+                    // The next process that locks the workspace tries again.
+                    lock.keep_restore_open();
+                    return moved;
+                }
+                moved.extend(done.chats().map(|chat| chat.session.clone()));
             }
         }
         _ => {}
@@ -46,6 +48,7 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) {
     if matches!(lock.recovery(), Some(Recovery::Finished(_) | Recovery::Restored)) {
         lock.end_restore();
     }
+    moved
 }
 
 /// Returns true if a rollback was interrupted, and taking the workspace's lock would finish it.
@@ -84,7 +87,5 @@ fn finish_story(
     for chat in done.chats() {
         move_messages(opened, chat, now).map_err(|error| error_chain(&error))?;
     }
-    notices::leave_after_recovery(opened, workspace, history, safety, done)?;
-    follow_after_recovery(opened, done);
-    Ok(())
+    notices::leave_after_recovery(opened, workspace, history, safety, done)
 }

@@ -11,7 +11,7 @@ use takeback_tree::{
 
 use super::merge::{self, Conflicts, Merged};
 use super::{Resolution, RollbackError, TurnUndo};
-use crate::history::authorship::{NeighbourCall, Node, PresentState, Segment, Timeline};
+use crate::history::authorship::{NeighborCall, Node, PresentState, Segment, Timeline};
 use crate::history::in_force::Standing;
 use crate::history::{History, Row};
 
@@ -97,12 +97,12 @@ pub(super) fn find_turn<'h>(
     {
         return Err(RollbackError::NotATurn(number));
     }
-    let neighbours = NeighbourCall::read_all(workspace)?;
+    let neighbors = NeighborCall::read_all(workspace)?;
     let find = |row: Row<'h>, present: &CapturedPresent| {
         let CapturedPresent { capture, named } = present;
         let state = PresentState { tree: capture.tree, uncovered: &capture.uncovered, named };
         let timeline = Timeline::of(history, Some(state)).doubt_missing_ends(reporting);
-        let timeline = timeline.with_neighbours(&neighbours);
+        let timeline = timeline.with_neighbors(&neighbors);
         let found = undo_row(workspace.store(), &timeline, &capture.tree, row, options);
         found.map_err(|error| RollbackError::TurnLost(row.number, error))
     };

@@ -58,15 +58,17 @@ impl<'a> Analyzer<'a> {
             because,
             effects: self.effects,
             outside: targets.outside,
+            deleted: targets.deleted,
             paths: targets.paths,
             sweeps: targets.sweeps,
+            sweeps_repositories: targets.sweeps_repositories,
             unknown: targets.unknown,
             history: targets.history,
             bounded: targets.is_bounded,
         }
     }
 
-    /// Notes that files may change. Keeps only the first reason.
+    /// Records that files may change. Keeps only the first reason.
     fn note_change(&mut self, because: impl Into<String>) {
         if self.reason.is_none() {
             self.reason = Some(because.into());

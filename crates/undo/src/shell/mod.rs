@@ -1,8 +1,8 @@
 //! Determines, before a shell command runs, whether it may change files.
 //!
 //! A command counts as changing files unless every program in it is known to be read-only with the
-//! arguments that it is given. The two possible mistakes differ in cost: mistaking a harmful
-//! command for a harmless one loses the user's work, while the opposite mistake costs a
+//! arguments that it is given. The two possible mistakes differ in cost: if a harmful command is
+//! mistaken for a harmless one, the user's work is lost, while the opposite mistake costs a
 //! millisecond. So everything unknown or unusual counts as changing files.
 //!
 //! Effects that no rollback reverses (on a database, on cloud resources, on things that other
@@ -62,10 +62,17 @@ pub struct ScriptAnalysis {
     /// The members of `paths` that are outside the workspace.
     #[serde(serialize_with = "serialize_lossy")]
     pub outside: Vec<PathBuf>,
+    /// The members of `paths` that the script may delete or rename, with everything in them.
+    #[serde(skip)]
+    pub deleted: Vec<PathBuf>,
     /// The directories in which the script may delete or overwrite files without naming them, as
     /// `git clean` and `make clean` do.
     #[serde(serialize_with = "serialize_lossy")]
     pub sweeps: Vec<PathBuf>,
+    /// True if the script may also delete the repositories in `sweeps`. `git clean` spares them
+    /// unless `-f` is given twice.
+    #[serde(skip)]
+    pub sweeps_repositories: bool,
     /// The commands, as written, that delete or overwrite files that cannot be determined before
     /// the commands run.
     pub unknown: Vec<String>,
@@ -75,7 +82,7 @@ pub struct ScriptAnalysis {
     pub bounded: bool,
 }
 
-/// A takeback command that deletes takeback's own history or hooks.
+/// A takeback command that deletes takeback's own history or hooks, or changes its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryCommand {
     /// The command as written, shortened.
@@ -84,9 +91,20 @@ pub struct HistoryCommand {
     /// directory is unknown.
     #[serde(skip)]
     pub home: Option<PathBuf>,
-    /// True if the command removes hooks; false if it deletes history.
+    /// The result of the command.
     #[serde(skip)]
-    pub removes_hooks: bool,
+    pub harm: HistoryHarm,
+}
+
+/// The ways in which a takeback command can end the protection of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryHarm {
+    /// The command deletes checkpoints or conversations.
+    Deletes,
+    /// The command removes hooks.
+    RemovesHooks,
+    /// The command changes settings, which may switch the protection off.
+    ChangesSettings,
 }
 
 /// An effect that no rollback reverses.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 /// Commands in the order in which they would run.
 pub(super) type CommandList = Vec<ListEntry>;
 
-/// A command, and the way in which it is joined to its neighbors.
+/// A command, and how it is joined to its neighbors.
 #[derive(Debug)]
 pub(super) struct ListEntry {
     pub(super) command: Command,
@@ -67,10 +67,10 @@ pub(super) struct CompoundCommand {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CompoundKind {
-    /// `{ … }`: always runs, in the shell itself.
+    /// `{ … }`: the list always runs, in the shell itself.
     #[default]
     Group,
-    /// `( … )`: runs in a separate process.
+    /// `( … )`: the list runs in a separate process.
     Subshell,
     /// `if` and `case`: lists that may or may not run.
     Branches,
@@ -141,7 +141,7 @@ pub(super) enum WordPart {
         list: CommandList,
         quoted: bool,
     },
-    /// `${x:-word}`, `${x%word}` and the like.
+    /// `${x:-word}`, `${x%word}` and similar expansions.
     Modified {
         name: String,
         operator: &'static str,

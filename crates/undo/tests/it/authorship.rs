@@ -1,5 +1,6 @@
 //! Authorship of changes: an undo takes back the agent's changes and nothing else.
 
+use takeback_undo::history::{CheckpointOptions, open_workspace, take_checkpoint};
 use takeback_undo::retention::clear_checkpoints;
 use takeback_undo::{
     Deadline, Destination, Report, ReportedEvent, RollbackView, ToolCall, ToolWork, TurnUndo,
@@ -159,7 +160,12 @@ fn a_file_that_is_open_in_an_editor_is_uncertain() {
         (scratch.read("a").as_str(), scratch.read("notes.md").as_str()),
         ("0\n", "the user's\n")
     );
-    assert_eq!(reasons(&view), [("notes.md".into(), "open in an editor at that time".into())]);
+    assert_eq!(scratch.read(".notes.md.swp"), "vim");
+    let expected = [
+        (".notes.md.swp".into(), "editors create files with such names".into()),
+        ("notes.md".into(), "open in an editor at that time".into()),
+    ];
+    assert_eq!(reasons(&view), expected);
 }
 
 #[test]
@@ -261,6 +267,27 @@ fn a_missing_end_is_uncertain_if_a_checkpoint_failed() {
     let scratch = Scratch::new();
     scratch.opened.note_missed(&scratch.project(), "no space left");
     assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
+}
+
+#[test]
+fn a_missing_end_stays_uncertain_after_the_failed_checkpoint_was_cleared() {
+    let by_checkpoint = |scratch: &Scratch| {
+        let workspace = open_workspace(&scratch.opened, &scratch.project()).unwrap();
+        take_checkpoint(&scratch.opened, &workspace, &CheckpointOptions::default()).unwrap();
+    };
+    let by_doctor = |scratch: &Scratch| scratch.opened.clear_failures().unwrap();
+    for clear in [&by_checkpoint as &dyn Fn(&Scratch), &by_doctor] {
+        let scratch = Scratch::new();
+        scratch.opened.note_missed(&scratch.project(), "no space left");
+        scratch.opened.note_failure(&scratch.project(), "something else");
+        clear(&scratch);
+        assert_eq!(scratch.opened.failures(), []);
+        assert_eq!(undo_a_call_without_an_end(&scratch), "the user's\n");
+        // A failure that occurs again is new.
+        scratch.opened.note_missed(&scratch.project(), "no space left");
+        let counts: Vec<u64> = scratch.opened.failures().iter().map(|known| known.count).collect();
+        assert_eq!(counts, [1]);
+    }
 }
 
 #[test]
@@ -480,7 +507,7 @@ fn what_changes_during_a_run_is_uncertain_unless_the_command_names_it() {
 }
 
 #[test]
-fn what_the_user_changes_while_a_tool_writes_only_known_files_stays_the_users() {
+fn changes_by_the_user_while_a_tool_writes_only_known_files_stay_the_users() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.project().join("sub")).unwrap();
     scratch.write("a", "0\n");

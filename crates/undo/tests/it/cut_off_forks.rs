@@ -79,8 +79,8 @@ fn assert_all_or_nothing(scratch: &Scratch, point: usize) -> bool {
 }
 
 #[test]
-fn a_fork_killed_at_any_step_is_made_wholly_or_not_at_all() {
-    const TEST: &str = "cut_off_forks::a_fork_killed_at_any_step_is_made_wholly_or_not_at_all";
+fn a_fork_killed_at_any_step_is_complete_or_absent() {
+    const TEST: &str = "cut_off_forks::a_fork_killed_at_any_step_is_complete_or_absent";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let base = Path::new(&directory);
         let point = std::env::var(POINT).unwrap().parse().unwrap();

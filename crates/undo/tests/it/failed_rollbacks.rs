@@ -11,7 +11,9 @@ use std::time::Duration;
 use takeback_base::lock_wait::LockWait;
 use takeback_tree::WorkspaceGuard;
 use takeback_tree::fault::{self, Fault};
-use takeback_undo::{Destination, Opened, Request, RollbackError, TurnUndo, history, rollback};
+use takeback_undo::{
+    Destination, Opened, Request, Resume, RollbackError, TurnUndo, history, rollback,
+};
 
 use crate::support::Scratch;
 
@@ -97,9 +99,9 @@ fn a_rollback_that_fails_at_any_step_was_not_made() {
 }
 
 #[test]
-fn a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all() {
+fn a_rollback_killed_at_any_step_was_made_completely_or_not_at_all() {
     const TEST: &str =
-        "failed_rollbacks::a_rollback_killed_at_any_step_was_made_wholly_or_not_at_all";
+        "failed_rollbacks::a_rollback_killed_at_any_step_was_made_completely_or_not_at_all";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let base = Path::new(&directory);
         let point = std::env::var(POINT).unwrap().parse().unwrap();
@@ -213,6 +215,29 @@ fn a_conversation_that_cannot_be_moved_now_is_moved_by_the_next_command() {
     scratch.write("a", "2\n");
     history::list_checkpoints(&Scratch::open(scratch.base()), &scratch.project()).unwrap();
     assert_eq!((scratch.read("a").as_str(), scratch.prompts("s")), ("2\n", vec!["go on".into()]));
+}
+
+/// One value for each conversation that followed a rollback: true if its workspace was free at that
+/// time.
+static FOLLOWED: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+
+fn follow_and_note(opened: &Opened, session: &str) -> Result<Option<Resume>, String> {
+    assert_eq!(session, "mine:s");
+    let store = opened.store().unwrap();
+    let workspace = store.workspaces().unwrap().remove(0);
+    FOLLOWED.lock().unwrap().push(store.try_lock_workspace(&workspace).unwrap().is_some());
+    Ok(None)
+}
+
+#[test]
+fn agents_do_not_wait_until_a_conversation_has_followed_an_interrupted_rollback() {
+    let scratch = scratch_after_a_turn();
+    roll_back_without_a_ledger(&scratch);
+    for _ in 0..2 {
+        let next = Scratch::open_following_attended(scratch.base(), follow_and_note);
+        history::list_checkpoints(&next, &scratch.project()).unwrap();
+    }
+    assert_eq!(*FOLLOWED.lock().unwrap(), [true], "it follows once, and without the lock");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_name_that_is_given_later_finds_and_protects_the_checkpoint() {
     let taken = label_checkpoint(&workspace, "1", &name(Some("good")));
     assert!(matches!(taken, Err(LabelError::Name(NameError::Taken(_)))), "{taken:?}");
     assert!(label_checkpoint(&workspace, "1", &name(Some("undo"))).is_err());
-    // Pruning everything but the newest row spares it.
+    // A prune of everything except the newest row spares the named checkpoint.
     let options = PruneOptions { max_size_mb: Some(0), ..PruneOptions::default() };
     prune(&scratch.opened, &options).unwrap();
     assert_eq!(names(&scratch), [None, Some("good".into())]);

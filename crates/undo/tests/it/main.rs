@@ -1,8 +1,10 @@
 //! Tests of the operations on an opened home.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod announced;
 mod authorship;
 mod cut_off_forks;
+mod example;
 mod exchanged_roots;
 mod failed_rollbacks;
 mod forks;

@@ -1,6 +1,6 @@
 //! Files, conversations and turns stay consistent, no matter what is rolled back and when.
 
-use takeback_undo::{Destination, Request, Scope, history, rollback};
+use takeback_undo::{Destination, Opened, Request, Resume, Scope, history, rollback};
 
 use crate::support::{Scratch, shift_clock};
 
@@ -263,4 +263,62 @@ fn taking_back_only_a_conversation_leaves_a_notice_about_the_prompt() {
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };
     assert!(notice.files.is_empty() && notice.effects.is_empty(), "{notice:?}");
     assert!(notice.taken_back.is_some(), "{notice:?}");
+}
+
+/// Fails if the only workspace in the store is locked.
+fn follow_if_unlocked(opened: &Opened, _: &str) -> Result<Option<Resume>, String> {
+    let store = opened.store().unwrap();
+    let id = store.workspaces().unwrap().remove(0);
+    match store.try_lock_workspace(&id).unwrap() {
+        Some(_) => Ok(None),
+        None => Err("the workspace is locked".to_owned()),
+    }
+}
+
+#[test]
+fn agents_in_the_workspace_do_not_wait_until_a_conversation_is_copied() {
+    let scratch = Scratch::new();
+    scratch.play_turn("one", "a", "1");
+    scratch.play_turn("two", "a", "2");
+    let opened = Scratch::open_following(scratch.base(), follow_if_unlocked);
+    let to = Destination::Checkpoint("1".to_owned());
+    let view = rollback::roll_back(&opened, &Request::new(scratch.project(), to)).unwrap();
+    let stays: Vec<Option<String>> = view.sessions.into_iter().map(|moved| moved.stays).collect();
+    assert_eq!(stays, [None]);
+}
+
+/// Reports that the conversation went back inside the open agent.
+fn follow_in_place(_: &Opened, session: &str) -> Result<Option<Resume>, String> {
+    let (agent, id) = session.split_once(':').unwrap();
+    Ok(Some(Resume {
+        agent: agent.to_owned(),
+        session: Some(id.to_owned()),
+        argv: vec![agent.to_owned()],
+        cwd: None,
+        typed: None,
+        file: None,
+        in_place: true,
+    }))
+}
+
+#[test]
+fn an_agent_that_went_back_in_place_is_told_only_of_effects() {
+    let scratch = Scratch::new();
+    scratch.play_turn_of("other", "beside it", || scratch.write("b", "1"));
+    scratch.begin_turn("s", "drop it");
+    let call = scratch.begin_script("s", "c", "psql shop -c 'drop table carts' > a");
+    scratch.write("a", "1");
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    let opened = Scratch::open_following(scratch.base(), follow_in_place);
+    let to = Destination::Checkpoint("1".to_owned());
+    rollback::roll_back(&opened, &Request::new(scratch.project(), to)).unwrap();
+    let notices = rollback::take_notices(&scratch.opened, "mine:s").unwrap();
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert!(notice.files.is_empty() && notice.taken_back.is_none(), "{notice:?}");
+    assert_eq!(notice.effects.len(), 1, "{notice:?}");
+    let text = rollback::notice_text(&notices).unwrap();
+    assert!(!text.contains("drop it") && text.contains("psql shop"), "{text}");
+    let others = rollback::take_notices(&scratch.opened, "mine:other").unwrap();
+    assert_eq!(others[0].files.len(), 1, "the other session still knows the file");
 }

@@ -80,7 +80,7 @@ struct Story {
     scratch: Scratch,
     reports_ends: bool,
     lines: usize,
-    /// The running call of each session, and the file that it names.
+    /// The running call of each session, and the file that the call names.
     calls: [Option<(ToolCall, usize)>; 2],
     /// True for each session that has an open turn.
     is_open: [bool; 2],
@@ -199,7 +199,8 @@ impl Story {
         assert!(before.is_subset(&after), "lost {:?}", before.difference(&after));
     }
 
-    /// Rolls back, if there is a turn or checkpoint to return to. Returns true if that was recorded.
+    /// Rolls back, if there is a turn or checkpoint to return to. Returns true if the rollback was
+    /// recorded.
     fn go_back(&mut self, to: Destination) -> bool {
         let before = self.files();
         let request = Request::new(self.scratch.project(), to);

@@ -9,9 +9,9 @@ use serde_json::json;
 use takeback_base::lock_wait::LockWait;
 use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
-    Deadline, Destination, FollowUp, Handled, OpenOptions, Opened, Planned, Protection, Report,
-    ReportedEvent, Request, RollbackError, RollbackView, Settings, ToolCall, ToolWork, TurnUndo,
-    hook, rollback,
+    Deadline, Destination, FollowSession, FollowUp, Handled, OpenOptions, Opened, OwnConversations,
+    Planned, Protection, Report, ReportedEvent, Request, RollbackError, RollbackView, Settings,
+    ToolCall, ToolWork, TurnUndo, hook, rollback,
 };
 
 thread_local! {
@@ -71,6 +71,20 @@ impl Scratch {
     /// Opens the home as a process that waits for others in the given way would.
     pub(crate) fn open_waiting(base: &Path, wait: LockWait) -> Opened {
         Opened::new(OpenOptions { lock_wait: Some(wait), ..Scratch::options(base) })
+    }
+
+    /// Opens the home as a process that moves the agents' own conversations would.
+    pub(crate) fn open_following(base: &Path, follow: FollowSession) -> Opened {
+        let conversations = OwnConversations { follow: Some(follow), ..Default::default() };
+        Opened::new(OpenOptions { conversations, ..Scratch::options(base) })
+    }
+
+    /// Opens the home as a process would that moves the agents' own conversations while a user is
+    /// waiting.
+    pub(crate) fn open_following_attended(base: &Path, follow: FollowSession) -> Opened {
+        let conversations = OwnConversations { follow: Some(follow), ..Default::default() };
+        let wait = LockWait { limit: Duration::from_secs(60), on_wait: |_| {} };
+        Opened::new(OpenOptions { conversations, lock_wait: Some(wait), ..Scratch::options(base) })
     }
 
     fn options(base: &Path) -> OpenOptions {

@@ -28,14 +28,14 @@ const MAX_PROMPT: usize = 256 << 10;
 /// The longest name of a model, in bytes.
 const MAX_NAME: usize = 200;
 
-/// A conversation that begins.
+/// A conversation to begin.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewChat {
     prompt: String,
     /// The id of the workspace. Without it, the agent works in the directory of the server.
     workspace: Option<String>,
-    /// The model, in place of the one in the settings.
+    /// The model, if it is not the one in the settings.
     model: Option<String>,
 }
 
@@ -99,9 +99,9 @@ fn check_prompt(prompt: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Finds the room of the session that a client means.
+/// Finds the room of the session that a client names.
 pub(super) fn find_room(work: &Work, typed: &str) -> Result<Arc<Room>, WorkError> {
-    // The conversation may go by another session now.
+    // Since then, the conversation may have continued in another session.
     if let Some(room) = work.app.rooms.find(typed) {
         return Ok(room);
     }
@@ -112,7 +112,7 @@ pub(super) fn find_room(work: &Work, typed: &str) -> Result<Arc<Room>, WorkError
     work.app.rooms.enter(&work.opened, &session)
 }
 
-/// A prompt.
+/// The prompt of a new turn.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewTurn {
@@ -188,7 +188,7 @@ pub(super) struct AnswerRequest {
     /// The number of the question, from its event.
     question: u64,
     answer: AnswerKind,
-    /// The reason for a refusal, or what to do instead. The model reads it.
+    /// The reason for a refusal, or an instruction to do something else. The model reads it.
     #[serde(default)]
     reason: String,
 }
@@ -204,7 +204,7 @@ enum AnswerKind {
     Deny,
 }
 
-/// A question that is answered now.
+/// A question that has just been answered.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Answered {
     question: u64,
@@ -244,18 +244,18 @@ pub(crate) struct ChatState {
     /// The directory that the agent works in.
     pub(crate) directory: Option<String>,
     pub(crate) model: Option<String>,
-    /// `running` here, `elsewhere` in another process, `waiting` for an answer, `interrupted` or
-    /// `idle`.
+    /// `running` (in this server), `elsewhere` (running in another process), `waiting` (for an
+    /// answer), `interrupted` or `idle`.
     pub(crate) state: String,
     /// True if the running turn has been asked to stop.
     pub(crate) stopping: bool,
     /// The number of the last message before the live entries.
     pub(crate) base: i64,
-    /// The running turn as far as it has come, and the answers to slash commands. The entries have
-    /// the form of events.
+    /// The running turn so far, and the answers to slash commands. The entries have the form of
+    /// events.
     #[schema(value_type = Vec<Object>)]
     pub(crate) live: Vec<Value>,
-    /// The end of the last turn, unless it is complete.
+    /// The outcome of the last turn, unless it was completed.
     #[schema(value_type = Option<Object>)]
     pub(crate) last_end: Option<Value>,
     /// The id of the latest event. A stream after it continues where this state ends.
@@ -282,7 +282,8 @@ pub(super) async fn state(
 /// Reads the state of a conversation.
 pub(crate) fn read_chat(work: &Work, session: &str) -> Result<ChatState, WorkError> {
     let room = find_room(work, session)?;
-    // The room comes first: what happens in between is part of the stream that follows.
+    // The room is read before the ledger, so the stream repeats anything that happens between the
+    // two.
     let view = room.view();
     let goals = list_goals(&work.opened)?;
     let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
@@ -322,7 +323,7 @@ pub(crate) fn read_chat(work: &Work, session: &str) -> Result<ChatState, WorkErr
     })
 }
 
-/// The place at which a stream begins.
+/// The point at which a stream begins.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StreamQuery {
@@ -335,10 +336,10 @@ pub(super) struct StreamQuery {
 /// The events of a turn are `turn_started`, `text`, `html` (the blocks of the answer that are
 /// finished, and the `rest` after them), `reasoning`, `call_started`, `call_output`, `call_ended`,
 /// `question`, `answered`, `retrying`, `continuing`, `failed_over`, `compressed`, `warning` and
-/// `turn_ended`. `idle` follows when the next prompt can be sent. `slash` is the answer to a command,
-/// `session` another session in which the conversation continues, `changed` a change that another
-/// process made, `stopping` the request to stop. `ready` follows the missed events; `gap` stands for
-/// events that the server no longer knows. Their ids only grow.
+/// `turn_ended`. `idle` follows when the next prompt can be sent. `slash` is the answer to a
+/// command, `session` another session in which the conversation continues, `changed` a change that
+/// another process made, `stopping` the request to stop. `ready` follows the missed events; `gap`
+/// takes the place of events that the server no longer has. The ids of events only grow.
 #[utoipa::path(get, path = "/api/v1/chats/{session}/events", tag = "chat", params(
     ("session" = String, Path, description = "The id of the session."), StreamQuery,
     ("Last-Event-ID" = Option<u64>, Header, description = "The id of the last event that was received.")),

@@ -36,7 +36,7 @@ const MAX_LINES: usize = 20_000;
 /// A workspace that has checkpoints.
 #[derive(Serialize, ToSchema)]
 pub(super) struct WorkspaceView {
-    /// The id: 16 hexadecimal digits.
+    /// The id of the workspace: 16 hexadecimal digits.
     id: String,
     /// The directory, or the single file.
     path: String,
@@ -59,7 +59,7 @@ pub(super) async fn workspaces(
     Ok(Json(known.into_iter().map(view).collect()))
 }
 
-/// The part of the list that is asked for.
+/// The part of the list that a client requests.
 #[derive(Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
@@ -93,7 +93,7 @@ pub(super) struct EntryPage {
     entries: Vec<Value>,
     /// The value of `before` for the next page; null if this is the last one.
     next: Option<String>,
-    /// The number of all entries that fit.
+    /// The total number of entries that match.
     total: usize,
 }
 
@@ -149,7 +149,7 @@ fn json_response(body: Bytes) -> Response {
 /// Shows a turn or checkpoint in full.
 #[utoipa::path(get, path = "/api/v1/checkpoints/{workspace}/{id}", tag = "checkpoints", params(
     ("workspace" = String, Path, description = "The id of the workspace."),
-    ("id" = String, Path, description = "The id of the checkpoint, or its beginning, or its name.")),
+    ("id" = String, Path, description = "The id of the checkpoint, the beginning of its id, or its name.")),
     responses((status = 200, body = Object), (status = "default", body = Problem)))]
 pub(super) async fn show(
     State(app): State<Arc<App>>,
@@ -171,7 +171,7 @@ pub(super) struct DiffQuery {
     workspace: String,
     /// The id of the checkpoint.
     checkpoint: String,
-    /// `turn` for the turn's own changes, `now` for those until now, or the id of another
+    /// `turn` for the turn's own changes, `now` for all changes since, or the id of another
     /// checkpoint.
     #[serde(default)]
     to: String,
@@ -208,7 +208,7 @@ pub(super) async fn diff(
             paths.map_err(|error| Problem::invalid(error.to_string()))?.into_iter().collect();
         let changes = work.changes(&workspace, &checkpoint, &Compared::parse(&to), &paths)?;
         let store = work.workspace(&workspace)?.store();
-        // Only the changes matter for the text, not the trees that they come from.
+        // The text depends only on the changes, not on the trees that they come from.
         let diff = Diff { from: Oid::EMPTY_TREE, to: Oid::EMPTY_TREE, changes };
         let unified = diff.to_unified(store, Some(MAX_LINES)).map_err(StoreError::from)?;
         let counts = diff.changes.iter().filter_map(|change| change.lines);
@@ -240,11 +240,11 @@ pub(super) struct NewCheckpoint {
     pinned: bool,
 }
 
-/// The checkpoint of the current state.
+/// The checkpoint that holds the current state.
 #[derive(Serialize, ToSchema)]
 pub(super) struct NewCheckpointAnswer {
     id: String,
-    /// False if nothing has changed since an earlier checkpoint, which is then given instead.
+    /// False if nothing has changed since an earlier checkpoint, which is returned instead.
     created: bool,
 }
 

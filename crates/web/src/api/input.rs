@@ -1,4 +1,5 @@
-//! Reads the parameters and bodies of requests. Errors are problems, as everywhere in the API.
+//! Reads the parameters and bodies of requests. Errors are reported as problems, as everywhere in
+//! the API.
 
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Json, Query, Request};
@@ -7,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::problem::Problem;
 
-/// The parameters in the query of an address.
+/// The parameters in the query string of a URL.
 pub(crate) struct Params<T>(pub(crate) T);
 
 /// The JSON in the body of a request.

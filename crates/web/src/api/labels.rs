@@ -17,7 +17,7 @@ use crate::events::Change;
 use crate::problem::Problem;
 use crate::view::turn::check_id;
 
-/// A change of a checkpoint. Fields that are left out stay as they are.
+/// A change to a checkpoint. Omitted fields do not change.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LabelRequest {
@@ -29,7 +29,7 @@ pub(super) struct LabelRequest {
     pinned: Option<bool>,
 }
 
-/// Reads a field that is given, even if it is null.
+/// Reads a field so that null differs from an omitted field.
 fn read_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
@@ -46,7 +46,7 @@ pub(super) struct LabelAnswer {
 /// Changes the name or the protection of a checkpoint.
 #[utoipa::path(patch, path = "/api/v1/checkpoints/{workspace}/{id}", tag = "checkpoints", params(
     ("workspace" = String, Path, description = "The id of the workspace."),
-    ("id" = String, Path, description = "The id of the checkpoint, or its beginning, or its name.")),
+    ("id" = String, Path, description = "The id of the checkpoint, the beginning of its id, or its name.")),
     request_body = LabelRequest,
     responses((status = 200, body = LabelAnswer), (status = "default", body = Problem)))]
 pub(super) async fn label(
@@ -68,7 +68,7 @@ pub(super) async fn label(
 /// Deletes a checkpoint, or a turn with its steps. This cannot be undone.
 #[utoipa::path(delete, path = "/api/v1/checkpoints/{workspace}/{id}", tag = "checkpoints", params(
     ("workspace" = String, Path, description = "The id of the workspace."),
-    ("id" = String, Path, description = "The id of the checkpoint, or its beginning, or its name.")),
+    ("id" = String, Path, description = "The id of the checkpoint, the beginning of its id, or its name.")),
     responses((status = 200, description = "What was deleted.", body = Object),
         (status = "default", body = Problem)))]
 pub(super) async fn delete(
@@ -85,11 +85,11 @@ pub(super) async fn delete(
     Ok(Json(answer.await?))
 }
 
-/// The limits to prune by. A limit that is left out is the configured one.
+/// The limits to prune by. An omitted limit takes its value from the settings.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PruneRequest {
-    /// False to delete; true, or left out, to see what would be deleted.
+    /// False to delete. If this is true or omitted, the answer only shows what would be deleted.
     #[serde(default = "yes")]
     dry_run: bool,
     /// Workspaces that have not been used for this many days lose their history.
@@ -107,7 +107,7 @@ fn yes() -> bool {
 
 /// Deletes checkpoints that exceed the limits, or shows which ones would be deleted.
 #[utoipa::path(post, path = "/api/v1/prune", tag = "checkpoints", request_body = PruneRequest,
-    responses((status = 200, description = "What was deleted, or would be.", body = Object),
+    responses((status = 200, description = "What was deleted, or would be deleted.", body = Object),
         (status = "default", body = Problem)))]
 pub(super) async fn prune(
     State(app): State<Arc<App>>,

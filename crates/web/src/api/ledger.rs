@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::input::Params;
 use crate::app::{App, Work};
+use crate::checkup::Checkup;
 use crate::problem::{Problem, WorkError};
 use crate::text;
 
@@ -29,8 +30,8 @@ const MAX_MESSAGES: usize = 2_000;
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 
 impl Work {
-    /// Opens the ledger, with the newest entries of the agents' own logs. Returns `None` if there
-    /// is no ledger.
+    /// Opens the ledger, after adding the newest entries of the agents' own logs. Returns `None` if
+    /// there is no ledger.
     pub(crate) fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, WorkError> {
         self.catch_up();
         finish_forks(&self.opened);
@@ -51,7 +52,7 @@ impl Work {
     }
 }
 
-/// The sessions that are asked for.
+/// The sessions that a client requests.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
@@ -98,7 +99,7 @@ pub(super) async fn sessions(
         None => Ok(Vec::new()),
     });
     let view = |found: SessionSummary| SessionView {
-        // The prompt of the system is long, and belongs to the conversation.
+        // The system prompt is long, and is not needed in a list.
         session: SessionRecord { system_prompt: None, ..found.session },
         preview: found.preview,
         last_activity: found.last_activity,
@@ -106,11 +107,11 @@ pub(super) async fn sessions(
     Ok(Json(found.await?.into_iter().map(view).collect()))
 }
 
-/// The messages that are asked for.
+/// The messages that a client requests.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MessagesQuery {
-    /// The id of the session, or its beginning.
+    /// The id of the session, or the beginning of its id.
     session: String,
     /// Only messages after this number.
     #[serde(default)]
@@ -177,7 +178,7 @@ pub(super) struct SearchQuery {
 #[derive(Serialize, ToSchema)]
 pub(super) struct SearchAnswer {
     results: Vec<HitView>,
-    /// The number of matching messages that were counted.
+    /// The number of matching messages, as far as they were counted.
     total: usize,
     /// True if counting stopped early.
     more: bool,
@@ -243,6 +244,7 @@ pub(super) enum StatsBy {
     Day,
     Workspace,
     Source,
+    Session,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -266,6 +268,7 @@ pub(super) async fn stats(
         StatsBy::Day => UsageBy::Day,
         StatsBy::Workspace => UsageBy::Workspace,
         StatsBy::Source => UsageBy::Source,
+        StatsBy::Session => UsageBy::Session,
     };
     let zone = app.zone.clone();
     let totals = app.work(move |work| {
@@ -273,7 +276,9 @@ pub(super) async fn stats(
             text::timestamp(time).to_zoned(zone.clone()).strftime("%Y-%m-%d").to_string()
         };
         match work.ledger()? {
-            Some(ledger) => Ok(ledger.usage_by(by, &day)?),
+            Some(ledger) => {
+                Ok(ledger.usage_by(by, &day, &|model, tokens| work.app.price(model, tokens))?)
+            }
             None => Ok(Vec::new()),
         }
     });
@@ -285,6 +290,24 @@ pub(super) async fn stats(
     (status = 200, body = Object), (status = "default", body = Problem)))]
 pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, Problem> {
     Ok(Json(app.work(|work| Ok(read_status(&work.opened)?)).await?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CheckupQuery {
+    /// True to read all checkpoints and messages, which may take minutes.
+    #[serde(default)]
+    thorough: bool,
+}
+
+/// Checks the agents, the store and the ledger, as `takeback doctor` does.
+#[utoipa::path(get, path = "/api/v1/doctor", tag = "checkpoints", params(CheckupQuery), responses(
+    (status = 200, body = Checkup), (status = "default", body = Problem)))]
+pub(super) async fn doctor(
+    State(app): State<Arc<App>>,
+    Params(query): Params<CheckupQuery>,
+) -> Result<Json<Checkup>, Problem> {
+    Ok(Json(app.work(move |work| work.check_up(query.thorough)).await?))
 }
 
 fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize, Problem> {

@@ -61,6 +61,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/chats/{session}/events", get(chats::events))
         .route("/slash", post(slash::slash))
         .route("/status", get(ledger::status))
+        .route("/doctor", get(ledger::doctor))
         .route("/events", get(streams::events))
         .fallback(async || Problem::not_found("resource"))
         .method_not_allowed_fallback(async || Problem::new(405, "the resource has no such method"));

@@ -1,4 +1,4 @@
-//! The OpenAPI document, which is made from the handlers and their types.
+//! The OpenAPI document, which is generated from the handlers and their types.
 
 use axum::Json;
 use serde_json::{Map, Value};
@@ -54,6 +54,7 @@ use crate::problem::Problem;
         chats::events,
         slash::slash,
         ledger::status,
+        ledger::doctor,
         streams::events,
     ),
     components(schemas(Problem))
@@ -71,7 +72,7 @@ pub(super) async fn document() -> Json<Value> {
     Json(document)
 }
 
-/// Gives every answer that is not a success the type of problems.
+/// Sets the content type of all error responses to that of problems.
 fn mark_problems(responses: &mut Value) {
     let responses = responses.as_object_mut().into_iter().flatten();
     for (_, response) in responses.filter(|(status, _)| !status.starts_with('2')) {

@@ -49,17 +49,17 @@ pub(super) struct RewindAnswer {
     files: Option<RollbackView>,
 }
 
-/// The checkpoint from before a message.
+/// The checkpoint that holds the files as they were before a message.
 struct FoundRow<'w> {
     workspace: WorkspaceRef<'w>,
     checkpoint: String,
 }
 
-/// Returns to the moment before a prompt: the conversation, the files, or both. Fails with status 409
-/// while a turn is running there.
+/// Takes the conversation, the files, or both back to the moment before a prompt. Fails with status
+/// 409 while a turn is running in the conversation.
 #[utoipa::path(post, path = "/api/v1/sessions/{id}/rewind", tag = "rollback",
     request_body = RewindRequest,
-    params(("id" = String, Path, description = "The id of the session, or its beginning.")),
+    params(("id" = String, Path, description = "The id of the session, or the beginning of its id.")),
     responses((status = 200, body = RewindAnswer), (status = "default", body = Problem)))]
 pub(super) async fn rewind(
     State(app): State<Arc<App>>,
@@ -82,7 +82,7 @@ fn rewind_session(
         match row {
             Some(row) => files = Some(restore_files(work, &row)?),
             None if request.scope == RewindScope::Files => {
-                return Err(Problem::new(409, "no checkpoint was taken since that message")
+                return Err(Problem::new(409, "no checkpoint has been taken since that message")
                     .hint("the agent has not changed files since")
                     .into());
             }
@@ -116,11 +116,11 @@ fn find_turn(
         .find(|known| known.seq == message)
         .ok_or_else(|| Problem::not_found("message"))?;
     if prompt.role != "user" || prompt.undone {
-        return Err(Problem::new(409, "only a prompt that is not taken back can be returned to")
-            .hint("choose a message of the user")
+        return Err(Problem::new(409, "only a prompt that has not been taken back can be chosen")
+            .hint("choose one of the user's messages")
             .into());
     }
-    // A notice may come before the prompt.
+    // A turn may begin with a notice, before its prompt.
     let turns = ledger.turns(&session)?;
     let turn =
         turns.iter().filter(|turn| turn.first_seq <= message).max_by_key(|turn| turn.first_seq);
@@ -148,8 +148,9 @@ fn refuse_if_busy(work: &Work, session: &str) -> Result<(), WorkError> {
     Ok(())
 }
 
-/// Finds the first checkpoint of the session from the message `first` on. It has the files of the
-/// moment before that message: without a checkpoint, the agent has not changed any.
+/// Finds the first checkpoint that was taken for the session since the message `first`. This
+/// checkpoint holds the files as they were before that message, because the agent changes no files
+/// before a checkpoint is taken.
 fn find_row<'w>(
     work: &'w Work,
     session: &str,

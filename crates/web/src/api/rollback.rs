@@ -1,7 +1,8 @@
-//! Plans and their application.
+//! Planning and applying rollbacks and undos.
 //!
-//! A plan is kept under its digest while the user decides. Applying it fails with the new plan if
-//! the workspace has changed meanwhile, so that only what was shown is ever done.
+//! A plan is kept under its digest while the user decides. If the workspace has changed meanwhile,
+//! applying the plan fails and returns the new plan. So the server makes only changes that the user
+//! has seen.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use takeback_tree::RelPath;
-use takeback_undo::rollback::{apply as apply_plan, plan as make_plan, roll_back};
+use takeback_undo::rollback::{apply as apply_plan, literal_path, plan as make_plan, roll_back};
 use takeback_undo::{
     Destination, FileResolution, History, Planned, Request, Resolution, RollbackError,
     RollbackView, Scope, TurnUndo,
@@ -48,14 +49,14 @@ pub(super) struct PlanRequest {
     #[serde(default)]
     #[schema(value_type = String)]
     conflicts: Resolution,
-    /// For an undo: files whose conflicts are resolved in another way.
+    /// For an undo: files whose conflicts are resolved in a different way.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     files: Vec<FileResolution>,
     /// For an undo: true to also take back changes that others may have made.
     #[serde(default)]
     uncertain: bool,
-    /// For an undo: files whose changes are taken back although others may have made them.
+    /// For an undo: files whose changes are taken back although others may have made the changes.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     taken: Vec<RelPath>,
@@ -230,11 +231,13 @@ fn plan_request(work: &Work, asked: &PlanRequest) -> Result<(Request, Planned), 
         }
     };
     let mut request = Request::new(&known.path, to);
-    request.paths = asked.paths.iter().map(|path| known.path.join(path.as_path())).collect();
+    request.paths =
+        asked.paths.iter().map(|path| literal_path(&known.path.join(path.as_path()))).collect();
     request.scope = asked.scope;
     request.skip_blocked = asked.skip_blocked;
     let planned = make_plan(&work.opened, &request)?;
-    // Rows are counted from the newest. A checkpoint that was taken in between shifts them.
+    // Rows are numbered from the newest, so a checkpoint that was taken in the meantime shifts the
+    // numbers.
     let is_meant = row.is_some_and(|row| planned.view().checkpoint == row.first().pin.id);
     if asked.undo && !is_meant {
         return Err(Problem::new(409, "a new turn began meanwhile").hint("try again").into());
@@ -249,7 +252,7 @@ fn keep_plan(work: &Work, request: Request, planned: Planned) -> Result<PlanAnsw
     Ok(PlanAnswer { digest: work.app.plans.keep(request, planned), empty, working, plan })
 }
 
-/// Tells the other pages about a rollback at once.
+/// Tells the other pages about a rollback immediately.
 pub(super) fn announce(work: &Work, request: &Request) {
     if let Ok(store) = work.opened.store() {
         let id = store.workspace_id(&request.directory);
@@ -260,8 +263,7 @@ pub(super) fn announce(work: &Work, request: &Request) {
 fn changed(now: &PlanAnswer) -> Problem {
     let now: Value = serde_json::to_value(now).expect("plain data becomes JSON");
     let problem = Problem::new(409, "the workspace changed meanwhile; nothing was restored");
-    Problem { now: Some(Box::new(now)), ..problem }
-        .hint("look at the new plan before you confirm it")
+    Problem { now: Some(Box::new(now)), ..problem }.hint("read the new plan before you confirm it")
 }
 
 pub(super) fn blocked(view: &RollbackView) -> Problem {

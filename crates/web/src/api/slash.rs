@@ -24,7 +24,7 @@ const MAX_LINE: usize = 16 << 10;
 #[serde(deny_unknown_fields)]
 pub(super) struct SlashRequest {
     line: String,
-    /// The session that it was typed in.
+    /// The session in which the line was typed.
     session: Option<String>,
     /// The id of the workspace, if there is no session yet.
     workspace: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct SlashRequest {
 /// The answer to a line.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SlashResponse {
-    /// False if the line is a prompt for the model. Nothing was done then.
+    /// False if the line is a prompt for the model. In that case, nothing was done.
     is_command: bool,
     /// The text to show.
     text: String,
@@ -46,12 +46,12 @@ pub(super) struct SlashResponse {
     session: Option<String>,
     /// The id of the workspace that the command worked in.
     workspace: Option<String>,
-    /// True if the conversation is to be left.
+    /// True if the command ends the conversation.
     quit: bool,
 }
 
-/// Answers a slash command, and makes the change that it asks for. If there is a session, all its
-/// clients receive the answer as an event.
+/// Answers a slash command, and makes the change that the command asks for. If there is a session,
+/// all clients that follow it receive the answer as an event.
 #[utoipa::path(post, path = "/api/v1/slash", tag = "chat", request_body = SlashRequest, responses(
     (status = 200, body = SlashResponse), (status = "default", body = Problem)))]
 pub(super) async fn slash(
@@ -116,7 +116,7 @@ fn is_working(work: &Work, directory: &Path) -> Result<bool, WorkError> {
     }
     match find_workspace(&work.opened, directory) {
         Ok(workspace) => Ok(!work.working(&workspace)?.is_empty()),
-        // The directory cannot have checkpoints.
+        // The directory cannot be a workspace, so no agent is working in it.
         Err(_) => Ok(false),
     }
 }
@@ -168,7 +168,7 @@ fn carry_out(
                 let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("goal"))?;
                 ledger.goal(&goal)?.task
             };
-            response.text = "Going on with the goal.".to_owned();
+            response.text = "Continuing the work on the goal.".to_owned();
             let job = Job::ResumeGoal { goal, budget: Some(budget) };
             start_job(work, &JobPlace::Task(task), job)?
         }

@@ -1,4 +1,4 @@
-//! The tasks and goals of takeback's own agent, and the notices that wait for sessions.
+//! The tasks and goals of takeback's own agent, and the pending notices of sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::view::goal::{GoalView, view_goal};
 /// The longest goal, in bytes.
 const MAX_OBJECTIVE: usize = 64 << 10;
 
-/// Lists the tasks of takeback's own agent, the one that changed last first.
+/// Lists the tasks of takeback's own agent, most recently changed first.
 #[utoipa::path(get, path = "/api/v1/tasks", tag = "tasks", responses(
     (status = 200, body = [Object]), (status = "default", body = Problem)))]
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Vec<TaskView>>, Problem> {
@@ -33,9 +33,9 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Vec<TaskVie
     Ok(Json(found.await?))
 }
 
-/// Continues an interrupted task at the exact step.
+/// Continues an interrupted task at the exact step where it stopped.
 #[utoipa::path(post, path = "/api/v1/tasks/{id}/resume", tag = "tasks", request_body = Nothing,
-    params(("id" = String, Path, description = "The id of the task, or its beginning.")), responses(
+    params(("id" = String, Path, description = "The id of the task, or the beginning of its id.")), responses(
     (status = 202, body = StartedTurn), (status = "default", body = Problem)))]
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
@@ -58,13 +58,13 @@ fn find_task(work: &Work, typed: &str) -> Result<String, WorkError> {
 #[derive(Serialize, ToSchema)]
 pub(super) struct CancelledView {
     id: String,
-    /// `stopping` at its next step, or `idle`.
+    /// `stopping` (the task stops at its next step), or `idle`.
     state: &'static str,
 }
 
 /// Stops a running turn, or ends an interrupted one. Everything that it has done is kept.
 #[utoipa::path(post, path = "/api/v1/tasks/{id}/cancel", tag = "tasks", request_body = Nothing,
-    params(("id" = String, Path, description = "The id of the task, or its beginning.")), responses(
+    params(("id" = String, Path, description = "The id of the task, or the beginning of its id.")), responses(
     (status = 200, body = CancelledView), (status = "default", body = Problem)))]
 pub(super) async fn cancel(
     State(app): State<Arc<App>>,
@@ -90,7 +90,7 @@ pub(super) async fn cancel(
     Ok(Json(cancelled.await?))
 }
 
-/// Lists the goals, the one that changed last first.
+/// Lists the goals, most recently changed first.
 #[utoipa::path(get, path = "/api/v1/goals", tag = "tasks", responses(
     (status = 200, body = [GoalView]), (status = "default", body = Problem)))]
 pub(super) async fn goals(State(app): State<Arc<App>>) -> Result<Json<Vec<GoalView>>, Problem> {
@@ -104,7 +104,7 @@ pub(super) async fn goals(State(app): State<Arc<App>>) -> Result<Json<Vec<GoalVi
 pub(super) struct NewGoal {
     /// The goal, in the user's words.
     objective: String,
-    /// The session to work in. Without it, a conversation begins.
+    /// The session to work in. Without it, a new conversation begins.
     session: Option<String>,
     /// The id of the workspace, if there is no session.
     workspace: Option<String>,
@@ -161,9 +161,9 @@ pub(super) async fn start_goal(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// Goes on with a goal: what was spent before does not count against its budget.
+/// Continues the work on a goal. Earlier spending does not count against its budget.
 #[utoipa::path(post, path = "/api/v1/goals/{id}/resume", tag = "tasks", request_body = Nothing,
-    params(("id" = String, Path, description = "The id of the goal, or its beginning.")), responses(
+    params(("id" = String, Path, description = "The id of the goal, or the beginning of its id.")), responses(
     (status = 202, body = StartedTurn), (status = "default", body = Problem)))]
 pub(super) async fn resume_goal(
     State(app): State<Arc<App>>,
@@ -183,7 +183,7 @@ pub(super) async fn resume_goal(
 
 /// Pauses a goal. Its running turn stops.
 #[utoipa::path(post, path = "/api/v1/goals/{id}/pause", tag = "tasks", request_body = Nothing,
-    params(("id" = String, Path, description = "The id of the goal, or its beginning.")), responses(
+    params(("id" = String, Path, description = "The id of the goal, or the beginning of its id.")), responses(
     (status = 200, body = GoalView), (status = "default", body = Problem)))]
 pub(super) async fn pause_goal(
     State(app): State<Arc<App>>,
@@ -195,7 +195,7 @@ pub(super) async fn pause_goal(
 
 /// Gives up a goal. Everything that was done stays.
 #[utoipa::path(post, path = "/api/v1/goals/{id}/cancel", tag = "tasks", request_body = Nothing,
-    params(("id" = String, Path, description = "The id of the goal, or its beginning.")), responses(
+    params(("id" = String, Path, description = "The id of the goal, or the beginning of its id.")), responses(
     (status = 200, body = GoalView), (status = "default", body = Problem)))]
 pub(super) async fn cancel_goal(
     State(app): State<Arc<App>>,
@@ -205,7 +205,7 @@ pub(super) async fn cancel_goal(
     Ok(Json(app.work(move |work| change_goal(work, &id, "cancel")).await?))
 }
 
-/// Pauses or gives up a goal with the slash command that does so.
+/// Pauses or gives up a goal with the corresponding slash command.
 fn change_goal(work: &Work, typed: &str, verb: &str) -> Result<GoalView, WorkError> {
     let find = |id: &str| {
         let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("goal"))?;
@@ -225,7 +225,7 @@ fn change_goal(work: &Work, typed: &str, verb: &str) -> Result<GoalView, WorkErr
     if let Some(failed) = answer.filter(|answer| answer.failed) {
         return Err(Problem::new(409, failed.text).into());
     }
-    // The turn of a goal that works in this process stops at once.
+    // If a turn for the goal is running in this process, it stops immediately.
     let session = {
         let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("goal"))?;
         ledger.task(&goal.task)?.session
@@ -236,15 +236,15 @@ fn change_goal(work: &Work, typed: &str, verb: &str) -> Result<GoalView, WorkErr
     Ok(view_goal(&find(&goal.id)?))
 }
 
-/// The session whose notices are asked for.
+/// The session whose notices a client requests.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct NoticesQuery {
-    /// The id of the session, or its beginning.
+    /// The id of the session, or the beginning of its id.
     session: String,
 }
 
-/// The notices that wait for a session.
+/// The pending notices of a session.
 #[derive(Serialize, ToSchema)]
 pub(super) struct NoticesAnswer {
     session: String,
@@ -254,7 +254,8 @@ pub(super) struct NoticesAnswer {
     text: Option<String>,
 }
 
-/// Returns the notices that a session's agent reads before its next turn. They stay until then.
+/// Returns the notices that a session's agent will read before its next turn. They remain pending
+/// until then.
 #[utoipa::path(get, path = "/api/v1/notices", tag = "sessions", params(NoticesQuery), responses(
     (status = 200, body = NoticesAnswer), (status = "default", body = Problem)))]
 pub(super) async fn notices(

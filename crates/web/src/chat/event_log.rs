@@ -1,4 +1,4 @@
-//! The latest events of a conversation, for clients that were away.
+//! The latest events of a conversation, for clients that were disconnected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ impl EventLog {
         event
     }
 
-    /// Returns the events after the one with this id. Returns `None` if some of them are no longer
-    /// known.
+    /// Returns the events after the one with this id. Returns `None` if some of them have been
+    /// forgotten.
     pub(super) fn since(&self, id: u64) -> Option<Vec<LoggedEvent>> {
         let oldest = self.events.front().map_or(self.last_id, |event| event.id - 1);
         let is_known = (oldest..=self.last_id).contains(&id);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missed_events_are_returned_as_long_as_they_are_known() {
+    fn missed_events_are_returned_until_they_are_forgotten() {
         let mut log = EventLog::new(100);
         assert_eq!(log.since(100).map(|missed| missed.len()), Some(0));
         for _ in 0..MAX_EVENTS + 5 {

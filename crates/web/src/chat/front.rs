@@ -75,7 +75,7 @@ impl RoomFront<'_> {
         }
     }
 
-    /// Shows an event that a user reads once.
+    /// Shows an event that is a message to the user, such as a warning.
     fn show_note(&self, event: &TurnEvent<'_>) {
         let (name, fields) = match event {
             TurnEvent::Retrying { because, wait } => {
@@ -94,12 +94,12 @@ impl RoomFront<'_> {
         state.publish(name, &fields);
     }
 
-    /// Follows the conversation into the session that begins with a summary.
+    /// Continues in the new session, which begins with a summary of the conversation.
     fn enter_session(&self, session: &str) {
         self.rooms.add_name(session, self.room);
         let base = self.find_last_message(session);
         let mut state = self.room.lock();
-        // Everything so far is a message of the new session.
+        // The new session's messages contain everything so far.
         state.live.clear();
         state.base = base.unwrap_or(0);
         state.enter(session);

@@ -1,5 +1,5 @@
-//! The interface to the program that starts the server. It knows the settings, and it has the slash
-//! commands.
+//! The interface to the program that starts the server. That program knows the settings and
+//! implements the slash commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::problem::Problem;
 /// Takeback's own agent and its slash commands, as the program that starts the server provides
 /// them.
 pub trait ChatHost: Send + Sync {
-    /// Returns the directory of a conversation that names no workspace.
+    /// Returns the directory for conversations that name no workspace.
     fn directory(&self) -> PathBuf;
 
-    /// Builds the agent for a directory. `model` takes the place of the model in the settings.
+    /// Builds the agent for a directory. `model` replaces the model from the settings.
     fn build_agent(&self, directory: &Path, model: Option<&str>) -> Result<BuiltAgent, Problem>;
 
     /// Answers a slash command. Returns `None` if the line is a prompt for the model.
@@ -26,13 +26,13 @@ pub trait ChatHost: Send + Sync {
     /// Lists the slash commands, without the slash, with a description in a few words.
     fn commands(&self) -> &'static [(&'static str, &'static str)];
 
-    /// Invents the id of a task or goal.
+    /// Generates an id for a task or goal.
     fn new_id(&self) -> String;
 }
 
 /// The agent, and the properties of the sessions that it begins.
 pub struct BuiltAgent {
-    /// The agent.
+    /// The agent, ready to run turns.
     pub agent: Arc<Agent>,
     /// The properties of a new session.
     pub new_session: NewSession,
@@ -41,16 +41,16 @@ pub struct BuiltAgent {
 /// A line that a user typed.
 #[derive(Clone, Copy, Debug)]
 pub struct SlashLine<'a> {
-    /// The line.
+    /// The line, as the user typed it.
     pub text: &'a str,
-    /// The session that it was typed in, if the conversation has begun.
+    /// The session in which the line was typed, if the conversation has begun.
     pub session: Option<&'a str>,
-    /// The model that the conversation asks, if it is not the one in the settings.
+    /// The model that the conversation uses, if it is not the one in the settings.
     pub model: Option<&'a str>,
     /// The directory that the agent works in.
     pub directory: &'a Path,
-    /// True if a turn is running in the session. Commands that change the conversation or its
-    /// files are refused then.
+    /// True if a turn is running in the session. In that case, commands that change the
+    /// conversation or its files are refused.
     pub is_busy: bool,
 }
 
@@ -63,20 +63,20 @@ pub struct SlashAnswer {
     pub data: Option<Value>,
     /// True if the command was refused, or failed.
     pub failed: bool,
-    /// The change that is still to be made.
+    /// The change that the caller still has to make.
     #[serde(skip)]
     pub action: Option<SlashAction>,
 }
 
-/// A change of the conversation that a slash command asks for.
+/// A change to the conversation that a slash command asks for.
 #[derive(Clone, Debug)]
 pub enum SlashAction {
     /// Continue in another session.
     Open {
-        /// The session.
+        /// The id of the session to continue in.
         session: String,
     },
-    /// Ask another model from now on.
+    /// Use another model from now on.
     Model {
         /// The name of the model.
         name: String,
@@ -90,18 +90,18 @@ pub enum SlashAction {
         /// The limits of the work.
         budget: Budget,
     },
-    /// Go on with a goal.
+    /// Continue the work on a goal.
     ResumeGoal {
         /// The id of the goal.
         goal: String,
-        /// The limits of the work from now on.
+        /// The limits that apply from now on.
         budget: Budget,
     },
     /// Leave the conversation.
     Quit,
 }
 
-/// No agent, for files that are written without a server.
+/// A host without an agent, for files that are written without a server.
 pub(crate) struct NoAgent;
 
 impl ChatHost for NoAgent {

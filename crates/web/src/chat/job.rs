@@ -17,7 +17,7 @@ use crate::app::Work;
 use crate::problem::{Problem, WorkError};
 use crate::view::goal::view_goal;
 
-/// A job.
+/// The work that a job does.
 pub(crate) enum Job {
     /// A turn with this prompt.
     Prompt(String),
@@ -53,7 +53,7 @@ struct OpenJob {
     slot: JobSlot,
 }
 
-/// A job that has begun and whose thread does not run yet. Dropping it ends the job.
+/// A job that has begun, but whose thread is not running yet. Dropping it ends the job.
 struct Begun {
     room: Option<Arc<Room>>,
     slot: Option<JobSlot>,
@@ -74,8 +74,9 @@ impl Drop for Begun {
     }
 }
 
-/// Starts a job in a thread of its own, and returns its room. Mistakes that can be known in advance
-/// are reported at once: no provider, a missing directory, a turn that is running.
+/// Starts a job in a thread of its own, and returns its room. Problems that can be detected in
+/// advance are reported immediately: no provider, a missing directory, a turn that is already
+/// running.
 pub(crate) fn start_job(work: &Work, place: &JobPlace, job: Job) -> Result<Arc<Room>, WorkError> {
     let slot = work.app.rooms.take_slot(&work.app)?;
     let session = match place {
@@ -162,7 +163,7 @@ fn run_job(work: &Work, task: Task, job: Job, mut begun: Begun) -> Result<Arc<Ro
 }
 
 impl Room {
-    /// Tells all clients how a job begins.
+    /// Tells all clients that a job has begun.
     fn announce_job(&self, job: &Job) {
         let mut state = self.lock();
         let prompt = match job {
@@ -184,7 +185,7 @@ impl OpenJob {
         let front = RoomFront { room: &room, rooms: &app.rooms, opened: &opened };
         let result = run_task(&mut task, job, &app, &front);
         let session = task.session_id().to_owned();
-        // The next job, here or in another process, can begin once the task is released.
+        // Once the task is released, the next job can begin, here or in another process.
         drop(task);
         let mut fields = match result {
             Ok(fields) => fields,
@@ -208,7 +209,7 @@ impl OpenJob {
     }
 }
 
-/// Releases the room of a job whose thread ends, also after a panic.
+/// Releases the room of a job whose thread ends, even after a panic.
 struct EndOfThread<'a> {
     room: &'a Arc<Room>,
     slot: Option<JobSlot>,

@@ -1,5 +1,5 @@
-//! The part of a conversation that is not in the ledger yet: the running turn, as far as it has
-//! come, and the answers to slash commands.
+//! The part of a conversation that is not in the ledger yet: the running turn so far, and the
+//! answers to slash commands.
 
 use serde_json::{Value, json};
 use takeback_runtime::model::RequestedCall;
@@ -19,7 +19,7 @@ const KEPT_OUTPUT: usize = 4 << 10;
 /// The maximum size of a running call's output that is sent to clients, in bytes.
 const MAX_SENT: usize = 64 << 10;
 
-/// An entry.
+/// An entry in the live part of a conversation.
 enum Entry {
     Answer {
         text: String,
@@ -27,7 +27,7 @@ enum Entry {
     },
     Reasoning(String),
     Call(Call),
-    /// Anything that does not change any more, in the form of its event.
+    /// An entry that no longer changes, in the form of its event.
     Fixed(Value),
 }
 
@@ -41,7 +41,7 @@ struct Call {
     ended: Option<Value>,
 }
 
-/// The entries since the last turn that is over.
+/// The entries since the end of the last turn.
 #[derive(Default)]
 pub(super) struct Live {
     entries: Vec<Entry>,
@@ -52,7 +52,7 @@ impl Live {
         self.entries.clear();
     }
 
-    /// Returns the entries as data.
+    /// Returns the entries in the form in which clients receive them.
     pub(super) fn to_json(&self) -> Vec<Value> {
         self.entries.iter().map(Entry::to_json).collect()
     }
@@ -64,7 +64,7 @@ impl Live {
         self.entries.push(entry);
     }
 
-    /// Adds an entry that does not change any more.
+    /// Adds an entry that will not change.
     pub(super) fn push_fixed(&mut self, event: &str, fields: &Value) {
         self.push(Entry::Fixed(with_event(event, fields)));
     }
@@ -77,8 +77,8 @@ impl Live {
         });
     }
 
-    /// Adds a piece of the answer. Returns the HTML of the blocks that are finished by it, and the
-    /// text after them.
+    /// Adds a piece of the answer. If the piece completes blocks, returns their HTML and the text
+    /// after them.
     pub(super) fn push_text(&mut self, piece: &str) -> Option<(String, String)> {
         if !matches!(self.entries.last(), Some(Entry::Answer { .. })) {
             let blocks = MarkdownBlocks::default();
@@ -105,7 +105,7 @@ impl Live {
         self.push(Entry::Call(Call { id, started, output: String::new(), sent: 0, ended: None }));
     }
 
-    /// Returns true if a call has begun and not ended.
+    /// Returns true if a call has begun but not ended.
     pub(super) fn has_running_call(&self) -> bool {
         let is_running = |entry: &Entry| matches!(entry, Entry::Call(call) if call.ended.is_none());
         self.entries.iter().any(is_running)
@@ -118,8 +118,8 @@ impl Live {
         })
     }
 
-    /// Adds output of a running call. Returns true if clients get it: the result of the call
-    /// follows in any case.
+    /// Adds output of a running call. Returns true if the output is to be sent to clients, and
+    /// false once too much has been sent. Clients receive the result of the call in either case.
     pub(super) fn push_output(&mut self, id: &str, piece: &str) -> bool {
         let Some(call) = self.find_call(id) else { return false };
         call.output.push_str(piece);
@@ -171,7 +171,7 @@ pub(super) fn describe_call(call: &RequestedCall, subagent: Option<usize>) -> Va
     })
 }
 
-/// Writes the inputs of a call as a user reads them: each one after its name.
+/// Formats the inputs of a call for the user: each value after its name.
 fn describe_inputs(arguments: &str) -> String {
     let Ok(Value::Object(inputs)) = serde_json::from_str(arguments) else {
         return text::visible(arguments);
@@ -184,12 +184,12 @@ fn describe_inputs(arguments: &str) -> String {
     text::visible(&inputs.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns the output of a call as clients get it.
+/// Formats the output of a call for clients.
 pub(super) fn describe_output(output: &str) -> String {
     shorten_end(&text::visible(output), MAX_OUTPUT)
 }
 
-/// Shortens a text to its beginning.
+/// Cuts off the end of a text that is longer than `length` bytes.
 fn shorten_end(text: &str, length: usize) -> String {
     match text.char_indices().find(|(at, _)| *at >= length) {
         Some((end, _)) => format!("{}\n… (shortened)", &text[..end]),
@@ -197,7 +197,7 @@ fn shorten_end(text: &str, length: usize) -> String {
     }
 }
 
-/// Shortens a text that is more than twice as long as `length` to its end.
+/// Keeps only the last `length` bytes of a text, once it is more than twice as long.
 fn keep_end(text: &mut String, length: usize) {
     if text.len() > 2 * length {
         let from = text.len() - length;

@@ -2,17 +2,17 @@
 
 use crate::pages::render_markdown;
 
-/// An answer that grows.
+/// An answer that is still growing.
 #[derive(Default)]
 pub(super) struct MarkdownBlocks {
     /// The finished blocks.
     pub(super) html: String,
-    /// The text of the block that is not finished.
+    /// The text of the unfinished block.
     pub(super) rest: String,
 }
 
 impl MarkdownBlocks {
-    /// Adds a piece of the answer. Returns the HTML of the blocks that are finished by it.
+    /// Adds a piece of the answer. Returns the HTML of the blocks that the piece completes.
     pub(super) fn push(&mut self, piece: &str) -> Option<String> {
         self.rest.push_str(piece);
         // Only the end of a line finishes a block.

@@ -1,9 +1,9 @@
 //! Conversations with takeback's own agent.
 //!
-//! A [`Room`] stands for one conversation. It runs at most one job at a time, for example a turn,
-//! in a thread of its own, and tells every page that shows the conversation what happens. The task
-//! is opened for each job and closed after it, so that a terminal can continue the conversation in
-//! between.
+//! A [`Room`] represents one conversation. It runs at most one job at a time, for example a turn,
+//! in a thread of its own, and reports all events to every page that shows the conversation. The
+//! task is opened for each job and closed after it, so that a terminal can continue the
+//! conversation between two jobs.
 
 mod event_log;
 mod front;

@@ -22,10 +22,10 @@ const MAX_STREAMS: usize = 16;
 /// slower is disconnected, and catches up when it returns.
 const BUFFER: usize = 512;
 
-/// A conversation.
+/// A conversation that pages can follow, and in which a job can run.
 pub(crate) struct Room {
     state: Mutex<RoomState>,
-    /// Notified when a question is answered, and when a job is to end.
+    /// Notified when a question is answered, and when a job is asked to stop.
     changed: Condvar,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct RoomState {
     streams: Vec<mpsc::Sender<sse::Event>>,
     job: Option<RunningJob>,
     questions: BTreeMap<u64, Option<Answer>>,
-    /// The end of the last turn, unless the turn is complete.
+    /// The outcome of the last turn, unless it was completed.
     last_end: Option<Value>,
-    /// The state of the conversation that clients know.
+    /// The state of the conversation that clients were last told about.
     seen: Option<SeenState>,
     is_suspended: bool,
 }
@@ -53,7 +53,8 @@ struct RunningJob {
     is_stopping: bool,
 }
 
-/// A state of a conversation, by which changes of other processes are noticed.
+/// The state of a conversation in the ledger. If it differs from the last one, another process has
+/// changed the conversation.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct SeenState {
     pub(super) mark: ConversationMark,
@@ -93,7 +94,7 @@ impl Room {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RoomState> {
-        // The state is consistent between any two calls.
+        // After every call, the state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +154,7 @@ impl Room {
         let (sender, receiver) = mpsc::channel(missed.len() + BUFFER);
         let ready = LoggedEvent::new(now, "ready", "{}");
         for event in missed.iter().chain([&ready]) {
-            // The buffer has room for all of them.
+            // The buffer has room for all missed events.
             let _ = sender.try_send(event.to_sse());
         }
         state.streams.push(sender);
@@ -185,7 +186,7 @@ impl Room {
         Ok(())
     }
 
-    /// Notes the switch that stops the job, and the place at which its live entries begin.
+    /// Records the switch that stops the job, and the message after which its live entries begin.
     pub(super) fn open_job(&self, session: &str, base: i64, cancel: &Cancel) {
         let mut state = self.lock();
         state.live.clear();
@@ -306,7 +307,8 @@ impl Room {
         answer
     }
 
-    /// Answers a question. Fails if it is already answered, for example in another browser.
+    /// Answers a question. Fails if the question is already answered, for example in another
+    /// browser.
     pub(crate) fn answer(&self, number: u64, answer: Answer) -> Result<(), Problem> {
         let mut state = self.lock();
         match state.questions.get_mut(&number) {
@@ -330,7 +332,7 @@ impl Room {
         state.publish("slash", fields);
     }
 
-    /// Notes the end of a turn that is not complete, so that pages that open later show it.
+    /// Records how an incomplete turn ended, so that pages that open later show it.
     pub(super) fn note_end(&self, fields: &Value) {
         self.lock().last_end = Some(fields.clone());
     }

@@ -13,10 +13,10 @@ use super::room::{Room, SeenState};
 use crate::app::App;
 use crate::problem::{Problem, WorkError};
 
-/// The number of conversations from which on those that no page follows are forgotten.
+/// The number of rooms above which idle rooms that no page follows are removed.
 const MAX_ROOMS: usize = 32;
 
-/// The maximum number of jobs that run at once.
+/// The maximum number of jobs that may run at the same time.
 const MAX_JOBS: usize = 8;
 
 /// All rooms, by their sessions.
@@ -57,7 +57,7 @@ impl Rooms {
         self.lock().get(session).cloned()
     }
 
-    /// Returns the room of a session, which is created if there is none.
+    /// Returns the room of a session, and creates it if there is none.
     pub(crate) fn enter(&self, opened: &Opened, session: &str) -> Result<Arc<Room>, WorkError> {
         if let Some(room) = self.find(session) {
             return Ok(room);
@@ -65,7 +65,7 @@ impl Rooms {
         let ledger = opened.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
         let seen = read_state(&ledger, session)?;
         drop(ledger);
-        // A client that knows an earlier server never sees an id twice.
+        // Ids begin at the current time, so a client of an earlier server never sees an id twice.
         let first_id = u64::try_from(opened.now().0).unwrap_or(0).saturating_mul(1_000);
         let room = Arc::new(Room::new(session, seen.mark.last_seq, first_id));
         room.note_state(seen);
@@ -76,12 +76,12 @@ impl Rooms {
         Ok(rooms.entry(session.to_owned()).or_insert(room).clone())
     }
 
-    /// Makes a room known by another session, in which its conversation continues.
+    /// Also registers a room under another session, in which its conversation continues.
     pub(super) fn add_name(&self, session: &str, room: &Arc<Room>) {
         self.lock().insert(session.to_owned(), room.clone());
     }
 
-    /// Returns the sessions in which a job runs, each with what it does: `running`, or `asks you`.
+    /// Returns the sessions in which a job runs, each with its state: `running`, or `asks you`.
     pub(crate) fn busy_sessions(&self) -> HashMap<String, &'static str> {
         let rooms = self.all();
         let word = |room: &Room| if room.is_asking() { "asks you" } else { "running" };
@@ -107,7 +107,7 @@ impl Rooms {
         }
     }
 
-    /// Takes the right to run a job. Fails if too many are running.
+    /// Acquires the right to run a job. Fails if too many are running.
     pub(super) fn take_slot(&self, app: &Arc<App>) -> Result<JobSlot, Problem> {
         let mut jobs = self.lock_jobs();
         if self.is_stopping() {
@@ -144,8 +144,8 @@ impl Rooms {
     }
 
     /// Waits until the running tool calls have ended, and interrupts those that take longer than
-    /// `patience`. An answer of the model is interrupted at once: the part that has arrived is kept,
-    /// and the rest is asked for when the turn continues.
+    /// `patience`. An answer of the model is interrupted immediately: the part that has arrived is
+    /// kept, and the rest is requested when the turn continues.
     pub(crate) fn finish_stop(&self, patience: Duration) {
         if self.all().iter().any(|room| room.is_calling()) {
             self.wait_for_jobs(patience);
@@ -171,7 +171,7 @@ impl Rooms {
     }
 }
 
-/// Reads the state of a conversation by which changes are noticed.
+/// Reads the state of a conversation that is compared to notice changes.
 pub(super) fn read_state(ledger: &Ledger, session: &str) -> Result<SeenState, LedgerError> {
     let mark = ledger.conversation_mark(session)?;
     let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };

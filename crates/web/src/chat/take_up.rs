@@ -1,4 +1,4 @@
-//! Continues what was interrupted before the server started.
+//! Continues the goals and turns that were interrupted before the server started.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use super::job::{Job, JobPlace, start_job};
 use crate::app::Work;
 use crate::problem::WorkError;
 
-/// Continues interrupted goals, then interrupted turns, the one that changed last first. Turns that
-/// wait for an answer are left to the user. A failure leaves the task interrupted; its page says so,
-/// and continues it on request.
+/// Continues interrupted goals, then interrupted turns, most recently changed first. Turns that
+/// wait for an answer are left to the user. If that fails, the task stays interrupted; its page
+/// says so, and can continue the task.
 pub(crate) fn take_up_interrupted(work: &Work) -> Result<(), WorkError> {
     let goals = list_interrupted_goals(&work.opened)?;
     let tasks = list_open_tasks(&work.opened, TaskFilter::default())?;
@@ -27,7 +27,7 @@ pub(crate) fn take_up_interrupted(work: &Work) -> Result<(), WorkError> {
         if !work.app.rooms.wait_for_slot() {
             return Ok(());
         }
-        // The user sees the task in the list of those to continue.
+        // The user sees the task in the list of interrupted ones.
         let _ = start_job(work, &JobPlace::Task(task), job);
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Charts of our own making. Each has a table with the same figures, for screen readers and for
-//! everyone who wants to read them.
+//! Charts, drawn without a library. Each has a table with the same values, for screen readers, and
+//! for users who want exact values.
 
 use maud::{Markup, html};
 
-/// A figure of a chart.
+/// A labeled value in a chart.
 pub(super) struct Point {
     pub(super) label: String,
     pub(super) value: f64,
@@ -39,7 +39,7 @@ pub(super) fn columns(title: &str, points: &[Point], head: [&str; 2]) -> Markup 
     }
 }
 
-/// The figures of a chart as a table.
+/// Renders the values of a chart as a table.
 fn table(points: &[Point], [label, value]: [&str; 2]) -> Markup {
     html! {
         details .figures {
@@ -52,7 +52,7 @@ fn table(points: &[Point], [label, value]: [&str; 2]) -> Markup {
     }
 }
 
-/// Draws a bar of a share between 0 and 1, for a cell of a table.
+/// Draws a bar for a share between 0 and 1, in a cell of a table.
 pub(super) fn bar(share: f64) -> Markup {
     let width = (share * 100.0).clamp(0.0, 100.0);
     html! {
@@ -83,7 +83,7 @@ mod tests {
         );
         assert!(html.contains("height=\"25.00\"") && html.contains("height=\"0.00\""), "{html}");
         assert!(!html.contains("<b>"), "{html}");
-        // Nothing at all is drawn without dividing by zero.
+        // A chart without values must not divide by zero.
         assert!(!columns("Empty", &[], ["Day", "Cost"]).into_string().contains("NaN"));
     }
 }

@@ -1,4 +1,4 @@
-//! Conversations with takeback's own agent: the list, and one of them.
+//! The pages of conversations with takeback's own agent: the list, and a single conversation.
 
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
@@ -45,7 +45,7 @@ pub(super) struct ChatQuery {
     part: String,
 }
 
-/// Shows the conversations, and begins a new one.
+/// Shows the list of conversations, with a field to begin a new one.
 pub(super) async fn home(
     State(app): State<Arc<App>>,
     Params(query): Params<HomeQuery>,
@@ -97,13 +97,13 @@ fn render_welcome() -> Markup {
     html! {
         div .empty .welcome {
             h2 { "An agent whose work you can take back" }
-            p { "A checkpoint is taken before every call that may change files. Calls that no rollback takes back need your approval." }
+            p { "A checkpoint is taken before every call that may change files. Calls that no rollback can reverse need your approval." }
             p .faint { kbd { "Enter" } " sends · " kbd { "Shift" } " " kbd { "Enter" } " begins a new line · " kbd { "/" } " lists the commands" }
         }
     }
 }
 
-/// The field for the next prompt, and the button that sends it or stops the turn.
+/// Renders the field for the next prompt, and the button that sends it or stops the turn.
 fn render_composer(work: &Work, is_busy: bool) -> Markup {
     html! {
         form .composer data-busy[is_busy] {
@@ -124,7 +124,8 @@ fn render_composer(work: &Work, is_busy: bool) -> Markup {
     }
 }
 
-/// The conversations, tasks and goals beside a new conversation.
+/// Renders the list of conversations, tasks and goals, which is shown beside the field for a new
+/// one.
 fn render_home_side(work: &Work) -> Result<Markup, WorkError> {
     let now = text::timestamp(work.opened.now());
     let open = list_open_tasks(&work.opened, TaskFilter::default())?;
@@ -254,8 +255,8 @@ fn render_foreign(state: &ChatState) -> Markup {
     )
 }
 
-/// The messages that are in the ledger and not part of the running turn. Messages that were taken
-/// back are folded.
+/// Renders the messages that are in the ledger and not part of the running turn. Messages that were
+/// taken back are folded.
 fn render_messages(work: &Work, state: &ChatState) -> Result<Markup, WorkError> {
     let mut messages = {
         let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
@@ -293,7 +294,7 @@ fn render_message(
     if message.role != "user" {
         return conversation::render_message(message, &work.app.zone);
     }
-    // A notice may come before the prompt.
+    // A turn may begin with a notice, before its prompt.
     let place = places.get(&message.seq).or_else(|| places.get(&(message.seq - 1)));
     html! {
         div .turn-mark {
@@ -304,7 +305,7 @@ fn render_message(
     }
 }
 
-/// The facts about a conversation: its state, its cost, its goals.
+/// Renders the facts about a conversation: its state, its cost, its goals.
 fn render_side(work: &Work, state: &ChatState) -> Markup {
     let directory = state.directory.as_deref().map(|path| work.app.tilde(FilePath::new(path)));
     html! {
@@ -328,7 +329,7 @@ fn render_side(work: &Work, state: &ChatState) -> Markup {
     }
 }
 
-/// The state of a conversation that needs the user.
+/// Renders the state of a conversation, if the user should know about it.
 fn render_state(state: &ChatState) -> Markup {
     let (words, can_continue) = match state.state.as_str() {
         "interrupted" => ("The last turn was interrupted. Nothing that it did is lost.", true),

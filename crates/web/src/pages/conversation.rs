@@ -1,4 +1,4 @@
-//! Messages: prompts, answers with their Markdown, and tool calls that unfold.
+//! Messages: prompts, answers in Markdown, and tool calls that can be unfolded.
 
 use jiff::tz::TimeZone;
 use maud::{Markup, PreEscaped, html};
@@ -83,8 +83,8 @@ fn shorten(text: &str) -> &str {
     }
 }
 
-/// Renders Markdown. HTML in it is shown as text, images become links, and links lead only to the
-/// web or to mail addresses.
+/// Renders Markdown. HTML in it is shown as text, images become links, and only links to web pages
+/// and mail addresses are kept.
 pub(crate) fn markdown(text: &str) -> Markup {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -161,7 +161,7 @@ mod tests {
             let html = markdown(text).into_string().to_lowercase();
             assert!(!html.contains("<script") && !html.contains("<img"), "{text}: {html}");
             assert!(!html.contains("<div"), "{text}: {html}");
-            // Whatever else is written is text, not a part of a tag.
+            // Nothing else is part of a tag.
             let tags = html.split('<').skip(1).map(|tag| tag.split('>').next().unwrap());
             for tag in tags {
                 assert!(!tag.contains(" onm") && !tag.contains("\"onm"), "{text}: {html}");

@@ -3,22 +3,22 @@
 use maud::{Markup, html};
 use takeback_base::text::format_bytes;
 use takeback_tree::{Store, StoreError, TreeChange};
+use takeback_undo::view::{DiffView, FileDiff, Image, Line, Part, Section, Token, diff_file};
 
 use super::files::{describe, kind_sign, line_counts};
 use super::timeline::encode;
 use crate::problem::WorkError;
 use crate::text;
-use crate::view::diff::{DiffView, FileDiff, Image, Line, Part, Section, diff_file};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
 
-/// The number of lines of a file above which it is folded.
+/// The number of lines above which a file is folded.
 const MAX_OPEN: usize = 600;
 
-/// The number of lines in a page after which files are only loaded when they are unfolded.
+/// The number of lines in a page after which further files are loaded only when they are unfolded.
 const MAX_LINES: usize = 3_000;
 
-/// The number of files in a page after which files are only loaded when they are unfolded.
+/// The number of files in a page after which further files are loaded only when they are unfolded.
 const MAX_FILES: usize = 100;
 
 /// The number of checkpoints that the list of other states offers.
@@ -27,7 +27,7 @@ const OTHERS: usize = 100;
 /// The size of a picture above which it is folded, in bytes.
 const MAX_IMAGE: u64 = 1 << 20;
 
-/// The way in which a file is shown.
+/// The display options of a file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) is_split: bool,
@@ -35,7 +35,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Formats the options as parameters of an address.
+    /// Formats the options as query parameters.
     fn query(self) -> String {
         let (split, loose) = (u8::from(self.is_split), u8::from(self.view.is_loose));
         format!("split={split}{}", if loose == 1 { "&loose=1" } else { "" })
@@ -59,7 +59,7 @@ impl DiffPage<'_> {
         let mut lines = 0;
         let mut files = Vec::new();
         for (index, change) in changes.iter().enumerate() {
-            // What does not fit is loaded when the user unfolds it.
+            // Files beyond these limits are loaded when the user unfolds them.
             let body = match index < MAX_FILES && lines < MAX_LINES {
                 true => {
                     Some(diff_file(store, change, self.options.view).map_err(StoreError::from)?)
@@ -115,7 +115,7 @@ impl DiffPage<'_> {
                     a href=(self.link(self.compared, with(true, view.is_loose))) aria-current=[is_split.then_some("true")] data-tab="" data-view="split" { "Side by side" }
                 }
                 nav .choice aria-label="Spaces" {
-                    a href=(self.link(self.compared, with(is_split, !view.is_loose))) aria-current=[view.is_loose.then_some("true")] data-tab="" title="Leave out changes of spaces alone" { "Ignore spaces" }
+                    a href=(self.link(self.compared, with(is_split, !view.is_loose))) aria-current=[view.is_loose.then_some("true")] data-tab="" title="Leave out changes that affect only spaces" { "Ignore spaces" }
                 }
             }
         }
@@ -129,6 +129,19 @@ impl DiffPage<'_> {
         }
     }
 
+    /// Renders the agent whose changes are shown. Other comparisons have changes by several authors.
+    fn render_author(&self) -> Markup {
+        let view = &self.turn.checkpoint;
+        let agent = view.agent.as_deref().filter(|_| {
+            *self.compared == Compared::Turn && view.kind != "safety" && view.kind != "manual"
+        });
+        html! {
+            @if let Some(agent) = agent {
+                span .agent .{ "hue-" (text::agent_hue(agent)) } { (text::one_line(agent)) }
+            }
+        }
+    }
+
     fn render_file(&self, change: &TreeChange, body: Option<&FileDiff>) -> Markup {
         let path = encode(&text::path_json(&change.path));
         let Self { address, options, .. } = self;
@@ -136,8 +149,8 @@ impl DiffPage<'_> {
         let source = format!("{address}/file?path={path}&to={to}&{}", options.query());
         let image = |side: &str| format!("{address}/image?path={path}&to={to}&side={side}");
         html! {
-            details .diff-file open[body.is_some_and(is_open)] data-source=[body.is_none().then_some(&source)] {
-                summary { (file_head(change)) }
+            details .diff-file data-path=(text::path_json(&change.path)) open[body.is_some_and(is_open)] data-source=[body.is_none().then_some(&source)] {
+                summary { (file_head(change)) (self.render_author()) span .since {} }
                 @if matches!(body, Some(FileDiff::Lines(_))) {
                     button type="button" .small .quiet data-whole={ (source) "&whole=1" } { "Whole file" }
                 }
@@ -152,7 +165,7 @@ impl DiffPage<'_> {
     }
 }
 
-/// The kind of a change, the path and the numbers of lines.
+/// Renders the kind of change, the path, and the numbers of added and removed lines.
 pub(super) fn file_head(change: &TreeChange) -> Markup {
     html! {
         (kind_sign(&change.kind))
@@ -162,7 +175,7 @@ pub(super) fn file_head(change: &TreeChange) -> Markup {
     }
 }
 
-/// Returns true if a file is shown without unfolding it.
+/// Returns true if a file is shown unfolded from the start.
 pub(super) fn is_open(body: &FileDiff) -> bool {
     match body {
         FileDiff::Images(sides) => sides.iter().flatten().all(|side| side.size <= MAX_IMAGE),
@@ -270,11 +283,25 @@ fn fold(count: usize, columns: usize) -> Markup {
 fn parts(parts: &[Part]) -> Markup {
     html! {
         @for Part { is_marked, token, text } in parts {
-            @match (is_marked, token.class()) {
+            @match (is_marked, class_of(*token)) {
                 (true, class) => mark class=[class] { (text) },
                 (false, Some(class)) => span class=(class) { (text) },
                 (false, None) => (text),
             }
         }
     }
+}
+
+/// Returns the name of a token's class in the style sheet.
+fn class_of(token: Token) -> Option<&'static str> {
+    Some(match token {
+        Token::Plain => return None,
+        Token::Comment => "hl-c",
+        Token::Text => "hl-s",
+        Token::Number => "hl-n",
+        Token::Keyword => "hl-k",
+        Token::Type => "hl-t",
+        Token::Call => "hl-f",
+        Token::Key => "hl-y",
+    })
 }

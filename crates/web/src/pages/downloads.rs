@@ -1,4 +1,4 @@
-//! Downloads of files to hand on.
+//! Downloads a turn, a session or a day as a file.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::api::Params;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// The parameters of the download of a day.
+/// The parameters for the download of a day.
 #[derive(Deserialize)]
 pub(super) struct DayQuery {
     day: String,

@@ -11,6 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use takeback_ledger::render::session_title;
 use takeback_ledger::{MessageRecord, SessionRecord, mask_transcript};
 use takeback_tree::{Store, StoreError, TreeChange};
+use takeback_undo::view::{DiffView, FileDiff, Image, diff_file, image_type};
 
 use super::sessions::find_checkpoints;
 use super::timeline::{counts, describe_rollback};
@@ -19,14 +20,13 @@ use crate::app::Work;
 use crate::assets;
 use crate::problem::{Problem, WorkError};
 use crate::text::{self, mask_text};
-use crate::view::diff::{DiffView, FileDiff, Image, diff_file, image_type};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
 
-/// The number of lines of all diffs after which the rest is only listed.
+/// The total number of lines in diffs after which further diffs are left out.
 const MAX_LINES: usize = 30_000;
 
-/// The total size of the pictures after which the rest is left out, in bytes.
+/// The maximum total size of the pictures in a file, in bytes. Further pictures are left out.
 const MAX_PICTURES: u64 = 8 << 20;
 
 /// The maximum number of turns in a file.
@@ -35,7 +35,7 @@ const MAX_TURNS: usize = 500;
 /// The part of the history that a file shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportSubject {
-    /// A turn, step or checkpoint of a workspace, by their ids.
+    /// A turn, step or checkpoint.
     Turn {
         /// The id of the workspace.
         workspace: String,
@@ -89,7 +89,7 @@ fn page(work: &Work, title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// Collects the parts of a file, and what they have used of its limits.
+/// Collects the parts of a file, and counts how much of its limits they use.
 struct Writer<'w> {
     work: &'w Work,
     lines: usize,
@@ -186,7 +186,7 @@ impl Writer<'_> {
                 h1 { (title) }
                 p .meta { (text::count(total as u64, "turn, checkpoint or rollback").replace("rollbacks", "rollbacks in all")) }
             }
-            @if entries.is_empty() { div .empty { h2 { "Nothing happened" } p { "No turn, checkpoint or rollback is known of this day." } } }
+            @if entries.is_empty() { div .empty { h2 { "Nothing happened" } p { "No turn, checkpoint or rollback is known for this day." } } }
             @for entry in &entries { (entry) }
             @if left_out > 0 { p .note { (text::count(left_out as u64, "later entry").replace("entrys", "entries")) " left out." } }
         };
@@ -241,7 +241,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Finds the messages of a turn in its session, whose secrets are masked.
+    /// Finds the messages of a turn, with their secrets masked.
     fn turn_messages(
         &mut self,
         workspace: &str,
@@ -285,11 +285,11 @@ impl Writer<'_> {
         let left_out = changes.len() - shown.len();
         Ok(html! {
             @for file in &shown { (file) }
-            @if left_out > 0 { p .note { "The diffs of " (text::count(left_out as u64, "more file")) " are left out, because this file would become too large." } }
+            @if left_out > 0 { p .note { "The diffs of " (text::count(left_out as u64, "more file")) " are left out, because this file would be too large." } }
         })
     }
 
-    /// Reads both sides of a picture as addresses that hold their content.
+    /// Reads both sides of a picture as `data:` addresses.
     fn read_pictures(&mut self, store: &Store, body: &FileDiff) -> Result<[String; 2], WorkError> {
         let FileDiff::Images(sides) = body else { return Ok(Default::default()) };
         let mut found = <[String; 2]>::default();

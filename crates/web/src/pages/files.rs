@@ -1,33 +1,47 @@
-//! The changed files of a turn, by directory, with boxes to tick.
+//! The changed files of a turn, grouped by directory, with check boxes.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use takeback_tree::{ChangeKind, RelPath, TreeChange};
+use takeback_undo::view::is_image;
 
 use crate::text;
 use crate::view::timeline::Entry;
 use crate::view::turn::TurnView;
 
-/// The number of files in the unfolded row of a timeline.
+/// The maximum number of files in an unfolded row of the timeline.
 const CARD: usize = 5;
 
 /// The number of blocks in the bar of a file.
 const BLOCKS: u64 = 5;
 
-pub(super) fn render(changes: &[TreeChange], turn: &TurnView) -> Markup {
-    if changes.is_empty() {
-        return html! { (render_nothing(turn)) };
+/// Renders the turn's own changes with check boxes and, below them, the changes that others made
+/// meanwhile.
+pub(super) fn render(changes: &[TreeChange], others: &[TreeChange], turn: &TurnView) -> Markup {
+    html! {
+        @if changes.is_empty() { (render_nothing(turn)) } @else { (render_own(changes, turn)) }
+        @if !others.is_empty() {
+            section .others {
+                h2 { "Changed by others meanwhile" }
+                p .faint { "Another session, another program or you changed " (text::count(others.len() as u64, "file")) " while this turn was running. An undo of the turn keeps these changes; a rollback to before it takes them back, too." }
+                (render_list(others))
+            }
+        }
     }
+}
+
+fn render_own(changes: &[TreeChange], turn: &TurnView) -> Markup {
+    let agent = turn.checkpoint.agent.as_deref().filter(|_| turn.checkpoint.kind != "safety");
     let mut directories: BTreeMap<RelPath, Vec<&TreeChange>> = BTreeMap::new();
     for change in changes {
         let parent = change.path.parent().unwrap_or_else(RelPath::root);
         directories.entry(parent).or_default().push(change);
     }
     html! {
-        div .files-tools {
+        div .files-tools .{ "hue-" (text::agent_hue(agent.unwrap_or_default())) } {
             label .all { input type="checkbox" data-all=""; "Select all" }
-            span .faint { (text::count(changes.len() as u64, "file")) " changed" }
+            span .faint { (text::count(changes.len() as u64, "file")) " changed" @if let Some(agent) = agent { " by " span .agent { (text::one_line(agent)) } } }
         }
         ul .files {
             @for (directory, files) in &directories {
@@ -45,7 +59,7 @@ fn render_nothing(turn: &TurnView) -> Markup {
         div .empty {
             h2 { "No file changed" }
             @match turn.entry() {
-                Some(Entry::Row(row)) if row.kind == "turn" => p { "The turn is still running, or its commands changed no file that is covered." },
+                Some(Entry::Row(row)) if row.kind == "turn" => p { "The turn is still running, or its commands changed no files that are covered." },
                 Some(Entry::Row(_)) => p { "Nothing changed until the next checkpoint." },
                 _ => p { "The Diff tab compares this state with the workspace as it is now." },
             }
@@ -64,7 +78,7 @@ fn render_file(change: &TreeChange) -> Markup {
                 code .name { bdi { (text::one_line(&name)) } }
                 @if let Some(words) = describe(change) { span .faint { (words) } }
             }
-            span .whose {}
+            span .since {}
             (line_counts(change))
             (bar(change))
         }
@@ -78,12 +92,13 @@ pub(super) fn describe(change: &TreeChange) -> Option<String> {
         ChangeKind::ModeChanged => Some("permissions".into()),
         ChangeKind::KindChanged => Some("another kind of file".into()),
         _ if change.private => Some("private".into()),
+        _ if change.binary && is_image(change) => Some("picture".into()),
         _ if change.binary => Some("not text".into()),
         _ => None,
     }
 }
 
-/// A sign and a hidden word for the kind of a change.
+/// Renders the kind of change: a symbol, and a word for screen readers.
 pub(super) fn kind_sign(kind: &ChangeKind) -> Markup {
     let (class, sign, word) = match kind {
         ChangeKind::Added => ("added", "+", "added"),
@@ -94,7 +109,7 @@ pub(super) fn kind_sign(kind: &ChangeKind) -> Markup {
     html! { span class={ "kind " (class) } title=(word) { span aria-hidden="true" { (sign) } span .hidden { (word) } } }
 }
 
-/// The numbers of added and removed lines of a file.
+/// Renders the numbers of added and removed lines of a file.
 pub(super) fn line_counts(change: &TreeChange) -> Markup {
     let Some(lines) = change.lines else { return html! { span .counts {} } };
     html! {
@@ -105,7 +120,7 @@ pub(super) fn line_counts(change: &TreeChange) -> Markup {
     }
 }
 
-/// Five blocks that show the share of added and removed lines.
+/// Renders five blocks that show the shares of added and removed lines.
 fn bar(change: &TreeChange) -> Markup {
     let (added, removed) = change.lines.map_or((0, 0), |lines| (lines.insertions, lines.deletions));
     let total = added + removed;
@@ -121,7 +136,7 @@ fn bar(change: &TreeChange) -> Markup {
     }
 }
 
-/// All changed files, to look at.
+/// Renders all changed files, without check boxes.
 pub(super) fn render_list(changes: &[TreeChange]) -> Markup {
     html! { ul .files .most { @for change in changes { (plain_row(change)) } } }
 }
@@ -130,7 +145,7 @@ fn plain_row(change: &TreeChange) -> Markup {
     html! { li .file { (kind_sign(&change.kind)) code .name { bdi { (change.path) } } (line_counts(change)) (bar(change)) } }
 }
 
-/// The most changed files of a turn.
+/// Renders the files that a turn changed the most.
 pub(super) fn render_card(changes: &[TreeChange]) -> Markup {
     let size =
         |change: &TreeChange| change.lines.map_or(0, |lines| lines.insertions + lines.deletions);

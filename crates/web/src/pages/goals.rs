@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::text;
 use crate::view::goal::GoalView;
 
-/// The width of a bar, in units of its picture.
+/// The width of a bar, in units of the SVG picture.
 const WIDTH: f64 = 100.0;
 
 /// Renders a goal: its state, how much of its budget is spent, and its buttons.

@@ -8,43 +8,58 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use maud::{Markup, html};
+use serde::Deserialize;
 use takeback_base::text::format_bytes;
 use takeback_undo::retention::{read_growth, read_status};
 use takeback_undo::{DirectoryState, Status};
 
 use super::PageResult;
 use super::charts::{Point, columns};
-use super::layout::{Shell, column, note, relative_time};
+use super::layout::{Shell, column, note, relative_time, sentence};
+use crate::api::Params;
 use crate::app::{App, Work};
+use crate::checkup::{Checkup, Finding};
 use crate::text;
 
-/// The largest and the smallest number of days in the chart of the store's size.
+/// The maximum and minimum numbers of days in the chart of the store's size.
 const DAYS: i64 = 60;
 const FEWEST: i64 = 13;
 
-pub(super) async fn show(State(app): State<Arc<App>>) -> PageResult {
-    let page = app.work(|work| {
+/// The parameters of the page.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct HealthQuery {
+    /// `1` to read all checkpoints and messages.
+    thorough: String,
+}
+
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Params(query): Params<HealthQuery>,
+) -> PageResult {
+    let page = app.work(move |work| {
         let status = read_status(&work.opened)?;
-        let content = render(work, &status);
+        let content = render(work, &status, &work.check_up(query.thorough == "1")?);
         Ok(Shell::new(work, None)?.render("Health", "health", &column(&content)))
     });
     Ok(page.await?)
 }
 
-fn render(work: &Work, status: &Status) -> Markup {
+fn render(work: &Work, status: &Status, checkup: &Checkup) -> Markup {
     let now = text::timestamp(work.opened.now());
-    let is_fine = status.failures.is_empty() && !status.can_shrink;
     html! {
         h1 { "Health" }
-        @if is_fine { (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed." } })) }
-        @for failure in &status.failures {
-            (note("warning", &html! {
-                p { strong { bdi { (work.app.tilde(&failure.workspace.0)) } } ": " (text::one_line(&failure.message)) }
-                p .faint { (text::count(failure.count, "time")) ", last " (relative_time(text::timestamp(failure.until), now)) }
-            }))
+        @if checkup.findings.is_empty() {
+            (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed." @if checkup.is_thorough { " All checkpoints and messages are whole." } } }))
+        }
+        @for Finding { message, hint } in &checkup.findings {
+            (note("warning", &html! { p { strong { (text::visible(&sentence(message))) } } p { (with_code(&sentence(hint))) "." } }))
         }
         @if let Some(jump) = &status.clock_jump {
             (note("info", &html! { p { "The clock jumped, or takeback did not run for a while. The days between " (jump.from) " and " (jump.to) " do not count as age." } }))
+        }
+        @if !checkup.is_thorough {
+            p .further { a href="/health?thorough=1" { "Read all checkpoints and messages, too" } span .faint { " This may take minutes." } }
         }
         section .card {
             h2 { "Store" }
@@ -57,8 +72,8 @@ fn render(work: &Work, status: &Status) -> Markup {
             }
             (render_growth(work, status))
             @if status.can_shrink { p { "The store is over its limit. " code { "takeback checkpoints prune" } " deletes the oldest checkpoints." } }
-            p .faint { code { "takeback doctor" } " checks the hooks of all agents; " code { "takeback checkpoints verify" } " reads every object." }
         }
+        (render_agents(checkup, now))
         (render_prune(status))
         section .card {
             h2 { "Workspaces" }
@@ -79,7 +94,43 @@ fn render(work: &Work, status: &Status) -> Markup {
     }
 }
 
-/// The size of the store on each day, as a chart.
+/// Lists the agents with the state of their hooks.
+fn render_agents(checkup: &Checkup, now: Timestamp) -> Markup {
+    html! {
+        section .card {
+            h2 { "Agents" }
+            @if checkup.agents.is_empty() { p .faint { "No agent was found on this machine." } } @else {
+                table {
+                    thead { tr { th { "Agent" } th { "Hooks" } th { "Last hook" } } }
+                    tbody { @for agent in &checkup.agents {
+                        tr {
+                            td {
+                                (text::one_line(&agent.title))
+                                @for limit in &agent.not_covered { div .faint { "Not covered: " (text::one_line(limit)) } }
+                            }
+                            td { (text::one_line(&agent.state)) }
+                            td { @match agent.last_hook.as_deref().and_then(|time| time.parse().ok()) {
+                                Some(time) => (relative_time(time, now)),
+                                None => span .faint { "none yet" },
+                            } }
+                        }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+/// Renders the parts of a hint between backticks as code.
+fn with_code(hint: &str) -> Markup {
+    html! {
+        @for (index, part) in hint.split('`').enumerate() {
+            @if index % 2 == 1 { code { (text::visible(part)) } } @else { (text::visible(part)) }
+        }
+    }
+}
+
+/// Draws a chart of the store's size on each day.
 fn render_growth(work: &Work, status: &Status) -> Markup {
     let today = text::timestamp(work.opened.now()).to_zoned(TimeZone::UTC).date();
     let mut known: BTreeMap<Date, u64> = BTreeMap::new();
@@ -100,7 +151,8 @@ fn render_growth(work: &Work, status: &Status) -> Markup {
     columns("Size of the store", &days.map(point).collect::<Vec<_>>(), ["Day", "Size"])
 }
 
-/// The form that prunes. Scripts show it, because what would be deleted is shown first.
+/// Renders the form for pruning. It is hidden until a script shows it, because only the script can
+/// show in advance what would be deleted.
 fn render_prune(status: &Status) -> Markup {
     html! {
         section .card {
@@ -117,7 +169,7 @@ fn render_prune(status: &Status) -> Markup {
     }
 }
 
-/// A bar that shows how full the store is.
+/// Draws a bar that shows how full the store is.
 fn meter(status: &Status) -> Markup {
     let share = status.store_bytes as f64 / (status.max_bytes.max(1)) as f64;
     let percent = (share * 100.0).min(100.0);

@@ -30,7 +30,7 @@ impl Shell {
         })
     }
 
-    /// Renders a whole page. `place` is the name of the link in the head that is current.
+    /// Renders a whole page. `place` is the name of the link to this page in the head.
     pub(super) fn render(&self, title: &str, place: &str, main: &Markup) -> Markup {
         let timeline = self.workspace.as_ref().map_or("/".to_owned(), |id| format!("/w/{id}"));
         let links = [
@@ -43,7 +43,7 @@ impl Shell {
         html! {
             (DOCTYPE)
             html lang="en" {
-                (head(title))
+                (head(title, place == "chat"))
                 body data-workspace=[self.workspace.as_ref()] {
                     a .skip href="#main" { "Skip to the content" }
                     header .bar {
@@ -98,7 +98,7 @@ impl Shell {
     }
 }
 
-/// The button that reverses the last rollback.
+/// Renders the button that reverses the last rollback.
 pub(super) fn take_back_button(workspace: &str, action: Action) -> Markup {
     let way = if action == Action::Undo { "redo" } else { "undo" };
     html! {
@@ -106,7 +106,7 @@ pub(super) fn take_back_button(workspace: &str, action: Action) -> Markup {
     }
 }
 
-fn head(title: &str) -> Markup {
+fn head(title: &str, is_chat: bool) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -117,7 +117,7 @@ fn head(title: &str) -> Markup {
             link rel="stylesheet" href="/assets/app.css";
             link rel="stylesheet" href="/assets/diff.css";
             link rel="stylesheet" href="/assets/charts.css";
-            link rel="stylesheet" href="/assets/chat.css";
+            @if is_chat { link rel="stylesheet" href="/assets/chat.css"; }
             script type="module" src="/assets/app.js" {}
         }
     }
@@ -127,12 +127,12 @@ fn keys_help() -> Markup {
     let keys = [
         ("j  k", "next, previous turn"),
         ("Enter", "open the turn"),
-        ("Space", "unfold the steps; tick a file"),
+        ("Space", "unfold the steps; select a file"),
         ("f d c e v", "files, diff, conversation, effects, coverage"),
         ("/", "search"),
         ("u", "undo this turn, keep my edits"),
         ("R", "roll back to before this turn"),
-        ("U", "take the last rollback back"),
+        ("U", "reverse the last rollback"),
         ("t", "absolute times"),
         ("Esc", "close; back to the list"),
     ];
@@ -143,19 +143,19 @@ fn keys_help() -> Markup {
     }
 }
 
-/// A page without a workspace, for problems.
+/// Renders a page without a workspace, for problems.
 pub(super) fn bare_page(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head(title))
+            (head(title, false))
             body .bare { main #main { (main) } }
         }
     }
 }
 
-/// Two panes: a list, and the details of one entry. `which` says which of them a narrow window
-/// shows.
+/// Renders two panes: a list, and the details of one entry. `which` names the pane that a narrow
+/// window shows.
 pub(super) fn panes(which: &str, list: &Markup, detail: &Markup) -> Markup {
     html! {
         div class={ "panes " (which) } {
@@ -170,7 +170,7 @@ pub(super) fn column(content: &Markup) -> Markup {
     html! { div .column { (content) } }
 }
 
-/// A message, its causes, and what to do next.
+/// Renders a problem: the message, its causes, and what to do next.
 pub(super) fn problem_box(problem: &Problem) -> Markup {
     html! {
         div .problem role="alert" {
@@ -179,7 +179,11 @@ pub(super) fn problem_box(problem: &Problem) -> Markup {
                 ul { @for cause in &problem.causes { li { (text::visible(cause)) } } }
             }
             @if let Some(hint) = &problem.hint { p { (text::visible(&sentence(hint))) "." } }
-            p .faint { "Nothing was changed." }
+            @if problem.status == 404 {
+                p { a href="/" { "All workspaces" } }
+            } @else {
+                p .faint { "Nothing was changed." }
+            }
         }
     }
 }
@@ -191,7 +195,8 @@ pub(super) fn sentence(text: &str) -> String {
     first.unwrap_or_default() + characters.as_str()
 }
 
-/// A relative time, with the absolute one on hover and for scripts.
+/// Renders a relative time. The absolute time is shown when the pointer hovers over it, and is
+/// available to scripts.
 pub(super) fn relative_time(moment: jiff::Timestamp, now: jiff::Timestamp) -> Markup {
     let words = match text::relative(moment, now).as_str() {
         "now" => "just now".to_owned(),
@@ -200,7 +205,7 @@ pub(super) fn relative_time(moment: jiff::Timestamp, now: jiff::Timestamp) -> Ma
     html! { time datetime=(moment) data-long="" { (words) } }
 }
 
-/// A note that stands out: a warning, or an explanation.
+/// Renders a note that stands out: a warning, or an explanation.
 pub(super) fn note(kind: &str, content: &Markup) -> Markup {
     html! {
         div class={ "note " (kind) } {

@@ -12,13 +12,13 @@ use crate::text;
 const ROW: usize = 36;
 const LEVEL: usize = 22;
 
-/// The number of levels that are drawn. Deeper sessions are drawn at the last one.
+/// The number of levels that are drawn. Deeper sessions are drawn at the last level.
 const MAX_LEVELS: usize = 8;
 
-/// The number of sessions that are drawn.
+/// The maximum number of sessions that are drawn.
 const MAX_SESSIONS: usize = 60;
 
-/// Draws the lineage of a session. Returns nothing if it has neither parents nor children.
+/// Draws the lineage of a session. Returns nothing if the session has neither parents nor children.
 pub(super) fn render(ledger: &Ledger, id: &str) -> Result<Markup, WorkError> {
     let root = match ledger.ancestors(id)?.pop() {
         Some(oldest) => oldest,
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_session_is_joined_with_its_parent() {
+    fn each_session_is_connected_to_its_parent() {
         // A root with two children, the first of which has a child.
         let drawn = draw(&[0, 1, 2, 1], 3, Some(2)).into_string();
         assert_eq!(drawn.matches("<circle").count(), 4);

@@ -1,6 +1,6 @@
 //! The pages. Everything has an address, and every page can be read without scripts.
 //!
-//! With the parameter `part`, a page returns only the part that a script asks for.
+//! With the parameter `part`, only that part of a page is returned, for scripts.
 
 mod charts;
 mod chat;
@@ -38,7 +38,7 @@ use layout::Shell;
 
 pub(crate) use self::conversation::markdown as render_markdown;
 
-/// The number of entries that a page shows at first, and that each scroll adds.
+/// The number of entries that a page shows at first, and that scrolling adds each time.
 const WINDOW: usize = 50;
 
 /// A problem, shown as a page.
@@ -64,7 +64,7 @@ pub(crate) fn error_page(problem: &Problem) -> (StatusCode, Markup) {
 }
 
 pub(crate) async fn not_found() -> PageProblem {
-    PageProblem(Problem::not_found("page").hint("the timeline of all workspaces is at /"))
+    PageProblem(Problem::not_found("page"))
 }
 
 pub(crate) fn routes() -> Router<Arc<App>> {

@@ -1,7 +1,8 @@
-//! The state of a workspace, or of all, beside the timeline when no turn is selected.
+//! The state of one workspace or of all, shown beside the timeline when no turn is selected.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 use takeback_undo::RowView;
 
@@ -12,7 +13,7 @@ use crate::problem::WorkError;
 use crate::text;
 use crate::view::timeline::{Entry, Timeline};
 
-/// The number of paths that are listed before the rest is only counted.
+/// The maximum number of paths that are listed. The rest is only counted.
 const LISTED: usize = 12;
 
 pub(super) fn render(work: &Work, workspace: Option<&str>) -> Result<Markup, WorkError> {
@@ -46,7 +47,7 @@ fn render_workspace(work: &Work, timeline: &Timeline) -> Markup {
                 (note("warning", &html! { p { @if failure.checkpoint { "Checkpoints failed: " } (text::one_line(&failure.message)) } }))
             }
             @if !timeline.working.is_empty() {
-                (note("info", &html! { p { "An agent is working here now. A rollback would change files under it." } }))
+                (note("info", &html! { p { "An agent is working here now. A rollback would change files while the agent is using them." } }))
             }
             @if let Some(last) = timeline.last_rollback() {
                 section .card {
@@ -57,7 +58,7 @@ fn render_workspace(work: &Work, timeline: &Timeline) -> Markup {
             }
             section .card {
                 h2 { "How to go back" }
-                p { "Choose a turn. You see what it changed, and can roll back to before it, undo only this turn, or restore single files. Nothing changes before you confirm, and every step can be taken back." }
+                p { "Choose a turn. You see what it changed, and can roll back to before it, undo only this turn, or restore single files. Nothing changes before you confirm, and every rollback can be taken back." }
                 p .faint { kbd { "j" } " " kbd { "k" } " move · " kbd { "Enter" } " opens · " kbd { "?" } " shows all keys" }
             }
             (render_uncovered(timeline))
@@ -65,7 +66,7 @@ fn render_workspace(work: &Work, timeline: &Timeline) -> Markup {
     }
 }
 
-/// The paths that the newest checkpoint does not cover, once for the workspace.
+/// Renders the paths that the newest checkpoint does not cover.
 fn render_uncovered(timeline: &Timeline) -> Markup {
     let Some(newest) = rows(timeline).next().filter(|row| row.uncovered.count > 0) else {
         return html! {};
@@ -83,6 +84,33 @@ fn render_uncovered(timeline: &Timeline) -> Markup {
     }
 }
 
+/// Renders a workspace in the list of all workspaces: its path, and the last event there.
+fn render_summary(work: &Work, timeline: &Timeline, now: Timestamp) -> Markup {
+    let newest = timeline.entries.first();
+    let agent = match newest {
+        Some(Entry::Row(row)) => row.agent.as_deref().unwrap_or_default(),
+        _ => "",
+    };
+    html! {
+        li .{ "hue-" (text::agent_hue(agent)) } { a href={ "/w/" (timeline.id) } {
+            span .path { bdi { (work.app.tilde(&timeline.path)) } }
+            span .meta {
+                @if !timeline.working.is_empty() { span .badge .live { "working now" } }
+                (text::count(rows(timeline).count() as u64, "checkpoint"))
+                @if let Some(newest) = newest { span { (relative_time(newest.time(), now)) } }
+            }
+            @match newest {
+                Some(Entry::Row(row)) => span .last-turn {
+                    @if !agent.is_empty() { span .agent { (text::one_line(agent)) } " " }
+                    (text::shorten(&text::one_line(row.prompt.as_deref().unwrap_or(&row.reason)), 200))
+                },
+                Some(Entry::Rollback(rollback)) => span .last-turn { (describe_rollback(rollback)) },
+                None => {},
+            }
+        } }
+    }
+}
+
 fn render_all(work: &Work) -> Result<Markup, WorkError> {
     let now = text::timestamp(work.opened.now());
     let mut timelines: Vec<Arc<Timeline>> = work.all_timelines()?;
@@ -94,18 +122,7 @@ fn render_all(work: &Work) -> Result<Markup, WorkError> {
                 (note("warning", &html! { p { (work.app.tilde(&failure.workspace.0)) ": " (text::one_line(&failure.message)) } }))
             }
             @if timelines.is_empty() { p .faint { "No workspace has checkpoints yet." } }
-            ul .workspaces {
-                @for timeline in &timelines {
-                    li { a href={ "/w/" (timeline.id) } {
-                        span .path { bdi { (work.app.tilde(&timeline.path)) } }
-                        span .meta {
-                            (text::count(rows(timeline).count() as u64, "checkpoint"))
-                            @if let Some(newest) = timeline.entries.first() { span { (relative_time(newest.time(), now)) } }
-                            @if !timeline.working.is_empty() { span .badge .live { "working now" } }
-                        }
-                    } }
-                }
-            }
+            ul .workspaces { @for timeline in &timelines { (render_summary(work, timeline, now)) } }
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Sessions: the list, the search over all of them, and one conversation.
+//! Sessions: the list, the search, and a single conversation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) struct SearchQuery {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SessionQuery {
-    /// The number of the message to begin with.
+    /// The number of the first message that is shown.
     from: i64,
 }
 
@@ -201,7 +201,7 @@ pub(super) async fn show(
         let places = find_checkpoints(work, &session.id)?;
         let conversation = render_conversation(work, &session, &messages, &places, query.from);
         let content =
-            html! { (render_head(work, &session, messages.len())) (lineage) (conversation) };
+            html! { (render_head(work, &session, messages.len(), !places.is_empty())) (lineage) (conversation) };
         let title = text::shorten(&text::one_line(session_title(&session)), 60);
         Ok(Shell::new(work, None)?.render(&title, "sessions", &column(&content)))
     });
@@ -229,7 +229,7 @@ pub(super) fn find_checkpoints(
     Ok(places)
 }
 
-fn render_head(work: &Work, session: &SessionRecord, messages: usize) -> Markup {
+fn render_head(work: &Work, session: &SessionRecord, messages: usize, has_turns: bool) -> Markup {
     let workspace = session.workspace.as_deref().map(std::path::Path::new);
     html! {
         header .session-head .{ "hue-" (text::agent_hue(&session.source)) } {
@@ -240,6 +240,7 @@ fn render_head(work: &Work, session: &SessionRecord, messages: usize) -> Markup 
                 span { (text::count(messages as u64, "message")) }
                 @if let Some(cost) = cost(session) { span { (cost) } }
                 @if let Some(path) = workspace { span .path { bdi { (work.app.tilde(path)) } } }
+                @if has_turns { a href={ "/?session=" (encode(&session.id)) } { "Its turns in the timeline" } }
                 a href={ "/sessions/" (encode(&session.id)) "/export" } download="" { "Export as a file" }
             }
         }
@@ -253,7 +254,7 @@ fn render_conversation(
     places: &BTreeMap<i64, TurnPlace>,
     from: i64,
 ) -> Markup {
-    // A page that begins with a hit also shows what led to it.
+    // A page that opens at a search result also shows the messages before it.
     let hit = messages.iter().position(|message| message.seq >= from).unwrap_or(0);
     let start = if hit < MESSAGES { 0 } else { hit - 20 };
     let shown = &messages[start..messages.len().min(start + MESSAGES)];
@@ -270,7 +271,7 @@ fn render_conversation(
         div .messages {
             @for message in shown {
                 @if let Some((workspace, checkpoint)) = places.get(&message.seq) {
-                    p .checkpoint-mark { a href={ "/w/" (workspace) "/c/" (checkpoint) } { span aria-hidden="true" { "◆" } " Checkpoint before this turn: look, or return to here" } }
+                    p .checkpoint-mark { a href={ "/w/" (workspace) "/c/" (checkpoint) } { span aria-hidden="true" { "◆" } " Checkpoint before this turn: look at it, or return to it" } }
                 }
                 (conversation::render_message(message, &work.app.zone))
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use takeback_tree::Oid;
+pub(super) use takeback_undo::view::describe_rollback;
 use takeback_undo::{RowView, StepView};
 
 use super::layout::note;
@@ -17,7 +18,7 @@ use crate::view::timeline::{Entry, Page, RollbackEntry, Timeline};
 /// The longest prompt that a row shows, in characters.
 const MAX_PROMPT: usize = 280;
 
-/// A list of entries of one or more timelines.
+/// A list of entries from one or more timelines.
 pub(super) struct ListView<'a> {
     pub(super) work: &'a Work,
     /// The address of the list, without parameters.
@@ -52,7 +53,7 @@ impl ListView<'_> {
         html! {
             div .empty {
                 @if self.filter.is_active() {
-                    h2 { "Nothing fits" }
+                    h2 { "Nothing matches" }
                     p { "No turn matches this filter. " a href=(self.address) { "Show all" } }
                 } @else {
                     h2 { "No checkpoints yet" }
@@ -63,7 +64,8 @@ impl ListView<'_> {
         }
     }
 
-    /// Renders the entries with a heading for each day, and a line for each run of one session.
+    /// Renders the entries, with a heading for each day and a line for consecutive entries of one
+    /// session.
     fn render_groups(&self, page: &Page) -> Markup {
         let app = &self.work.app;
         let now = text::timestamp(self.work.opened.now());
@@ -71,7 +73,7 @@ impl ListView<'_> {
             text::day_name(timeline.entries[*place].time(), now, &app.zone)
         };
         let group = |(timeline, place): &(Arc<Timeline>, usize)| {
-            (timeline.id.clone(), session_of(&timeline.entries[*place]).map(str::to_owned))
+            (timeline.id.clone(), timeline.entries[*place].session().map(str::to_owned))
         };
         html! {
             @for days in page.entries.chunk_by(|a, b| day(a) == day(b)) {
@@ -87,7 +89,7 @@ impl ListView<'_> {
 
     fn render_run(&self, run: &[(Arc<Timeline>, usize)], now: Timestamp) -> Markup {
         let (timeline, first) = &run[0];
-        let session = session_of(&timeline.entries[*first]);
+        let session = timeline.entries[*first].session();
         let agent = session.map(text::agent_of).unwrap_or_default();
         let title = session.and_then(|session| timeline.titles.get(session));
         let is_all = self.address == "/";
@@ -148,7 +150,7 @@ impl ListView<'_> {
                         @if row.late { span .badge .warn title="The agent had moved on before the capture was complete" { "⚠ late" } }
                     }
                 }
-                @if row.steps.len() > 1 { (self.render_steps(timeline, row)) }
+                @if row.kind == "turn" { (self.render_steps(timeline, row)) }
             }
         }
     }
@@ -168,8 +170,8 @@ impl ListView<'_> {
         };
         html! {
             details .steps data-card={ "/w/" (timeline.id) "/c/" (row.id) "/card" } {
-                summary { (text::count(row.steps.len() as u64, "step")) }
-                ol { @for step in &row.steps { (step_row(step)) } }
+                summary { (text::count(row.steps.len().max(1) as u64, "step")) }
+                @if row.steps.len() > 1 { ol { @for step in &row.steps { (step_row(step)) } } }
                 div .card-files {}
             }
         }
@@ -208,7 +210,7 @@ impl ListView<'_> {
         let is_open = !(since.is_empty() && until.is_empty() && file.is_empty());
         html! {
             form .filter action=(self.address) role="search" aria-label="Filter the timeline" {
-                input type="search" name="text" value=(text) placeholder="Filter by prompt, command, name" aria-label="Filter by text" autocomplete="off";
+                input type="search" name="text" value=(text) placeholder="Filter this list" title="Words of a prompt, a command or a name" aria-label="Filter by text" autocomplete="off";
                 @if agents.len() > 1 || !agent.is_empty() {
                     select name="agent" aria-label="Agent" data-submit="" {
                         option value="" { "All agents" }
@@ -224,9 +226,15 @@ impl ListView<'_> {
                 }
                 button { "Filter" }
                 @if self.filter.is_active() { a href=(self.address) { "Clear" } }
-                @if !session.is_empty() { p .faint { "Only session " (text::one_line(session)) } }
+                @if !session.is_empty() { p .faint { "Only session " a href={ "/sessions/" (encode(session)) } { (self.session_name(session)) } ". " a href=(self.address) { "Show all" } } }
             }
         }
+    }
+
+    /// Returns the title of a session, or its id if it has none.
+    fn session_name(&self, session: &str) -> String {
+        let title = self.timelines.iter().find_map(|timeline| timeline.titles.get(session));
+        text::shorten(&text::one_line(title.map_or(session, String::as_str)), 60)
     }
 
     fn query_string(&self, before: Option<&str>) -> String {
@@ -247,14 +255,7 @@ impl ListView<'_> {
     }
 }
 
-fn session_of(entry: &Entry) -> Option<&str> {
-    match entry {
-        Entry::Row(row) => row.session.as_deref(),
-        Entry::Rollback(_) => None,
-    }
-}
-
-/// Returns the agent's own name for a session, without the agent.
+/// Returns the agent's own id for a session, without the name of the agent.
 fn short_session(session: &str) -> &str {
     session.split_once(':').map_or(session, |(_, own)| own)
 }
@@ -265,28 +266,11 @@ fn workspace_name(timeline: &Timeline) -> String {
     text::one_line(&name.to_string_lossy())
 }
 
-/// Describes a rollback in one line: `Rolled back to before “tidy up”`.
-pub(super) fn describe_rollback(rollback: &RollbackEntry) -> String {
-    let action = text::describe_action(rollback.action);
-    let subject = rollback.subject.as_deref().map(|text| text::shorten(&text::one_line(text), 80));
-    let what = match (rollback.action, subject) {
-        (takeback_undo::Action::Rollback, Some(subject)) => format!(" to before “{subject}”"),
-        (takeback_undo::Action::UndoTurn, Some(subject)) => format!(" “{subject}”"),
-        _ => String::new(),
-    };
-    let limit = match (rollback.paths, rollback.chat_only) {
-        (0, false) => String::new(),
-        (0, true) => " (only the conversation)".to_owned(),
-        (paths, _) => format!(" ({})", text::count(paths as u64, "path")),
-    };
-    format!("{action}{what}{limit}")
-}
-
 fn short_time(time: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(time) { (text::relative(time, now)) } }
 }
 
-/// The counts of a row: files, lines added, lines removed.
+/// Renders the counts of a row: files, lines added, lines removed.
 pub(super) fn counts(row: &RowView) -> Markup {
     let (Some(files), Some(added), Some(removed)) =
         (row.files_changed, row.insertions, row.deletions)
@@ -302,7 +286,7 @@ pub(super) fn counts(row: &RowView) -> Markup {
     }
 }
 
-/// The kinds of effects of a row, with the commands on hover.
+/// Renders the kinds of a row's effects, with the commands as a tooltip.
 fn effects(row: &RowView) -> Markup {
     html! {
         @for kind in text::effect_kinds(&row.effects) {
@@ -313,7 +297,7 @@ fn effects(row: &RowView) -> Markup {
     }
 }
 
-/// Encodes a value for an address.
+/// Encodes a value for use in a URL.
 pub(super) fn encode(value: &str) -> String {
     let mut encoded = String::new();
     for byte in value.bytes() {

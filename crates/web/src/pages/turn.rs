@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use takeback_tree::{Head, RelPath, StoreError, TreeChange};
+use takeback_undo::view::{DiffView, diff_file, image_type, is_image};
 
 use super::layout::{Shell, note, panes, relative_time};
 use super::timeline::{counts, describe_rollback, encode};
@@ -17,7 +18,6 @@ use crate::api::Params;
 use crate::app::{App, Work};
 use crate::problem::{Problem, WorkError};
 use crate::text;
-use crate::view::diff::{DiffView, diff_file, image_type, is_image};
 use crate::view::filter::{Filter, FilterQuery};
 use crate::view::timeline::Entry;
 use crate::view::turn::{Compared, TurnView};
@@ -31,7 +31,7 @@ pub(super) struct TurnQuery {
     to: String,
     /// `1` to show both sides of a diff beside each other.
     split: String,
-    /// `1` to leave out changes of spaces.
+    /// `1` to leave out changes that affect only spaces.
     loose: String,
     part: String,
 }
@@ -121,7 +121,8 @@ fn find_change(
     change.ok_or_else(|| Problem::not_found("file in this diff").into())
 }
 
-/// Serves the old or the new version of a picture. Nothing else is served as it is.
+/// Serves the old or the new version of a picture. Files of other kinds are never served as they
+/// are.
 pub(super) async fn show_image(
     State(app): State<Arc<App>>,
     Path((workspace, id)): Path<(String, String)>,
@@ -141,7 +142,7 @@ pub(super) async fn show_image(
     Ok(([(CONTENT_TYPE, kind)], bytes).into_response())
 }
 
-/// The five most changed files of a turn, for the unfolded row in the timeline.
+/// Shows the five files that a turn changed the most, for the turn's unfolded row in the timeline.
 pub(super) async fn show_card(
     State(app): State<Arc<App>>,
     Path((workspace, id)): Path<(String, String)>,
@@ -153,7 +154,7 @@ pub(super) async fn show_card(
     Ok(page.await?)
 }
 
-/// Returns the prompt of a turn, or the reason of a checkpoint, as one line.
+/// Returns the prompt of a turn, or the reason for a checkpoint, as one line.
 pub(super) fn subject_of(turn: &TurnView) -> String {
     match turn.entry() {
         Some(Entry::Rollback(rollback)) => describe_rollback(rollback),
@@ -187,7 +188,10 @@ fn render_turn(
         }
         "effects" => render_effects(turn),
         "coverage" => render_coverage(turn),
-        _ => files::render(&work.changes(workspace, &id, &Compared::Turn, &[])?, turn),
+        _ => {
+            let own = work.changes(workspace, &id, &Compared::Turn, &[])?;
+            files::render(&own, &work.others_changes(workspace, &id)?, turn)
+        }
     };
     Ok(html! {
         article .detail data-checkpoint=(id) data-workspace=(workspace) {
@@ -260,7 +264,7 @@ fn render_head(work: &Work, turn: &TurnView) -> Markup {
     }
 }
 
-/// The buttons that change the checkpoint itself, and the link to a file to hand on.
+/// Renders the buttons that change the checkpoint itself, and the link that exports it.
 fn render_actions(turn: &TurnView) -> Markup {
     let (view, workspace) = (&turn.checkpoint, &turn.timeline.id);
     let name = view.name.as_deref().unwrap_or_default();
@@ -336,7 +340,8 @@ pub(super) fn render_coverage(turn: &TurnView) -> Markup {
     }
 }
 
-/// The foot of the page: what to take back, the live plan, and the button. Scripts fill it in.
+/// Renders the foot of the page: the choice of what to take back, the live plan, and the button.
+/// Scripts fill it in.
 fn render_restore(turn: &TurnView, workspace: &str) -> Markup {
     let view = &turn.checkpoint;
     let back = match view.kind {

@@ -35,7 +35,9 @@ fn render(work: &Work) -> Result<Markup, WorkError> {
     let day = |time: Time| text::timestamp(time).to_zoned(zone.clone()).date().to_string();
     let read = |by: UsageBy| -> Result<Vec<UsageTotal>, WorkError> {
         match work.ledger()? {
-            Some(ledger) => Ok(ledger.usage_by(by, &day)?),
+            Some(ledger) => {
+                Ok(ledger.usage_by(by, &day, &|model, tokens| work.app.price(model, tokens))?)
+            }
             None => Ok(Vec::new()),
         }
     };
@@ -46,7 +48,7 @@ fn render(work: &Work) -> Result<Markup, WorkError> {
         ("Agents", "Agent", read(UsageBy::Source)?),
         ("Workspaces", "Workspace", read(UsageBy::Workspace)?),
     ];
-    let is_empty = days.iter().all(|total| tokens(total) == 0 && cost(total) == 0.0);
+    let is_empty = days.iter().all(|total| tokens(total) == 0 && total.cost() == 0.0);
     let sum = |value: fn(&UsageTotal) -> f64| days.iter().map(value).sum::<f64>();
     Ok(html! {
         h1 { "Usage" }
@@ -54,21 +56,21 @@ fn render(work: &Work) -> Result<Markup, WorkError> {
             div .empty { h2 { "No usage yet" } p { "Agents report their tokens through their logs. They appear after the next turn." } }
         } @else {
             p .totals {
-                span { strong { (format_cost(sum(cost))) } " in all" }
+                span { strong { (format_cost(sum(UsageTotal::cost))) } " in all" }
                 span { strong { (short_number(sum(|total| tokens(total) as f64) as i64)) } " tokens" }
                 span { strong { (text::group_digits(days.iter().map(|total| total.sessions as u64).sum())) } " sessions" }
             }
             div .charts {
-                (columns(&format!("Cost per day, the last {DAYS} days"), &by_day(&days, today, |total| (cost(total), format_cost(cost(total)))), ["Day", "Cost"]))
+                (columns(&format!("Cost per day, the last {DAYS} days"), &by_day(&days, today, |total| (total.cost(), format_cost(total.cost()))), ["Day", "Cost"]))
                 (columns(&format!("Tokens per day, the last {DAYS} days"), &by_day(&days, today, |total| (tokens(total) as f64, text::group_digits(tokens(total).unsigned_abs()))), ["Day", "Tokens"]))
             }
-            p .faint { "A session counts on the day on which it began. A ~ marks estimated cost." }
+            p .faint { "A session counts on the day on which it began. A ~ marks estimated cost, and a ? that the price of a model is unknown: [prices] in config.toml can set it." }
             @for (title, label, totals) in &groups { (render_group(work, title, label, totals)) }
         }
     })
 }
 
-/// Lists the last days, also those without sessions.
+/// Lists the last days, including those without sessions.
 fn by_day(
     totals: &[UsageTotal],
     today: Date,
@@ -104,7 +106,7 @@ fn render_group(work: &Work, title: &str, label: &str, totals: &[UsageTotal]) ->
                             th scope="row" { bdi { (name(total)) } }
                             td .share { (bar(tokens(total) as f64 / most)) }
                             td .number title=(text::group_digits(tokens(total).unsigned_abs())) { (short_number(tokens(total))) }
-                            td .number { (format_cost(cost(total))) @if total.actual_cost_usd == 0.0 && total.estimated_cost_usd > 0.0 { span title="estimated" { " ~" } } }
+                            td .number { (format_cost(total.cost())) @if total.estimated_cost_usd > 0.0 { span title="estimated" { " ~" } } @if total.unpriced_sessions > 0 { span title=(format!("no price for {}", text::count(total.unpriced_sessions as u64, "session"))) { " ?" } } }
                             td .number { (text::group_digits(total.sessions as u64)) }
                         }
                     } }
@@ -117,10 +119,6 @@ fn render_group(work: &Work, title: &str, label: &str, totals: &[UsageTotal]) ->
 
 fn tokens(total: &UsageTotal) -> i64 {
     total.tokens.input + total.tokens.output
-}
-
-fn cost(total: &UsageTotal) -> f64 {
-    if total.actual_cost_usd > 0.0 { total.actual_cost_usd } else { total.estimated_cost_usd }
 }
 
 fn format_cost(cost: f64) -> String {
@@ -149,7 +147,7 @@ mod tests {
         };
         let totals = [total("2026-11-18", 2.0), total("2026-11-16", 1.0), total("2025-01-01", 9.0)];
         let today: Date = "2026-11-18".parse().unwrap();
-        let points = by_day(&totals, today, |total| (cost(total), String::new()));
+        let points = by_day(&totals, today, |total| (total.cost(), String::new()));
         assert_eq!(points.len(), 30);
         let last: Vec<f64> = points[27..].iter().map(|point| point.value).collect();
         assert_eq!(last, [1.0, 0.0, 2.0]);

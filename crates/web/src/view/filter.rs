@@ -1,4 +1,4 @@
-//! The filter of a timeline, as the address carries it.
+//! The filter of a timeline, as it appears in the URL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct FilterQuery {
     pub(crate) since: String,
     /// Only turns on this day or earlier: `2026-11-18`.
     pub(crate) until: String,
-    /// Only entries older than this place, which an earlier page returned as `next`.
+    /// Only entries older than this position, which an earlier page returned as `next`.
     pub(crate) before: String,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Checks a filter. Days are those of the time zone.
+    /// Checks a filter. Days begin and end in the given time zone.
     pub(crate) fn new(query: FilterQuery, zone: &TimeZone) -> Result<Filter, Problem> {
         let day = |text: &str, name: &str| match text {
             "" => Ok(None),
@@ -86,13 +86,13 @@ impl Filter {
         &self.query
     }
 
-    /// Returns true if the filter selects anything less than everything.
+    /// Returns true if the filter may exclude entries.
     pub(crate) fn is_active(&self) -> bool {
         let FilterQuery { agent, session, text, file, since, until, .. } = &self.query;
         [agent, session, text, file, since, until].into_iter().any(|value| !value.is_empty())
     }
 
-    /// Finds the rows that changed the file which the filter names.
+    /// Finds the rows that changed the file that the filter names.
     pub(crate) fn find_rows(
         mut self,
         work: &Work,
@@ -140,15 +140,7 @@ impl Filter {
 
     /// Returns true if every word occurs somewhere in the row.
     fn has_words(&self, row: &RowView, timeline: &Timeline) -> bool {
-        let title = row.session.as_ref().and_then(|session| timeline.titles.get(session));
-        let mut texts: Vec<String> =
-            [row.prompt.as_ref(), row.name.as_ref(), Some(&row.reason), title]
-                .into_iter()
-                .flatten()
-                .map(|text| text.to_lowercase())
-                .collect();
-        texts.extend(row.steps.iter().map(|step| step.reason.to_lowercase()));
-        texts.extend(row.effects.iter().map(|effect| effect.command.to_lowercase()));
+        let texts: Vec<String> = timeline.texts(row).map(str::to_lowercase).collect();
         self.words.iter().all(|word| texts.iter().any(|text| text.contains(word)))
     }
 }

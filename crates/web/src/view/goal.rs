@@ -16,9 +16,9 @@ pub(crate) struct GoalView {
     /// The reason for the state.
     pub(crate) reason: Option<String>,
     pub(crate) budget: BudgetView,
-    /// The spending since the goal began.
+    /// The amount spent since the goal began.
     pub(crate) spent: SpendingView,
-    /// The spending since the current run began, which counts against the budget.
+    /// The amount spent since the current run began. It counts against the budget.
     pub(crate) spent_in_run: SpendingView,
 }
 

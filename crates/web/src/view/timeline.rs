@@ -1,76 +1,44 @@
-//! The timeline of a workspace: its rows, and the rollbacks between them.
+//! The timeline of a workspace, divided into pages.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
-use takeback_ledger::{Ledger, Time};
-use takeback_tree::Oid;
-use takeback_undo::history::{WorkspaceRef, known_workspaces, list_workspace};
-use takeback_undo::{Action, Failure, History, Opened, RowView};
+use takeback_ledger::Time;
+use takeback_undo::history::{WorkspaceRef, known_workspaces};
+pub(crate) use takeback_undo::view::{Entry, RollbackEntry};
+use takeback_undo::{Failure, Opened, view};
 
 use super::filter::Filter;
 use crate::app::Work;
 use crate::problem::WorkError;
 
-/// Everything that the timeline of one workspace shows.
+/// A timeline, with the position of each entry among those of all workspaces.
 pub(crate) struct Timeline {
-    /// The workspace's id.
-    pub(crate) id: String,
-    pub(crate) path: PathBuf,
-    /// The entries, newest first.
-    pub(crate) entries: Vec<Entry>,
-    /// The place of each entry. The order is that of the checkpoints' numbers: a clock may jump.
+    view: view::Timeline,
     places: Vec<Cursor>,
-    /// The titles of the sessions that have one.
-    pub(crate) titles: BTreeMap<String, String>,
-    /// The sessions that are working right now.
-    pub(crate) working: BTreeSet<String>,
-    /// The reasons why a part of the history is missing.
-    pub(crate) problems: Vec<String>,
 }
 
-/// One entry of a timeline.
-#[derive(Debug, Serialize)]
-#[serde(tag = "entry", rename_all = "snake_case")]
-pub(crate) enum Entry {
-    /// A turn or a manual checkpoint.
-    Row(Box<RowView>),
-    /// A rollback, an undo, or the reversal of one.
-    Rollback(RollbackEntry),
-}
+impl Deref for Timeline {
+    type Target = view::Timeline;
 
-/// A rollback that was made.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct RollbackEntry {
-    /// The safety checkpoint: the state before the rollback.
-    pub(crate) id: Oid,
-    pub(crate) time: String,
-    pub(crate) action: Action,
-    /// The checkpoint that the workspace returned to.
-    pub(crate) to: Oid,
-    /// The number of paths that the rollback was limited to; 0 if it was not limited.
-    pub(crate) paths: usize,
-    /// True if only the conversation was taken back.
-    pub(crate) chat_only: bool,
-    /// The prompt or reason of the row that the rollback returned to.
-    pub(crate) subject: Option<String>,
+    fn deref(&self) -> &view::Timeline {
+        &self.view
+    }
 }
 
 /// A part of one or more timelines.
 pub(crate) struct Page {
     /// The entries, newest first, each with its timeline.
     pub(crate) entries: Vec<(Arc<Timeline>, usize)>,
-    /// The place at which older entries begin; `None` if there are none.
+    /// The position at which older entries begin; `None` if there are none.
     pub(crate) next: Option<Cursor>,
-    /// The number of entries that fit the filter.
+    /// The number of entries that match the filter.
     pub(crate) total: usize,
 }
 
-/// A place in timelines: all entries before it are older.
+/// A position in timelines, between newer and older entries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cursor {
     moment: Timestamp,
@@ -79,25 +47,8 @@ pub(crate) struct Cursor {
     seq: u64,
 }
 
-impl Entry {
-    pub(crate) fn id(&self) -> Oid {
-        match self {
-            Entry::Row(row) => row.id,
-            Entry::Rollback(rollback) => rollback.id,
-        }
-    }
-
-    pub(crate) fn time(&self) -> Timestamp {
-        let text = match self {
-            Entry::Row(row) => &row.time,
-            Entry::Rollback(rollback) => &rollback.time,
-        };
-        text.parse().unwrap_or_default()
-    }
-}
-
 impl Cursor {
-    /// Parses a place in the form in which addresses carry it.
+    /// Parses a position, in the form that URLs contain.
     pub(crate) fn parse(text: &str) -> Option<Cursor> {
         let mut parts = text.splitn(3, '-');
         let moment = Timestamp::from_microsecond(parts.next()?.parse().ok()?).ok()?;
@@ -117,108 +68,14 @@ pub(crate) fn read_timeline(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
 ) -> Result<Timeline, WorkError> {
-    let history = History::read(workspace.store(), workspace.id())?;
-    let list = list_workspace(opened, workspace)?;
-    let mut problems = list.unreadable;
-    if let Some(error) = list.ledger_error {
-        problems.push(format!("prompts and effects are missing: {error}"));
-    }
-    let mut entries: Vec<Entry> =
-        list.checkpoints.into_iter().map(|row| Entry::Row(Box::new(row))).collect();
-    let rollbacks = read_rollbacks(&history, &entries);
-    entries.extend(rollbacks.into_iter().map(Entry::Rollback));
-    let places = sort_entries(&mut entries, &history, workspace);
-    let sessions = entries.iter().filter_map(|entry| match entry {
-        Entry::Row(row) => row.session.clone(),
-        Entry::Rollback(_) => None,
-    });
-    let sessions: BTreeSet<String> = sessions.collect();
-    let titles = match opened.ledger() {
-        Ok(Some(ledger)) => read_titles(&ledger, &sessions),
-        _ => BTreeMap::new(),
-    };
-    let working = history.working_sessions().into_iter().map(str::to_owned).collect();
-    let (id, path) = (workspace.id().to_string(), workspace.path.clone());
-    Ok(Timeline { id, path, entries, places, titles, working, problems })
-}
-
-/// Sorts entries by the numbers of their checkpoints, newest first, and returns their places.
-fn sort_entries(
-    entries: &mut [Entry],
-    history: &History,
-    workspace: &WorkspaceRef<'_>,
-) -> Vec<Cursor> {
-    let rows = history.rows().map(|row| row.first());
-    let known = rows.chain(history.rollbacks().map(|(safety, _)| safety));
-    let numbers: HashMap<Oid, u64> =
-        known.map(|checkpoint| (checkpoint.pin.id, checkpoint.pin.name.seq)).collect();
-    // A row that appeared after the history was read is the newest.
-    let number = |entry: &Entry| numbers.get(&entry.id()).copied().unwrap_or(u64::MAX);
-    entries.sort_by_key(|entry| Reverse(number(entry)));
+    let view = view::read_timeline(opened, workspace)?;
     let mut latest = Timestamp::MAX;
-    let place = |entry: &Entry| {
+    let place = |(entry, seq): (&Entry, &u64)| {
         latest = latest.min(entry.time());
-        Cursor { moment: latest, seq: number(entry), workspace: workspace.id().to_string() }
+        Cursor { moment: latest, seq: *seq, workspace: view.id.clone() }
     };
-    entries.iter().map(place).collect()
-}
-
-fn read_rollbacks(history: &History, rows: &[Entry]) -> Vec<RollbackEntry> {
-    let find_subject = |to: Oid| {
-        rows.iter().find_map(|entry| match entry {
-            Entry::Row(row) if row.id == to || row.steps.iter().any(|step| step.id == to) => {
-                Some(row.prompt.clone().unwrap_or_else(|| row.reason.clone()))
-            }
-            _ => None,
-        })
-    };
-    let made = history.rollbacks().filter(|(_, done)| done.part_of.is_none());
-    made.map(|(safety, done)| RollbackEntry {
-        id: safety.pin.id,
-        time: safety.record.time.clone(),
-        action: done.action,
-        to: done.to,
-        paths: done.paths.len(),
-        chat_only: !done.files,
-        subject: find_subject(done.to),
-    })
-    .collect()
-}
-
-fn read_titles(ledger: &Ledger, sessions: &BTreeSet<String>) -> BTreeMap<String, String> {
-    let title = |id: &String| {
-        let title = ledger.session(id).ok()?.title?;
-        Some((id.clone(), title)).filter(|(_, title)| !title.trim().is_empty())
-    };
-    sessions.iter().filter_map(title).collect()
-}
-
-impl Timeline {
-    /// Returns the latest rollback, which "Take that back" reverses.
-    pub(crate) fn last_rollback(&self) -> Option<&RollbackEntry> {
-        self.entries.iter().find_map(|entry| match entry {
-            Entry::Rollback(rollback) => Some(rollback),
-            Entry::Row(_) => None,
-        })
-    }
-
-    /// Returns the newest turn in force, or the newest checkpoint: the place where the workspace is
-    /// now.
-    pub(crate) fn current(&self) -> Option<Oid> {
-        let mut rows = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Row(row) => Some(row.as_ref()),
-            Entry::Rollback(_) => None,
-        });
-        rows.find(|row| !row.taken_back).map(|row| row.id)
-    }
-
-    /// Finds an entry by its id, or the row that a step with this id belongs to.
-    pub(crate) fn find(&self, id: &Oid) -> Option<usize> {
-        self.entries.iter().position(|entry| match entry {
-            Entry::Row(row) => row.id == *id || row.steps.iter().any(|step| step.id == *id),
-            Entry::Rollback(rollback) => rollback.id == *id,
-        })
-    }
+    let places = view.entries.iter().zip(&view.numbers).map(place).collect();
+    Ok(Timeline { view, places })
 }
 
 /// A workspace in a list of workspaces.
@@ -260,7 +117,7 @@ impl Work {
     }
 }
 
-/// Takes a page of entries out of timelines, newest first.
+/// Selects a page of entries from timelines, newest first.
 pub(crate) fn take_page(timelines: &[Arc<Timeline>], filter: &Filter, limit: usize) -> Page {
     let mut found: Vec<(&Cursor, &Arc<Timeline>, usize)> = Vec::new();
     for timeline in timelines {

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use takeback_ledger::MessageRecord;
-use takeback_tree::{
-    DiffOptions, GitDirectory, Head, Oid, RelPath, StoreError, TreeChange, diff_trees,
-};
+use takeback_tree::{GitDirectory, Head, Oid, RelPath, TreeChange};
 use takeback_undo::history::{
-    WorkspaceRef, compare_checkpoints, compare_with_present, list_changes, read_turn_messages,
-    revive_workspace,
+    WorkspaceRef, compare_checkpoints, compare_with_present, read_turn_messages, revive_workspace,
 };
+use takeback_undo::view::{list_others_changes, list_own_changes};
 use takeback_undo::{Checkpoint, CheckpointView, FindError, History};
 
 use super::timeline::{Entry, Timeline};
@@ -19,10 +17,10 @@ use crate::problem::{Problem, WorkError};
 /// One turn, step, checkpoint or rollback.
 pub(crate) struct TurnView {
     pub(crate) timeline: Arc<Timeline>,
-    /// The place of the entry in the timeline. `None` if the checkpoint is not part of a row.
+    /// The index of the entry in the timeline. `None` if the checkpoint is not part of a row.
     pub(crate) place: Option<usize>,
     pub(crate) checkpoint: CheckpointView,
-    /// The commit and branch of the workspace's own repository now.
+    /// The current commit and branch of the user's repository in the workspace.
     pub(crate) head: Option<Head>,
 }
 
@@ -103,7 +101,7 @@ impl Work {
         let history = History::read(known.store(), known.id())?;
         let found = find_exact(&history, &known, id)?;
         match compared {
-            Compared::Turn => self.own_changes(&known, &history, found, paths),
+            Compared::Turn => Ok(list_own_changes(&self.opened, &known, &history, found, paths)?),
             Compared::Now => {
                 let (open, _revived) = revive_workspace(&self.opened, &known.path)?;
                 let found = compare_with_present(&self.opened, &open, &history, found, paths)?;
@@ -117,29 +115,16 @@ impl Work {
         }
     }
 
-    /// Lists the changes that the turn, or the rollback, made itself.
-    fn own_changes(
+    /// Lists the changes that others made while the turn of a checkpoint was running.
+    pub(crate) fn others_changes(
         &self,
-        known: &WorkspaceRef<'_>,
-        history: &History,
-        found: &Checkpoint,
-        paths: &[RelPath],
+        workspace: &str,
+        id: &str,
     ) -> Result<Vec<TreeChange>, WorkError> {
-        let is_part = |change: &TreeChange| {
-            paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
-        };
-        if let Some(done) = &found.record.rollback {
-            let options = DiffOptions { paths, ..DiffOptions::new(self.opened.rules()) };
-            let compared = diff_trees(known.store(), &found.pin.tree, &done.tree, &options);
-            return Ok(compared.map_err(StoreError::from)?.changes);
-        }
-        let mut rows = history.rows();
-        let Some(row) = rows.find(|row| row.steps().any(|step| step.pin.id == found.pin.id)) else {
-            return Ok(Vec::new());
-        };
-        let mut changes = list_changes(&self.opened, known, &row)?;
-        changes.retain(is_part);
-        Ok(changes)
+        let known = self.workspace(workspace)?;
+        let history = History::read(known.store(), known.id())?;
+        let found = find_exact(&history, &known, id)?;
+        Ok(list_others_changes(&self.opened, &known, &history, found)?)
     }
 
     /// Reads the messages of the turn that a checkpoint belongs to.
@@ -173,7 +158,7 @@ fn find_exact<'h>(
 }
 
 /// Refuses the number of a row in place of an id. Row numbers change with every new checkpoint, so
-/// that an address must not contain one.
+/// an address must not contain one.
 pub(crate) fn check_id(id: &str) -> Result<(), Problem> {
     let is_number = id.len() < 6 && id.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if is_number { Err(Problem::not_found("checkpoint")) } else { Ok(()) }

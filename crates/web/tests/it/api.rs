@@ -1,10 +1,13 @@
 //! The API: lists, diffs, plans, and their application.
 
+use std::fs;
+use std::thread;
+
 use serde_json::{Value, json};
 
 use crate::scratch::Scratch;
 
-/// Plays two turns: one writes a file, the other changes and deletes.
+/// Plays two turns: the first writes a file, the second changes one file and deletes another.
 fn two_turns() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("keep.txt", "one\ntwo\nthree\n");
@@ -12,7 +15,7 @@ fn two_turns() -> Scratch {
     scratch.play_turn("add the cart", "make cart", || scratch.write("src/cart.py", "total = 1\n"));
     scratch.play_turn("tidy up", "git push origin main", || {
         scratch.write("keep.txt", "one\n2\nthree\n");
-        std::fs::remove_file(scratch.project().join("old.txt")).unwrap();
+        fs::remove_file(scratch.project().join("old.txt")).unwrap();
     });
     scratch
 }
@@ -151,7 +154,7 @@ fn a_plan_that_no_longer_fits_is_not_applied() {
     let done = browser.post("/api/v1/apply", json!({ "digest": now["digest"] }));
     assert_eq!(done.status, 200, "{}", done.body);
     assert_eq!(scratch.read("keep.txt"), "one\ntwo\nthree\n");
-    // Each plan is applied once.
+    // A plan can be applied only once.
     assert_eq!(browser.post("/api/v1/apply", json!({ "digest": now["digest"] })).status, 404);
 }
 
@@ -199,7 +202,7 @@ fn conflicts_are_resolved_as_asked() {
 }
 
 #[test]
-fn a_checkpoint_is_taken_by_hand() {
+fn a_user_can_take_a_checkpoint() {
     let scratch = two_turns();
     let new = json!({ "workspace": scratch.workspace(), "name": "good", "reason": "before lunch" });
     let taken = scratch.browser().post("/api/v1/checkpoints", new.clone());
@@ -323,7 +326,7 @@ fn invalid_requests_are_problems() {
         assert_eq!(answer.header("content-type"), "application/problem+json", "{}", answer.body);
         assert!(answer.json()["title"].is_string(), "{}", answer.body);
     }
-    // The number of a row names another turn after each new one, so that it names none here.
+    // Row numbers change with every new turn, so the API does not accept them.
     let path = format!("/api/v1/checkpoints/{}/1", scratch.workspace());
     assert_eq!(browser.get(&path).status, 404);
 }
@@ -345,4 +348,32 @@ fn the_openapi_document_describes_every_route() {
     assert_eq!(plan["requestBody"]["required"], true);
     let problem = &plan["responses"]["default"]["content"]["application/problem+json"];
     assert!(problem["schema"].is_object(), "{plan}");
+}
+
+#[test]
+fn a_server_that_is_stopped_finishes_a_restore() {
+    const FILES: usize = 150;
+    let mut scratch = Scratch::new();
+    let name = |number: usize| format!("data/{number}.txt");
+    (0..FILES).for_each(|number| scratch.write(&name(number), format!("{number}\n")));
+    scratch.play_turn("clean up", "rm -r data", || {
+        fs::remove_dir_all(scratch.project().join("data")).unwrap();
+    });
+    let id = ids(&scratch)[0].clone();
+    let digest = plan(&scratch, json!({ "checkpoint": id }))["digest"].clone();
+    let browser = scratch.browser();
+    let asked = thread::spawn(move || browser.post("/api/v1/apply", json!({ "digest": digest })));
+    while !scratch.has("data/0.txt") && !asked.is_finished() {
+        thread::yield_now();
+    }
+    scratch.stop();
+    // Whether the client still gets its answer is another matter.
+    let _ = asked.join();
+    let missing = (0..FILES).filter(|number| !scratch.has(name(*number))).count();
+    assert_eq!(missing, 0);
+    // The rollback is part of the history, so it can be taken back.
+    scratch.restart();
+    let body = json!({ "workspace": scratch.workspace() });
+    assert_eq!(scratch.browser().post("/api/v1/undo", body).status, 200);
+    assert!(!scratch.has("data/0.txt"));
 }

@@ -26,7 +26,7 @@ impl Client {
         Client { port, headers: vec![("host".into(), host)] }
     }
 
-    /// Sets a header, in place of an earlier one.
+    /// Sets a header, and replaces an earlier one of this name.
     pub(crate) fn header(&self, name: &str, value: &str) -> Client {
         let mut client = self.without(name);
         client.headers.push((name.into(), value.into()));
@@ -43,7 +43,7 @@ impl Client {
         self.send("GET", path, "")
     }
 
-    /// Fetches bytes: the status, the type and the content.
+    /// Fetches a resource, and returns the status, the type and the content.
     pub(crate) fn get_bytes(&self, path: &str) -> (u16, String, Vec<u8>) {
         let mut reader = self.open("GET", path, "", "close");
         let (status, headers) = read_head(&mut reader);

@@ -46,7 +46,7 @@ fn a_new_turn_is_announced_to_every_page() {
     let (_, mut second) = browser.stream("/api/v1/events");
     let (greeting, _) = wait_for(&mut first, "ready");
     wait_for(&mut second, "ready");
-    // The server looks at the home for the first time after it has greeted.
+    // The server checks the home for the first time only after its greeting.
     let plan = json!({ "workspace": scratch.workspace(), "checkpoint": newest(&scratch) });
     let digest = browser.post("/api/v1/plan", plan).json()["digest"].clone();
     assert_eq!(browser.post("/api/v1/apply", json!({ "digest": digest })).status, 200);
@@ -68,7 +68,8 @@ fn changes_by_other_programs_are_noticed() {
     scratch.play_turn("one", "make", || scratch.write("a", "1"));
     let (_, mut stream) = scratch.browser().stream("/api/v1/events");
     wait_for(&mut stream, "ready");
-    // A turn of which the server hears nothing. Repeat it until the server has looked before it.
+    // The server is not told about these turns. The first ones may come before its first check of
+    // the home.
     let (sender, done) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let scratch = &scratch;
@@ -89,7 +90,7 @@ fn changes_by_other_programs_are_noticed() {
 }
 
 #[test]
-fn a_client_that_was_away_catches_up_or_learns_of_the_gap() {
+fn a_client_that_reconnects_catches_up_or_learns_of_the_gap() {
     let scratch = Scratch::new();
     scratch.play_turn("one", "make", || scratch.write("a", "1"));
     let browser = scratch.browser();
@@ -112,7 +113,7 @@ fn a_client_that_was_away_catches_up_or_learns_of_the_gap() {
 }
 
 #[test]
-fn the_server_ends_although_streams_are_open() {
+fn the_server_stops_although_streams_are_open() {
     let mut scratch = Scratch::new();
     scratch.play_turn("one", "make", || scratch.write("a", "1"));
     let (_, mut stream) = scratch.browser().stream("/api/v1/events");

@@ -1,4 +1,4 @@
-//! Files to hand on, pictures, usage, and the page about health.
+//! Exported files, pictures, usage, and the health page.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn an_exported_file_needs_nothing_else_and_masks_secrets() {
 }
 
 #[test]
-fn pictures_are_shown_before_and_after() {
+fn both_versions_of_a_changed_picture_are_shown() {
     let scratch = Scratch::new();
     let picture = |last: u8| [b"\x89PNG\r\n\x1a\n\0\0".as_slice(), &[last]].concat();
     scratch.write("logo.png", picture(1));
@@ -64,13 +64,13 @@ fn pictures_are_shown_before_and_after() {
     let (old, new) = (image("logo.png", "old"), image("logo.png", "new"));
     assert_eq!((old.0, old.1.as_str(), old.2.last()), (200, "image/png", Some(&1)));
     assert_eq!(new.2.last(), Some(&2));
-    // Only the content decides: nothing else is served as it is.
+    // Only the content determines whether a file is a picture.
     assert_eq!(image("fake.png", "new").0, 404);
     assert_eq!(image("page.html", "new").0, 404);
 }
 
 #[test]
-fn code_has_colours_and_spaces_can_be_ignored() {
+fn code_has_colors_and_spaces_can_be_ignored() {
     let scratch = Scratch::new();
     scratch.write("a.py", "def f():\n  return 1\nx = 1\n");
     scratch

@@ -1,4 +1,4 @@
-//! The pages: what they show, and that they can be read without scripts.
+//! The content of the pages, which can be read without scripts.
 
 use crate::scratch::Scratch;
 
@@ -67,6 +67,52 @@ fn a_turn_shows_its_files_diff_conversation_and_effects() {
 }
 
 #[test]
+fn changes_by_others_during_a_turn_are_shown_separately() {
+    let scratch = Scratch::new();
+    scratch.write("own.txt", "old\n");
+    scratch.play_whole_turn("work on it", || {
+        scratch.run_call("make one", || scratch.write("own.txt", "new\n"));
+        scratch.write("mine.txt", "written by the user between two calls\n");
+        scratch.run_call("make two", || scratch.write("more.txt", "more\n"));
+    });
+    let page = scratch.browser().page(&turn(&scratch));
+    let (own, others) = page.split_once("Changed by others meanwhile").expect("a part of its own");
+    assert!(own.contains("2 files") && own.contains("by <span class=\"agent\">claude"), "{page}");
+    assert!(own.contains("own.txt") && own.contains("more.txt"), "{page}");
+    assert!(!own.contains("mine.txt") && others.contains("mine.txt"), "{page}");
+    assert!(!others.contains("own.txt") && !others.contains("more.txt"), "{page}");
+    let diff = scratch.browser().page(&format!("{}?tab=diff", turn(&scratch)));
+    assert!(!diff.contains("mine.txt"), "{diff}");
+}
+
+#[test]
+fn a_session_leads_to_its_turns() {
+    let scratch = story();
+    let browser = scratch.browser();
+    let session = browser.page("/sessions/claude%3As1");
+    assert!(session.contains("href=\"/?session=claude%3As1\""), "{session}");
+    let turns = browser.page("/?session=claude%3As1");
+    assert!(turns.contains("add a discount") && turns.contains("Only session"), "{turns}");
+    assert!(browser.page("/?session=claude%3As2").contains("Nothing matches"));
+}
+
+#[test]
+fn the_health_page_shows_what_doctor_found() {
+    let scratch = Scratch::new();
+    let browser = scratch.browser();
+    let page = browser.page("/health");
+    assert!(page.contains("Claude Code") && page.contains("hooks not installed"), "{page}");
+    assert!(page.contains("/health?thorough=1"), "{page}");
+    let page = browser.page("/health?thorough=1");
+    assert!(page.contains("A &lt;b&gt;finding&lt;/b&gt;"), "{page}");
+    assert!(page.contains("Run <code>takeback</code>."), "{page}");
+    assert!(!page.contains("Everything is protected"), "{page}");
+    let answer = browser.json("/api/v1/doctor?thorough=true");
+    assert_eq!(answer["findings"][0]["message"], "a <b>finding</b>");
+    assert_eq!(browser.json("/api/v1/doctor")["findings"], serde_json::json!([]));
+}
+
+#[test]
 fn a_part_of_a_page_is_not_a_page() {
     let scratch = story();
     let turn = turn(&scratch);
@@ -111,11 +157,11 @@ fn a_rollback_is_shown_with_the_way_back() {
 }
 
 #[test]
-fn many_checkpoints_come_in_windows() {
+fn many_checkpoints_are_loaded_in_chunks() {
     let scratch = Scratch::new();
     for number in 0..60 {
         let name = format!("p{number:02}");
-        // Pinned checkpoints do not count towards the limit of 50 rows.
+        // Pinned checkpoints do not count toward the limit of 50 rows.
         let workspace = scratch.workspace();
         let reason = serde_json::json!({ "workspace": workspace, "reason": name, "pinned": true });
         if number == 0 {

@@ -13,6 +13,7 @@ use takeback_undo::{
     hook,
 };
 use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
+use takeback_web::{CheckedAgent, Checkup, Finding};
 
 use crate::chat_host::TestChat;
 use crate::client::Client;
@@ -23,11 +24,26 @@ const COOKIE: &str = "test-cookie";
 struct TestHome(Arc<Opened>);
 
 impl Home for TestHome {
+    fn price(&self, _model: &str, _tokens: takeback_ledger::Tokens) -> Option<f64> {
+        None
+    }
+
     fn open(&self) -> Result<Arc<Opened>, Problem> {
         Ok(self.0.clone())
     }
 
     fn catch_up(&self) {}
+
+    fn check_up(&self, is_thorough: bool) -> Result<Checkup, Problem> {
+        let agent = CheckedAgent {
+            title: "Claude Code".into(),
+            state: "hooks not installed".into(),
+            ..CheckedAgent::default()
+        };
+        let finding = Finding { message: "a <b>finding</b>".into(), hint: "run `takeback`".into() };
+        let findings = if is_thorough { vec![finding] } else { Vec::new() };
+        Ok(Checkup { is_thorough, agents: vec![agent], findings })
+    }
 
     fn explain(&self, error: Error) -> Problem {
         Problem::of(&error).hint("a hint of the commands")
@@ -114,35 +130,47 @@ impl Scratch {
         self.project().join(name).exists()
     }
 
-    /// Plays a turn of an agent that runs one command.
-    pub(crate) fn play_turn(&self, prompt: &str, command: &str, act: impl FnOnce()) {
-        let report = |event| {
-            let report = Report {
-                agent: "claude".into(),
-                session: "s1".into(),
-                parent: None,
-                turn: None,
-                directory: self.project(),
-                model: None,
-                event,
-            };
-            let handled = hook::handle(&self.opened, &report, &Deadline::open());
-            assert_eq!(handled.failures, Vec::<String>::new());
+    /// Reports an event of the session `claude:s1`.
+    fn report(&self, event: ReportedEvent) {
+        let report = Report {
+            agent: "claude".into(),
+            session: "s1".into(),
+            parent: None,
+            turn: None,
+            directory: self.project(),
+            model: None,
+            event,
         };
-        report(ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
+        let handled = hook::handle(&self.opened, &report, &Deadline::open());
+        assert_eq!(handled.failures, Vec::<String>::new());
+    }
+
+    /// Runs a command as the agent. `act` makes the changes of the command.
+    pub(crate) fn run_call(&self, command: &str, act: impl FnOnce()) {
         let call = ToolCall {
-            id: Some(prompt.into()),
+            id: Some(command.into()),
             tool: "Bash".into(),
             input: json!({ "command": command }),
             work: ToolWork::run_script(command),
         };
-        report(ReportedEvent::BeforeTool(call.clone()));
+        self.report(ReportedEvent::BeforeTool(call.clone()));
         act();
-        report(ReportedEvent::AfterTool { call, outcome: None });
-        report(ReportedEvent::TurnEnd);
+        self.report(ReportedEvent::AfterTool { call, outcome: None });
     }
 
-    /// Returns the id of the workspace in addresses.
+    /// Plays a turn of an agent. `act` does the work of the turn.
+    pub(crate) fn play_whole_turn(&self, prompt: &str, act: impl FnOnce()) {
+        self.report(ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
+        act();
+        self.report(ReportedEvent::TurnEnd);
+    }
+
+    /// Plays a turn of an agent that runs one command.
+    pub(crate) fn play_turn(&self, prompt: &str, command: &str, act: impl FnOnce()) {
+        self.play_whole_turn(prompt, || self.run_call(command, act));
+    }
+
+    /// Returns the id of the workspace, which addresses contain.
     pub(crate) fn workspace(&self) -> String {
         self.opened.store().unwrap().workspace_id(&self.project()).to_string()
     }

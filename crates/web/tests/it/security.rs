@@ -1,4 +1,4 @@
-//! Who is let in, and what hostile content can do.
+//! Access to the server, and protection against hostile content.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -68,7 +68,7 @@ fn other_hosts_are_refused() {
         }
     }
     assert_eq!(browser.header("host", &format!("localhost:{port}")).get("/").status, 200);
-    // HTTP/1.1 requires the header, so that the answer may come from below.
+    // HTTP/1.1 requires the header, so the HTTP library may answer instead of the guard.
     assert!(matches!(browser.without("host").get("/").status, 400 | 421));
 }
 
@@ -92,7 +92,7 @@ fn other_origins_are_refused() {
         assert_eq!(foreign.get("/api/v1/checkpoints").status, 403, "{origin}");
         assert_eq!(foreign.get("/api/v1/events").status, 403, "{origin}");
     }
-    // 409: there is nothing to undo, but the request is allowed.
+    // Status 409: there is nothing to undo, but the guard allows the request.
     assert_eq!(browser.header("origin", &own).post("/api/v1/undo", body.clone()).status, 409);
     for site in ["cross-site", "same-site"] {
         let foreign = browser.header("sec-fetch-site", site);
@@ -109,7 +109,7 @@ fn other_origins_are_refused() {
 }
 
 #[test]
-fn a_form_of_another_page_cannot_change_anything() {
+fn a_form_on_another_page_cannot_change_anything() {
     let scratch = Scratch::new();
     scratch.play_turn("write", "make", || scratch.write("a", "1"));
     let body = json!({ "workspace": scratch.workspace() }).to_string();
@@ -123,7 +123,7 @@ fn a_form_of_another_page_cannot_change_anything() {
 }
 
 #[test]
-fn every_answer_has_the_headers_that_protect_it() {
+fn every_answer_has_the_protective_headers() {
     let scratch = Scratch::new();
     let clients = [scratch.browser(), scratch.stranger()];
     for path in
@@ -206,8 +206,8 @@ fn only_workspaces_with_checkpoints_are_known() {
     }
 }
 
-/// Names that try to become markup, to reverse the text around them, to break lines, and to be as
-/// long as possible.
+/// Names that contain markup, reverse the text around them, break lines, or are as long as
+/// possible.
 fn hostile_names() -> Vec<String> {
     vec![
         "<img src=x onerror=alert(1)>".to_owned(),

@@ -1,4 +1,4 @@
-//! Encrypted connections.
+//! Encrypted connections, with a certificate that the test trusts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ fn ask(port: u16, path: &str, header: &str) -> String {
     let head = format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n");
     stream.write_all(format!("{head}{header}\r\n").as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // The server may end without saying so, after the whole answer.
+    // The server may close the connection without announcing it, after the whole answer.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -47,7 +47,7 @@ fn connections_are_encrypted_with_the_certificate() {
     let scratch = Scratch::with_certificate(Some(certificate));
     let (port, link) = (scratch.port(), scratch.link().to_owned());
     assert!(link.starts_with("https://127.0.0.1:"), "{link}");
-    // A client that says nothing does not keep the others waiting.
+    // A client that sends nothing does not keep the others waiting.
     let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let let_in = ask(port, &format!("/?token={TOKEN}"), "");
     assert!(let_in.starts_with("HTTP/1.1 303"), "{let_in}");
@@ -58,7 +58,7 @@ fn connections_are_encrypted_with_the_certificate() {
     assert!(ask(port, "/", &own).starts_with("HTTP/1.1 200"));
     let plain = format!("{bearer}origin: http://127.0.0.1:{port}\r\n");
     assert!(ask(port, "/", &plain).starts_with("HTTP/1.1 403"));
-    // Nothing is served without encryption.
+    // Nothing is served over an unencrypted connection.
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let head = format!("GET / HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n{bearer}\r\n");
     socket.write_all(head.as_bytes()).unwrap();
@@ -68,7 +68,7 @@ fn connections_are_encrypted_with_the_certificate() {
 }
 
 #[test]
-fn files_that_are_no_certificate_are_refused() {
+fn files_without_a_certificate_are_refused() {
     let refusal = |chain: &[u8], key: &[u8]| Certificate::from_pem(chain, key).map(drop).err();
     assert!(matches!(refusal(b"", KEY), Some(CertificateError::NoCertificate)));
     assert!(matches!(refusal(CHAIN, b"no key"), Some(CertificateError::Key(_))));

@@ -93,7 +93,7 @@ impl Day<'_> {
         self.check_protected(captured, &before, answer)
     }
 
-    /// Notes the user's lines that a call brought back, for example from a commit. They count as
+    /// Records the user's lines that a call brought back, for example from a commit. They count as
     /// the call's work.
     fn note_brought_lines(&mut self, before: &Files) {
         let known = users_lines(before);

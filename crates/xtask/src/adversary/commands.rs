@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::files::{ELSEWHERE, Files, PROJECT, below_project, is_history};
 use crate::random::Random;
 
-/// A call that an agent makes: the tool and its input as they are reported, and the work itself.
+/// A call that an agent makes: the tool and its input, as they are reported, and the work itself.
 pub(crate) struct AgentCall {
     pub(crate) tool: &'static str,
     pub(crate) input: Value,
@@ -20,7 +20,7 @@ pub(crate) enum Work {
     Script(String),
 }
 
-/// Invents a call. Every line that the call writes contains `mark`.
+/// Generates a call. Every line that the call writes contains `mark`.
 pub(crate) fn invent_call(files: &Files, mark: &str, random: &mut Random) -> AgentCall {
     let paths = editable_paths(files);
     if paths.is_empty() || random.below(8) == 0 {
@@ -142,7 +142,8 @@ fn reach_outside(_: &str, mark: &str, random: &mut Random) -> String {
     choose(&scripts, random)
 }
 
-/// Invents a script that changes links, large files, databases or a repository inside the project.
+/// Generates a script that changes links, large files, databases or a repository inside the
+/// project.
 fn change_special(path: &str, mark: &str, random: &mut Random) -> String {
     let scripts = [
         "rm -rf vendor".into(),

@@ -28,8 +28,8 @@ pub(super) struct ListedCheckpoint {
     pub(super) id: String,
     /// True if the checkpoint is the first of its turn.
     is_first: bool,
-    /// True if the checkpoint was taken after its call had begun. It is then unknown which state it
-    /// holds.
+    /// True if the checkpoint was taken after its call had begun. In that case, it is unknown which
+    /// state it holds.
     is_late: bool,
     /// The prompt of its turn.
     prompt: Option<String>,
@@ -61,8 +61,8 @@ pub(super) struct Day<'a> {
     pub(super) open: BTreeMap<&'static str, usize>,
     turns: usize,
     pub(super) edits: usize,
-    /// The paths that calls changed although they were reported as unprotected, or although their
-    /// checkpoint was late.
+    /// The paths that calls changed and that were reported as unprotected, or whose checkpoint was
+    /// late.
     pub(super) lost: BTreeSet<String>,
     /// The marks in edits by the user that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
@@ -152,8 +152,8 @@ impl<'a> Day<'a> {
         std::os::unix::fs::symlink("a.txt", self.root.join("project/link"))
     }
 
-    /// Invents settings with limits that are small enough to matter within a simulated day. On some
-    /// days, the agents wait so briefly that most checkpoints are late.
+    /// Generates settings with limits that are small enough to matter within a simulated day. On
+    /// some days, the agents wait so briefly that most checkpoints are late.
     fn invent_settings(&mut self, seed: u64) -> String {
         let rows = [4, 10, 50][self.random.below(3)];
         let megabytes = [1, 8, 2048][self.random.below(3)];
@@ -202,8 +202,8 @@ impl<'a> Day<'a> {
         if self.disk.is_none() {
             return Ok(());
         }
-        // The turns begin before the disk is full, so that they can be recorded. Only the calls
-        // matter here.
+        // The turns begin before the disk is full, so that they can be recorded. This step is only
+        // about the calls.
         for session in ["one", "two"] {
             self.ensure_turn(session)?;
         }
@@ -329,8 +329,8 @@ impl<'a> Day<'a> {
         Ok(())
     }
 
-    /// Notes the moment of each new checkpoint. `files` are the files at that moment, and `call` is
-    /// the turn of the call for which the checkpoints were taken, if there is one.
+    /// Records the moment of each new checkpoint. `files` are the files at that moment, and `call`
+    /// is the turn of the call for which the checkpoints were taken, if there is one.
     pub(super) fn learn_moments(
         &mut self,
         files: &Files,

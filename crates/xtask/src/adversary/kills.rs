@@ -57,7 +57,7 @@ impl Day<'_> {
         next: Option<TurnKey>,
     ) -> Result<(), Failure> {
         if is_untouched {
-            // If the rollback had no files to change, it may still have moved the conversation.
+            // Even if the rollback had no files to change, it may have moved the conversation.
             if self.check_conversations().is_ok() {
                 return Ok(());
             }

@@ -177,7 +177,7 @@ fn keep_day(day: Day<'_>, seed: u64, failure: &str) -> Result<String, Failure> {
     Ok(story)
 }
 
-/// Invents the seed of a simulated day.
+/// Generates the seed of a simulated day.
 fn new_seed(day: u64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos() as u64;

@@ -1,5 +1,7 @@
 //! `cargo xtask test-agents`: tests with the real agents and a scripted model.
 
+mod acp;
+mod in_terminal;
 mod model;
 mod npm;
 mod process;
@@ -8,11 +10,13 @@ mod programs;
 mod sandbox;
 mod scenario;
 mod snapshot;
+pub(crate) mod terminal;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+pub(crate) use self::acp::test_acp;
 pub(crate) use self::npm::{AgentCache, FetchError};
 use self::program::AgentProgram;
 use self::programs::PROGRAMS;
@@ -35,29 +39,35 @@ enum AgentResult {
     Failed(Failure),
 }
 
-/// Runs `cargo xtask test-agents [--latest] [agent…]`.
+/// An agent to be tested, and its version.
+struct WantedAgent {
+    program: &'static AgentProgram,
+    version: String,
+}
+
+/// Runs `cargo xtask test-agents [--latest] [agent[@version]…]`.
 pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
     let (flags, names): (Vec<&str>, Vec<&str>) =
         options.iter().partition(|option| option.starts_with('-'));
     if let Some(unknown) = flags.iter().find(|flag| **flag != "--latest") {
         return Err(format!("unknown option {unknown}"));
     }
-    let is_latest = !flags.is_empty();
-    let programs = match names.is_empty() {
-        true => PROGRAMS.iter().collect(),
-        false => find_programs(&names)?,
-    };
+    let all: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
+    let mut wanted = find_programs(if names.is_empty() { &all } else { &names })?;
+    if !flags.is_empty() {
+        wanted.iter_mut().for_each(|wanted| wanted.version = "latest".to_owned());
+    }
     // Building takeback together with xtask gives its dependencies the same features as in the
     // tests, so they are not built twice.
     let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
     run_step(cargo().arg("build").args(packages))?;
-    test_each(&programs, is_latest, &mut Tally::default())
+    test_each(&wanted, &mut Tally::default())
 }
 
 /// Tests the usual agents in the versions that are known to work. Takeback must already have been
 /// built.
 pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
-    test_each(&find_programs(&USUAL)?, false, tally)
+    test_each(&find_programs(&USUAL)?, tally)
 }
 
 /// Fetches the usual agents in the background. Problems are reported later, when the agents are
@@ -65,33 +75,33 @@ pub(crate) fn test_usual_agents(tally: &mut Tally) -> Result<(), Failure> {
 pub(crate) fn fetch_usual_agents() -> JoinHandle<()> {
     thread::spawn(|| {
         if let (Ok(cache), Ok(programs)) = (AgentCache::new(), find_programs(&USUAL)) {
-            for program in programs {
-                let _ = cache.fetch(program, false);
+            for wanted in programs {
+                let _ = cache.fetch(wanted.program, &wanted.version);
             }
         }
     })
 }
 
-fn find_programs(names: &[&str]) -> Result<Vec<&'static AgentProgram>, Failure> {
-    let one = |name: &&str| {
-        let known = PROGRAMS.iter().find(|program| program.name == *name);
-        known.ok_or_else(|| {
+/// Finds agents by their names. A name may end with `@` and a version.
+fn find_programs(names: &[&str]) -> Result<Vec<WantedAgent>, Failure> {
+    let one = |typed: &&str| {
+        let (name, version) =
+            typed.split_once('@').map_or((*typed, None), |(name, version)| (name, Some(version)));
+        let known = PROGRAMS.iter().find(|program| program.name == name);
+        let program = known.ok_or_else(|| {
             let all: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
             format!("no agent {name}: the agents are {}", all.join(", "))
-        })
+        })?;
+        Ok(WantedAgent { program, version: version.unwrap_or(program.version).to_owned() })
     };
     names.iter().map(one).collect()
 }
 
-fn test_each(
-    programs: &[&'static AgentProgram],
-    is_latest: bool,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
+fn test_each(wanted: &[WantedAgent], tally: &mut Tally) -> Result<(), Failure> {
     let cache = AgentCache::new()?;
     let mut lines = Vec::new();
     let mut failures = Vec::new();
-    for (program, test) in programs.iter().zip(test_together(programs, &cache, is_latest)) {
+    for (WantedAgent { program, .. }, test) in wanted.iter().zip(test_together(wanted, &cache)) {
         let line = match test.result {
             AgentResult::Passed => {
                 tally.add_passed();
@@ -125,20 +135,16 @@ struct AgentTest {
 
 /// Tests several agents at the same time, because a single agent does not keep the machine busy.
 /// Returns the results in the order of the agents.
-fn test_together(
-    programs: &[&'static AgentProgram],
-    cache: &AgentCache,
-    is_latest: bool,
-) -> Vec<AgentTest> {
+fn test_together(wanted: &[WantedAgent], cache: &AgentCache) -> Vec<AgentTest> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut tests = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(program) = programs.get(index) else { return tests };
-            eprintln!("{} …", program.title());
+            let Some(wanted) = wanted.get(index) else { return tests };
+            eprintln!("{} …", wanted.program.title());
             let start = Instant::now();
-            let (version, result) = test_one(program, cache, is_latest);
+            let (version, result) = test_one(wanted, cache);
             tests.push((index, AgentTest { version, result, duration: start.elapsed() }));
         }
     };
@@ -151,18 +157,15 @@ fn test_together(
     tests.into_iter().map(|(_, test)| test).collect()
 }
 
-fn test_one(
-    program: &'static AgentProgram,
-    cache: &AgentCache,
-    is_latest: bool,
-) -> (String, AgentResult) {
-    let (version, installed) = match cache.fetch(program, is_latest) {
+fn test_one(wanted: &WantedAgent, cache: &AgentCache) -> (String, AgentResult) {
+    let WantedAgent { program, version } = wanted;
+    let (version, installed) = match cache.fetch(program, version) {
         Ok(found) => found,
         Err(FetchError::Unavailable(why)) => {
-            return (program.version.to_owned(), AgentResult::Skipped(why));
+            return (version.clone(), AgentResult::Skipped(why));
         }
         Err(FetchError::Failed(failure)) => {
-            return (program.version.to_owned(), AgentResult::Failed(failure));
+            return (version.clone(), AgentResult::Failed(failure));
         }
     };
     let outcome = Sandbox::new(program, &installed, cache).and_then(|sandbox| {

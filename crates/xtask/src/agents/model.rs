@@ -23,10 +23,20 @@ pub(crate) struct Job {
 }
 
 /// The jobs in the conversation that a rollback rewinds. The rollback keeps the first job and takes
-/// back the second.
+/// back the second. The agent is started in a directory below the project.
 pub(crate) const JOBS: [Job; 2] = [
-    Job { prompt: "Please do job-three now", file: "three.txt", answer: "Job three is complete" },
-    Job { prompt: "Please do job-four now", file: "four.txt", answer: "Job four is complete" },
+    Job {
+        prompt: "Please do job-three now",
+        file: "src/three.txt",
+        answer: "Job three is complete",
+    },
+    Job { prompt: "Please do job-four now", file: "src/four.txt", answer: "Job four is complete" },
+];
+
+/// The jobs in the conversation that is rewound in a terminal.
+pub(crate) const TERMINAL_JOBS: [Job; 2] = [
+    Job { prompt: "Please do job-six now", file: "six.txt", answer: "Job six is complete" },
+    Job { prompt: "Please do job-seven now", file: "seven.txt", answer: "Job seven is complete" },
 ];
 
 /// The job in a fork. The model creates the file with a shell command, in the directory in which
@@ -42,7 +52,7 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// The channels of one side of a pause: one to the other side, and one from it.
+/// One side of a pause: a channel to the other side, and a channel from it.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
 /// A model whose answers depend only on the request, and on whether a pause is planned.
@@ -85,7 +95,7 @@ impl ScriptedModel {
             Some(_) => return Reply::text(FORK_JOB.answer),
             None => {}
         }
-        for job in JOBS.iter().rev() {
+        for job in JOBS.iter().chain(&TERMINAL_JOBS).rev() {
             match calls_since(request, job.prompt) {
                 Some(0) => {
                     let path = self.project.join(job.file);
@@ -117,8 +127,10 @@ impl ScriptedModel {
 /// Counts the tool calls since this prompt. Returns `None` if the prompt is missing, or if the
 /// model has already answered it with text.
 fn calls_since(request: &Request, said: &str) -> Option<usize> {
-    // The output of a rollback quotes the prompt that the rollback takes back.
-    let is_quoted = |message: &Message| message.text.contains("The prompt was:");
+    // The output of a rollback, and the notice about it, quote the prompt that is taken back.
+    let is_quoted = |message: &Message| {
+        message.text.contains("The prompt was:") || message.text.contains("took back the prompt")
+    };
     let is_said = |message: &Message| {
         message.role == Role::User && message.text.contains(said) && !is_quoted(message)
     };

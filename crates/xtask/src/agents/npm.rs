@@ -47,6 +47,14 @@ impl AgentCache {
         self
     }
 
+    /// Returns the machine's own Node if it is new enough, or else the fetched one.
+    pub(crate) fn find_node(&self, oldest_major: u32) -> Option<PathBuf> {
+        if node_major().is_some_and(|major| major >= oldest_major) {
+            return Some("node".into());
+        }
+        self.node.as_deref().map(|installed| bin_directory(installed).join("node"))
+    }
+
     /// Returns the cache directory, in which scratch files may also be created.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
@@ -61,17 +69,19 @@ impl AgentCache {
         directories.chain([own]).collect::<Vec<_>>().join(":")
     }
 
-    /// Fetches the wanted version of an agent. Returns the version and its directory.
+    /// Fetches a version of an agent, such as `1.2.3` or `latest`. Returns its number and its
+    /// directory.
     pub(crate) fn fetch(
         &self,
         program: &AgentProgram,
-        is_latest: bool,
+        version: &str,
     ) -> Result<(String, PathBuf), FetchError> {
-        let version = match is_latest {
-            true => self.look_up(program.package, "latest")?,
-            false => program.version.to_owned(),
+        let version = match version {
+            "latest" => self.look_up(program.package_of(version), version)?,
+            number => number.to_owned(),
         };
-        let installed = self.install_package(program.name, program.package, &version)?;
+        let installed =
+            self.install_package(program.name, program.package_of(&version), &version)?;
         Ok((version, installed))
     }
 

@@ -11,6 +11,8 @@ pub(crate) struct AgentProgram {
     pub(crate) package: &'static str,
     /// The version that is known to work.
     pub(crate) version: &'static str,
+    /// The package that earlier versions belong to, and the beginning of their numbers.
+    pub(crate) former: Option<(&'static str, &'static str)>,
     /// The files that the user's home contains before takeback is installed. They contain the
     /// model's address.
     pub(crate) configuration: fn(url: &str, project: &Path) -> Vec<(String, String)>,
@@ -30,8 +32,36 @@ pub(crate) struct AgentProgram {
     pub(crate) write: fn(path: &str, content: &str) -> Reply,
     /// The reply that makes the agent run a shell command.
     pub(crate) shell: fn(command: &str) -> Reply,
-    /// The way to type a rollback inside the agent.
+    /// The command that the user types inside the agent for a rollback.
     pub(crate) command: RollbackCommand,
+    /// The agent in a terminal, if that is tested.
+    pub(crate) terminal: Option<TerminalUse>,
+}
+
+/// The properties of an agent in a terminal.
+pub(crate) struct TerminalUse {
+    /// The arguments for a new conversation without permission prompts.
+    pub(crate) words: &'static [&'static str],
+    /// Text that appears once the agent accepts input.
+    pub(crate) ready: &'static str,
+    /// Questions that the agent may ask before that, and the keys that answer them.
+    pub(crate) questions: &'static [(&'static str, &'static str)],
+    pub(crate) way: WayBack,
+}
+
+/// The way to continue the earlier conversation in an agent that is open in a terminal.
+pub(crate) enum WayBack {
+    /// The user types this line, and the agent shows the earlier conversation by itself.
+    Command(&'static str),
+    /// The user types this line, and the conversation goes back in the open agent, whose screen
+    /// still shows the rest. The agent then begins another log, whose name contains `_`, in this
+    /// directory below the home directory.
+    InPlace { typed: &'static str, shown: &'static str, logs: &'static str },
+    /// The user rolls back elsewhere, and types the line that takeback prints.
+    PrintedLine,
+    /// The user types the first line, and starts the agent with the command that takeback prints.
+    /// The command begins with the second line, and the id of the conversation follows.
+    PrintedCommand { typed: &'static str, printed: &'static str },
 }
 
 /// A turn started by the user.
@@ -48,7 +78,7 @@ pub(crate) enum Turn<'a> {
     Command(&'a str),
 }
 
-/// The way in which a rollback is typed inside an agent, and where its result is shown.
+/// The way to type a rollback inside an agent, and the place where its result is shown.
 pub(crate) enum RollbackCommand {
     /// takeback answers without asking the model, but changes nothing, because the agent reports
     /// that it is running without a user.
@@ -76,6 +106,14 @@ impl RollbackCommand {
 }
 
 impl AgentProgram {
+    /// Returns the package that a version belongs to.
+    pub(crate) fn package_of(&self, version: &str) -> &'static str {
+        match self.former {
+            Some((package, beginning)) if version.starts_with(beginning) => package,
+            _ => self.package,
+        }
+    }
+
     pub(crate) fn title(&self) -> String {
         takeback_agents::find_agent(self.name)
             .map_or_else(|| self.name.to_owned(), |agent| agent.title.to_owned())

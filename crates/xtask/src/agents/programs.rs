@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use takeback_script::Reply;
 
-use super::program::{AgentProgram, RollbackCommand, Turn};
+use super::program::{AgentProgram, RollbackCommand, TerminalUse, Turn, WayBack};
 
 fn to_words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
@@ -24,11 +24,21 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "claude",
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
-        configuration: |_, _| {
+        former: None,
+        configuration: |_, project| {
             // A hook that belongs to the user.
             let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
-            let settings = json!({ "theme": "dark", "hooks": { "Stop": hook } });
-            vec![json_file(".claude/settings.json", &settings)]
+            let settings = json!({
+                "theme": "dark", "hooks": { "Stop": hook }, "skipDangerousModePermissionPrompt": true,
+            });
+            // The answers to the questions that the agent asks in a terminal.
+            let trusted = json!({ "hasTrustDialogAccepted": true });
+            let state = json!({
+                "hasCompletedOnboarding": true, "bypassPermissionsModeAccepted": true,
+                "customApiKeyResponses": { "approved": [KEY], "rejected": [] },
+                "projects": { project.display().to_string(): trusted },
+            });
+            vec![json_file(".claude/settings.json", &settings), json_file(".claude.json", &state)]
         },
         environment: |url| {
             vec![
@@ -63,15 +73,23 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Reply::call("Bash", json!({ "command": command, "description": "A command" }))
         },
         command: RollbackCommand::Withheld { typed: "/rollback", is_shown: true },
+        terminal: Some(TerminalUse {
+            words: &["--dangerously-skip-permissions"],
+            ready: "bypass permissions on",
+            questions: &[],
+            way: WayBack::PrintedLine,
+        }),
     },
     AgentProgram {
         name: "codex",
         package: "@openai/codex",
         version: "0.166.0",
+        former: None,
         configuration: |url, project| {
             let project = project.display();
             let configuration = format!(
-                "# mine\nmodel = \"gpt-6-sol\"\nmodel_provider = \"script\"\n\n\
+                "# mine\nmodel = \"gpt-6-sol\"\nmodel_provider = \"script\"\n\
+                 approval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n\n\
                  [model_providers.script]\nname = \"script\"\nbase_url = \"{url}/v1\"\n\
                  env_key = \"SCRIPT_KEY\"\nwire_api = \"responses\"\n\n\
                  [projects.\"{project}\"]\ntrust_level = \"trusted\"\n"
@@ -97,7 +115,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             }
             all
         },
-        leave: &[],
+        leave: &["app-server", "daemon", "stop"],
         package_steps: &[
             &["plugin", "marketplace", "add", "{}"],
             &["plugin", "add", "takeback@takeback"],
@@ -112,11 +130,23 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             codex_program(&format!("await tools.exec_command({});", json!({ "cmd": command })))
         },
         command: RollbackCommand::Withheld { typed: "/rollback", is_shown: false },
+        terminal: Some(TerminalUse {
+            // If it were started with options, its conversation would not be in its daemon.
+            words: &[],
+            ready: "OpenAI Codex",
+            questions: &[("Hooks need review", "2\r")],
+            way: WayBack::InPlace {
+                typed: "takeback rollback 1",
+                shown: "Codex continues there",
+                logs: ".codex/sessions",
+            },
+        }),
     },
     AgentProgram {
         name: "gemini",
         package: "@google/gemini-cli",
         version: "0.61.0",
+        former: None,
         configuration: |_, _| {
             let auth = json!({ "auth": { "selectedType": "gemini-api-key" } });
             let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);
@@ -158,11 +188,18 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Reply::call("run_shell_command", input)
         },
         command: RollbackCommand::Told("/rollback"),
+        terminal: Some(TerminalUse {
+            words: &["--yolo", "-m", "gemini-2.5-flash"],
+            ready: "Type your message",
+            questions: &[],
+            way: WayBack::PrintedLine,
+        }),
     },
     AgentProgram {
         name: "opencode",
         package: "opencode-ai",
         version: "1.18.33",
+        former: None,
         configuration: |url, _| {
             let limit = json!({ "context": 100_000, "output": 10_000 });
             let model = json!({ "name": "m", "tool_call": true, "limit": limit });
@@ -201,11 +238,18 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Reply::call("bash", json!({ "command": command, "description": "A command" }))
         },
         command: RollbackCommand::Own,
+        terminal: Some(TerminalUse {
+            words: &[],
+            ready: "Ask anything",
+            questions: &[],
+            way: WayBack::Command("/rollback 1"),
+        }),
     },
     AgentProgram {
         name: "qwen",
         package: "@qwen-code/qwen-code",
         version: "0.24.4",
+        former: None,
         configuration: |_, _| {
             let settings = json!({
                 "security": { "auth": { "selectedType": "openai" } },
@@ -242,11 +286,18 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Reply::call("run_shell_command", input)
         },
         command: RollbackCommand::Told("/takeback-rollback"),
+        terminal: Some(TerminalUse {
+            words: &["--yolo"],
+            ready: "Type your message",
+            questions: &[],
+            way: WayBack::PrintedLine,
+        }),
     },
     AgentProgram {
         name: "copilot",
         package: "@github/copilot",
         version: "1.0.102",
+        former: None,
         configuration: |_, _| {
             vec![json_file(".copilot/config.json", &json!({ "banner": "never" }))]
         },
@@ -276,11 +327,18 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Reply::call("bash", json!({ "command": command, "description": "A command" }))
         },
         command: RollbackCommand::None,
+        terminal: Some(TerminalUse {
+            words: &["--allow-all"],
+            ready: "Copilot v",
+            questions: &[("Do you trust the files in this folder?", "\r")],
+            way: WayBack::PrintedLine,
+        }),
     },
     AgentProgram {
         name: "droid",
         package: "droid",
         version: "0.215.0",
+        former: None,
         configuration: |url, _| {
             let model = json!({
                 "model": "m", "displayName": "M", "baseUrl": format!("{url}/v1"), "apiKey": KEY,
@@ -325,11 +383,13 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             Reply::call("Execute", input)
         },
         command: RollbackCommand::Told("/rollback"),
+        terminal: None,
     },
     AgentProgram {
         name: "cline",
         package: "cline",
         version: "3.0.65",
+        former: None,
         configuration: |url, _| {
             let settings = json!({
                 "provider": "openai-compatible", "apiKey": KEY, "model": "m",
@@ -345,7 +405,13 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             });
             vec![json_file(".cline/data/settings/providers.json", &providers)]
         },
-        environment: |_| vec![("CLINE_TELEMETRY_DISABLED", "1".to_owned())],
+        environment: |_| {
+            vec![
+                ("CLINE_TELEMETRY_DISABLED", "1".to_owned()),
+                // On a busy machine, a plugin takes longer than the usual 4 seconds to start.
+                ("CLINE_PLUGIN_IMPORT_TIMEOUT_MS", "60000".to_owned()),
+            ]
+        },
         words: |_, turn| match turn {
             Turn::First(prompt)
             | Turn::Next(prompt)
@@ -360,11 +426,18 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         write: |path, content| Reply::call("editor", json!({ "path": path, "new_text": content })),
         shell: |command| Reply::call("run_commands", json!({ "commands": [command] })),
         command: RollbackCommand::None,
+        terminal: Some(TerminalUse {
+            words: &["-i", "-P", "openai-compatible", "-m", "m", "--auto-approve", "true"],
+            ready: "Auto-approve all enabled",
+            questions: &[("any other key to close", "x")],
+            way: WayBack::PrintedCommand { typed: "/rollback 1", printed: "cline -i --id " },
+        }),
     },
     AgentProgram {
         name: "pi",
-        package: "@mariozechner/pi-coding-agent",
+        package: "@earendil-works/pi-coding-agent",
         version: "0.73.1",
+        former: Some(("@mariozechner/pi-coding-agent", "0.73.")),
         configuration: |url, _| {
             let provider = json!({
                 "baseUrl": format!("{url}/v1"), "apiKey": KEY, "api": "openai-completions",
@@ -393,6 +466,12 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         write: |path, content| Reply::call("write", json!({ "path": path, "content": content })),
         shell: |command| Reply::call("bash", json!({ "command": command })),
         command: RollbackCommand::Withheld { typed: "/rollback", is_shown: true },
+        terminal: Some(TerminalUse {
+            words: &["--provider", "script", "--model", "m"],
+            ready: "0.0%",
+            questions: &[],
+            way: WayBack::Command("/rollback 1"),
+        }),
     },
 ];
 

@@ -13,6 +13,7 @@ use super::npm::AgentCache;
 use super::process::{self, ProgramOutput};
 use super::program::{AgentProgram, Turn};
 use super::snapshot::Snapshot;
+use super::terminal::Terminal;
 use crate::Failure;
 use crate::run::target_directory;
 
@@ -41,7 +42,19 @@ impl Sandbox {
         installed: &Path,
         cache: &AgentCache,
     ) -> Result<Sandbox, Failure> {
-        let directory = cache.directory().join("scratch").join(program.name);
+        // Several versions of an agent may be tested at the same time.
+        let version = installed.file_name().unwrap_or(program.name.as_ref());
+        Sandbox::new_in(program, installed, cache, &version.to_string_lossy())
+    }
+
+    /// Creates a sandbox in a directory with this name.
+    pub(crate) fn new_in(
+        program: &'static AgentProgram,
+        installed: &Path,
+        cache: &AgentCache,
+        name: &str,
+    ) -> Result<Sandbox, Failure> {
+        let directory = cache.directory().join("scratch").join(name);
         let project = directory.join("project");
         let model = ScriptedModel::new(program, project.clone());
         let server = Server::start({
@@ -131,6 +144,35 @@ impl Sandbox {
         let log = self.log_directory().join(format!("{name}.requests"));
         fs::write(log, lines.collect::<String>()).map_err(|error| format!("{name}: {error}"))?;
         Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
+    }
+
+    /// Starts the agent in a terminal, in the project.
+    pub(crate) fn start_terminal(&self, words: &[&str], name: &str) -> Result<Terminal, Failure> {
+        let mut command = self.command_for(Path::new(self.program.name));
+        command.args(words).envs((self.program.environment)(&self.server.url()));
+        let log = fs::File::create(self.log_directory().join(format!("{name}.terminal")));
+        Terminal::start(&command, log.map_err(|error| format!("{name}: {error}"))?)
+    }
+
+    /// Finds the first request to the model that contains a text.
+    pub(crate) fn find_request(&self, text: &str) -> Option<Request> {
+        let mut requests = self.server.log().into_iter().filter_map(|entry| entry.request);
+        requests.find(|request| request.count_text(text) > 0)
+    }
+
+    /// Prepares a command of takeback that starts the agent. Its errors go to a log.
+    pub(crate) fn agent_command(&self, words: &[&str]) -> Result<Command, Failure> {
+        let log = fs::File::create(self.log_directory().join("acp.stderr"));
+        let mut command = self.command_for(&self.takeback);
+        command.args(words).envs((self.program.environment)(&self.server.url()));
+        command.stderr(log.map_err(|error| format!("cannot create a log: {error}"))?);
+        Ok(command)
+    }
+
+    /// Runs takeback, and returns what it prints.
+    pub(crate) fn print_takeback(&self, words: &[&str], name: &str) -> Result<String, Failure> {
+        let said = self.run_logged(self.command_for(&self.takeback).args(words), name)?;
+        Ok(said.stdout)
     }
 
     /// Makes the agent validate or install the package that takeback builds for it.

@@ -1,5 +1,6 @@
 //! The scenario for every agent, from installing takeback to uninstalling it.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use serde_json::Value;
 use takeback_agents::find_rewind;
 use takeback_script::Request;
 
+use super::in_terminal::rewind_in_terminal;
 use super::model::{DIRECTORY, DONE, FILE, FORK_JOB, GREETING, INTRODUCTION, JOBS, Job, WORK};
 use super::program::{RollbackCommand, Turn};
 use super::sandbox::Sandbox;
@@ -14,7 +16,7 @@ use super::snapshot::Snapshot;
 use crate::Failure;
 
 /// Text that occurs in every notice about several files, and nowhere else in the scenario.
-const NOTICE: &str = "What you know about them is out of date";
+pub(super) const NOTICE: &str = "What you know about them is out of date";
 /// Text that takeback prints after a rollback, and that occurs nowhere else in the scenario.
 const ROLLED_BACK: &str = "`takeback rollback undo` takes this back";
 /// Text that takeback prints instead of rolling back when an agent runs without a user.
@@ -67,23 +69,25 @@ fn play_turns(sandbox: &Sandbox) -> Result<(), Failure> {
         do_work_with_pause(sandbox)?
     };
     must_be_in_ledger(sandbox, WORK, "user")?;
-    // The other checkpoint can also be restored. The conversation stays complete: in the middle of
-    // its turn, the model would go on with the work.
+    // The other checkpoint can also be restored. The conversation is not rewound with it: a model
+    // whose conversation ended in the middle of a turn would repeat the work.
     roll_back_files(sandbox, &steps.before_removing)?;
     type_rollback(sandbox, &steps.before_writing)?;
-    match sandbox.program.can_continue && find_rewind(sandbox.program.name).is_some() {
-        true => take_conversation_back(sandbox),
-        false => Ok(()),
+    if sandbox.program.can_continue && find_rewind(sandbox.program.name).is_some() {
+        take_conversation_back(sandbox)?;
     }
+    rewind_in_terminal(sandbox)
 }
 
 /// Takes back the second of two turns, and checks that the agent's own conversation goes back with
 /// the files, and forward again.
 fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
     let [kept, gone] = &JOBS;
-    sandbox.run_turn(Turn::First(kept.prompt), "kept")?;
+    // Some agents find a conversation only in the directory in which it was started.
+    let below = sandbox.project().join(DIRECTORY);
+    sandbox.run_turn_in(&below, Turn::First(kept.prompt), "kept")?;
     must_be_in_ledger(sandbox, kept.answer, "assistant")?;
-    sandbox.run_turn(Turn::Next(gone.prompt), "gone")?;
+    sandbox.run_turn_in(&below, Turn::Next(gone.prompt), "gone")?;
     must_be_in_ledger(sandbox, gone.answer, "assistant")?;
     let before = sandbox.snapshot_home()?;
     let done = sandbox.query_takeback(&["rollback", "1", "--yes"], "take-back")?;
@@ -98,8 +102,8 @@ fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
     fork_conversation(sandbox)
 }
 
-/// Forks from before the second turn into another directory, and checks that the agent continues its
-/// own conversation there, with the files of that moment, while the project stays as it is.
+/// Forks from before the second turn into another directory, and checks that the agent continues
+/// its own conversation there, with the files of that moment, and that the project does not change.
 fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
     let [kept, gone] = &JOBS;
     let fork = sandbox.directory().join("fork");
@@ -111,11 +115,11 @@ fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
         return Err(format!("the fork has other files than before the second turn:\n{made:#}"));
     }
     let turn = find_turn(&made["resume"], FORK_JOB.prompt)?;
-    let (_, requests) = sandbox.run_turn_in(&fork, turn.as_turn(), "forked")?;
+    let (_, requests) = sandbox.run_turn_in(&turn.directory, turn.as_turn(), "forked")?;
     let is_asked = |request: &Request| request.count_text(FORK_JOB.prompt) > 0;
     let asked = requests.into_iter().find(is_asked).ok_or("the model was not asked in the fork")?;
     must_mention(&asked, &[(kept, true), (gone, false)])?;
-    if !is_there(&FORK_JOB) {
+    if !fork.join(DIRECTORY).join(FORK_JOB.file).exists() {
         return Err("the shell of the fork ran in another directory".to_owned());
     }
     sandbox.snapshot_project()?.must_be(&project, "the project after work in its fork")?;
@@ -126,6 +130,7 @@ fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
 
 /// A turn in a conversation that takeback names.
 struct NamedTurn {
+    directory: PathBuf,
     session: String,
     file: String,
     prompt: &'static str,
@@ -137,13 +142,14 @@ impl NamedTurn {
     }
 }
 
-/// Finds the conversation that takeback says how to continue.
+/// Finds the conversation that takeback's answer names, for a turn in it.
 fn find_turn(resume: &Value, prompt: &'static str) -> Result<NamedTurn, Failure> {
     let session = resume["session"].as_str();
     let session = session.ok_or_else(|| format!("no conversation to continue:\n{resume:#}"))?;
     let argv = resume["argv"].as_array();
     let file = argv.and_then(|argv| argv.last()?.as_str()).unwrap_or_default();
-    Ok(NamedTurn { session: session.to_owned(), file: file.to_owned(), prompt })
+    let directory = PathBuf::from(resume["cwd"].as_str().unwrap_or_default());
+    Ok(NamedTurn { directory, session: session.to_owned(), file: file.to_owned(), prompt })
 }
 
 fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure> {
@@ -161,13 +167,13 @@ fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<
     let resume = moved.iter().find(|moved| moved["resume"]["session"].is_string());
     let resume = resume.ok_or_else(|| format!("no conversation to continue:\n{done:#}"))?;
     let turn = find_turn(&resume["resume"], GREETING)?;
-    let (_, requests) = sandbox.run_turn(turn.as_turn(), name)?;
+    let (_, requests) = sandbox.run_turn_in(&turn.directory, turn.as_turn(), name)?;
     let is_greeting = |request: &Request| request.count_text(GREETING) > 0;
     requests.into_iter().find(is_greeting).ok_or_else(|| "the model was not greeted".into())
 }
 
 /// Fails unless a request has the prompts and answers of some jobs, and nothing of others.
-fn must_mention(request: &Request, jobs: &[(&Job, bool)]) -> Result<(), Failure> {
+pub(crate) fn must_mention(request: &Request, jobs: &[(&Job, bool)]) -> Result<(), Failure> {
     for (job, expected) in jobs {
         for text in [job.prompt, job.answer] {
             if (request.count_text(text) > 0) != *expected {
@@ -198,7 +204,7 @@ fn do_work_with_pause(sandbox: &Sandbox) -> Result<Steps, Failure> {
             drop(sandbox.model.take_pause());
             turn
         });
-        let steps = begun.recv().map_err(|_| "the model did not get to the end of its work".into());
+        let steps = begun.recv().map_err(|_| "the model did not reach the end of its work".into());
         let steps = steps.and_then(|()| check_steps_and_roll_back(sandbox, start));
         drop(end);
         let (_, requests) = turn.join().map_err(|_| "the turn was cut off")??;
@@ -236,7 +242,7 @@ fn check_steps(sandbox: &Sandbox, start: Snapshot) -> Result<Steps, Failure> {
 
 /// Fails unless a search finds this message exactly once. The agent's own log is read in the
 /// background.
-fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Failure> {
+pub(crate) fn must_be_in_ledger(sandbox: &Sandbox, said: &str, role: &str) -> Result<(), Failure> {
     let query = format!("\"{said}\"");
     let words = ["sessions", "search", &query, "--role", role, "--undone"];
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use takeback_base::durable::if_exists;
+
 use crate::Failure;
 
 /// The state of every path in a directory.
@@ -56,10 +58,11 @@ impl Snapshot {
 
     /// Fails unless this snapshot contains every log of an earlier snapshot, unchanged.
     pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
-        // Some agents keep a list of all prompts, which is not a log of a session.
+        // Some agents keep a list of all prompts or of all costs, which is not a log of a session.
         let is_log = |path: &Path| {
             path.extension().is_some_and(|ending| ending == "jsonl")
-                && path.file_name().is_some_and(|name| name != "history.jsonl")
+                && !path.ends_with("history.jsonl")
+                && !path.ends_with("usage_record.jsonl")
         };
         let changed = |(path, state): &(&PathBuf, &FileState)| self.0.get(*path) != Some(*state);
         match earlier.0.iter().filter(|(path, _)| is_log(path)).find(changed) {
@@ -101,20 +104,34 @@ fn read_directory(
         if path == Path::new(except) {
             continue;
         }
-        let metadata = entry.metadata()?;
-        let thing = if metadata.is_symlink() {
-            FileState::Link(fs::read_link(entry.path())?)
-        } else if metadata.is_dir() {
-            read_directory(root, &path, except, things)?;
-            FileState::Directory
-        } else if metadata.is_file() {
-            let mode = metadata.permissions().mode() & 0o777;
-            FileState::File { mode, content: fs::read(entry.path())? }
-        } else {
-            // Sockets and pipes appear and disappear.
+        // An agent may remove its temporary files at any time.
+        let Some(thing) = if_exists(read_entry(root, &path, &entry, except, things))? else {
             continue;
         };
-        things.insert(path, thing);
+        // Sockets and pipes appear and disappear.
+        things.extend(thing.map(|thing| (path, thing)));
     }
     Ok(())
+}
+
+/// Reads a file, a link, or a directory with everything in it. Returns `None` for anything else.
+fn read_entry(
+    root: &Path,
+    path: &Path,
+    entry: &fs::DirEntry,
+    except: &str,
+    things: &mut BTreeMap<PathBuf, FileState>,
+) -> std::io::Result<Option<FileState>> {
+    let metadata = entry.metadata()?;
+    Ok(if metadata.is_symlink() {
+        Some(FileState::Link(fs::read_link(entry.path())?))
+    } else if metadata.is_dir() {
+        read_directory(root, path, except, things)?;
+        Some(FileState::Directory)
+    } else if metadata.is_file() {
+        let mode = metadata.permissions().mode() & 0o777;
+        Some(FileState::File { mode, content: fs::read(entry.path())? })
+    } else {
+        None
+    })
 }

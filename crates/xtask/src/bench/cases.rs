@@ -217,9 +217,9 @@ fn measure_changed(bench: &mut Bench, on: &mut Subject, count: usize) -> Result<
     Ok(())
 }
 
-/// Makes each contender in turn capture two edits in a row. Only the second capture is measured,
-/// because it includes files from the first edit that are still too new to be trusted. Then the
-/// other contenders catch up.
+/// Makes one contender after another capture two edits in a row. Only the second capture is
+/// measured, because it includes files from the first edit that are still too new to be trusted.
+/// Then the other contenders catch up.
 pub(crate) fn take_turns_editing(
     rounds: usize,
     tree: &mut Tree,

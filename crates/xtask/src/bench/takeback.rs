@@ -106,6 +106,7 @@ pub(crate) fn restore_tree(
         filter: &to.filter,
         uncovered: &to.uncovered,
         undoes: None,
+        released: &[],
         silent: false,
     };
     let plan = lock.plan(&target, &[], &options).map_err(explain_error)?;

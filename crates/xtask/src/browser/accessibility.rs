@@ -12,7 +12,7 @@ use crate::agents::{AgentCache, FetchError};
 /// The version of axe-core that examines the pages.
 const AXE: &str = "4.14.0";
 
-/// Examines pages. Findings whose impact is serious or critical fail.
+/// Examines pages. Fails if a finding has a serious or critical impact.
 pub(super) fn examine(
     browser: &Browser,
     served: &Served,
@@ -28,6 +28,8 @@ pub(super) fn examine(
         for (name, path) in pages {
             browser.open(&format!("{}{path}", served.origin()))?;
             browser.wait_for("document.querySelector('h1')")?;
+            // In the middle of an animation, colors differ from those of the page.
+            browser.run("document.getAnimations().forEach((own) => own.finish())")?;
             for finding in run_axe(browser, &axe)? {
                 findings.push(format!("{name} ({scheme}): {finding}"));
             }
@@ -37,7 +39,8 @@ pub(super) fn examine(
     if findings.is_empty() { Ok(()) } else { Err(findings.join("\n          ")) }
 }
 
-fn fetch_axe() -> Result<Option<String>, Failure> {
+/// Installs axe-core, and returns its script. Returns `None` if that is impossible.
+pub(super) fn fetch_axe() -> Result<Option<String>, Failure> {
     let cache = AgentCache::new()?;
     let installed = match cache.install_package("axe-core", "axe-core", AXE) {
         Ok(installed) => installed,

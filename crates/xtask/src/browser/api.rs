@@ -1,5 +1,5 @@
 //! `cargo xtask test-api`: schemathesis sends requests of every kind that the OpenAPI document
-//! allows, and some that it does not. No answer may be a failure of the server, or differ from the
+//! allows, and some that it does not. No answer may be an internal error, or differ from the
 //! document.
 
 use std::fs;
@@ -9,8 +9,10 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::served::{Served, takeback};
+use super::story::Length;
 use super::{build_program, story};
 use crate::Failure;
+use crate::results::Tally;
 use crate::run::{is_success, run_step, target_directory};
 
 /// The version of schemathesis.
@@ -20,7 +22,7 @@ const VERSION: &str = "4.32.5";
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_schema_conformance,response_headers_conformance";
 
-/// Tests the API. `options` may hold `--examples N`.
+/// Tests the API. `options` may contain `--examples N`.
 pub(crate) fn test_api(options: &[&str]) -> Result<(), Failure> {
     let examples = match options {
         [] => "30",
@@ -34,22 +36,41 @@ pub(crate) fn test_api(options: &[&str]) -> Result<(), Failure> {
     };
     let base = target_directory().join("api-test");
     let _ = fs::remove_dir_all(&base);
-    story::play_story(&base)?;
+    story::play_story(&base, Length::Whole)?;
     let served = Served::start(&base)?;
-    write_config(&base, &served)?;
+    run_step(prepare_run(&program, &served)?.args(["--max-examples", examples]))
+}
+
+/// Sends a few requests of each kind, with every change.
+pub(super) fn test_usual_requests(served: &Served, tally: &mut Tally) -> Result<(), Failure> {
+    let Ok(Some(program)) = fetch_schemathesis() else {
+        tally.add_skipped("the HTTP API", "schemathesis cannot be installed");
+        return Ok(());
+    };
+    let mut command = prepare_run(&program, served)?;
+    let tested = run_step(command.args(["--max-examples", "2", "--phases", "fuzzing"]));
+    match &tested {
+        Ok(()) => tally.add_passed(),
+        Err(_) => tally.add_failed(),
+    }
+    tested
+}
+
+/// Prepares a run of schemathesis against a server.
+fn prepare_run(program: &Path, served: &Served) -> Result<Command, Failure> {
+    let base = served.base();
+    write_config(base, served)?;
     let mut command = Command::new(program);
-    command.current_dir(&base).arg("run").arg(format!("{}/api/v1/openapi.json", served.origin()));
-    // The streams of events never end.
+    command.current_dir(base).arg("run").arg(format!("{}/api/v1/openapi.json", served.origin()));
+    // Event streams never end, so they are left out.
     for path in ["/api/v1/events", "/api/v1/chats/{session}/events"] {
         command.args(["--exclude-path", path]);
     }
-    command.args(["--checks", CHECKS]);
-    command.args(["--max-examples", examples, "--seed", "1", "--no-color"]);
-    command.args(["--request-timeout", "60"]);
-    run_step(&mut command)
+    command.args(["--checks", CHECKS, "--seed", "1", "--no-color", "--request-timeout", "60"]);
+    Ok(command)
 }
 
-/// Writes the ids of the story into a configuration, so that requests reach more than the refusal
+/// Writes the ids in the story into a configuration, so that requests are not all refused because
 /// of an unknown workspace.
 fn write_config(base: &Path, served: &Served) -> Result<(), Failure> {
     let list = takeback(base, &story::shop(base)).args(["list", "--json"]).output();
@@ -71,7 +92,7 @@ fn write_config(base: &Path, served: &Served) -> Result<(), Failure> {
 }
 
 /// Installs schemathesis into an environment of its own. Returns `None` if that is impossible.
-fn fetch_schemathesis() -> Result<Option<PathBuf>, Failure> {
+pub(super) fn fetch_schemathesis() -> Result<Option<PathBuf>, Failure> {
     let environment = target_directory().join("tools").join(format!("schemathesis-{VERSION}"));
     let program = environment.join("bin/schemathesis");
     if program.exists() {

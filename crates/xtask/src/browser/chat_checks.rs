@@ -6,12 +6,12 @@ use super::model::SLOW;
 use super::story;
 use crate::Failure;
 
-/// The keys that have no character.
+/// WebDriver's codes for keys without a character.
 const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
 const TAB: &str = "\u{e004}";
 
-/// The next prompt can be sent.
+/// The condition under which the next prompt can be sent.
 const IDLE: &str = "!document.querySelector('.composer').hasAttribute('data-busy')";
 
 /// Types a text into the field that has the focus, and presses Enter.
@@ -54,7 +54,8 @@ pub(super) fn talk(browser: &Browser, context: &CheckContext<'_>) -> Result<(), 
     expect(context.served.read("code/shop/src/prices.py")?.contains("round"), "no file was written")
 }
 
-/// The stream is cut in the middle of an answer, and the rest appears after that, exactly once.
+/// Cuts the stream in the middle of an answer, and checks that the rest appears afterwards, exactly
+/// once.
 pub(super) fn reconnect(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     context.model.set_open(false);
     let (origin, proxy) = (context.served.origin(), context.proxy);
@@ -81,7 +82,7 @@ fn expect_count(browser: &Browser, text: &str, count: usize) -> Result<(), Failu
     expect(found == count, &format!("{text} is shown {found} times"))
 }
 
-/// A question is answered by keyboard alone: Escape leads from the field to the safe choice.
+/// Answers a question by keyboard alone: Escape moves the focus from the field to the safe choice.
 pub(super) fn approve(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     begin(browser, context, "publish the release")?;
     browser.wait_for(
@@ -99,14 +100,14 @@ pub(super) fn approve(browser: &Browser, context: &CheckContext<'_>) -> Result<(
     browser.wait_for(IDLE)
 }
 
-/// `/rollback` lists checkpoints with buttons, and one of them takes the turn back.
+/// Takes a turn back with one of the buttons that `/rollback` lists.
 pub(super) fn roll_back(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let note = story::shop(context.served.base()).join("note.txt");
     begin(browser, context, "write a note")?;
     wait_for_text(browser, "Wrote the note")?;
     browser.wait_for(IDLE)?;
     expect(note.exists(), "no note was written")?;
-    // The answer of the model is text, whatever it contains.
+    // The model's answer is shown as text, even if it contains markup.
     let hit = browser
         .run("return document.querySelectorAll('main img, main a[href^=javascript]').length")?;
     expect(hit == 0, "the answer became markup")?;
@@ -128,7 +129,7 @@ pub(super) fn roll_back(browser: &Browser, context: &CheckContext<'_>) -> Result
     browser.wait_for(
         "document.querySelector('.toast')?.textContent.includes('took back 4 messages')",
     )?;
-    // The page learns of the change through the ledger.
+    // The page learns about the change through the ledger.
     browser.wait_for("document.querySelector('#history .taken-back')")?;
     expect(!note.exists(), "the note was not taken back")?;
     browser.click(".toast button")?;
@@ -136,7 +137,27 @@ pub(super) fn roll_back(browser: &Browser, context: &CheckContext<'_>) -> Result
     expect(note.exists(), "the rollback was not taken back")
 }
 
-/// A restore is refused while a turn is running there, and offered when the turn ends.
+/// Begins two conversations: one whose turn has ended, and one that waits for an answer. Returns the
+/// name and the session of each.
+pub(super) fn begin_for_examination(
+    browser: &Browser,
+    context: &CheckContext<'_>,
+) -> Result<[(&'static str, String); 2], Failure> {
+    let session = || -> Result<String, Failure> {
+        let path = browser.run("return location.pathname")?;
+        let session = path.as_str().and_then(|path| path.strip_prefix("/chat/"));
+        session.map(str::to_owned).ok_or_else(|| "the page is no conversation".into())
+    };
+    begin(browser, context, "round all prices to two digits")?;
+    wait_for_text(browser, "no cent is lost")?;
+    browser.wait_for(IDLE)?;
+    let ended = session()?;
+    begin(browser, context, "publish the release")?;
+    browser.wait_for("document.querySelector('.question pre')")?;
+    Ok([("chat", ended), ("chat with a question", session()?)])
+}
+
+/// Checks that a restore is refused while a turn is running, and offered when the turn ends.
 pub(super) fn wait_for_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     context.model.set_open(false);
     begin(browser, context, "count slowly again")?;
@@ -149,7 +170,9 @@ pub(super) fn wait_for_turn(browser: &Browser, context: &CheckContext<'_>) -> Re
     browser.run("[...document.querySelectorAll('#confirm button')].find((button) => button.textContent.startsWith('Ask me')).click()")?;
     browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Waiting')")?;
     context.model.set_open(true);
-    browser.wait_for("document.querySelector('#confirm[open] h2')?.textContent === 'Roll back to before this turn?'")?;
+    // An earlier check may have rolled back the turn, so the heading may be that of either kind of
+    // row.
+    browser.wait_for("document.querySelector('#confirm[open] button.danger')")?;
     browser.click("#confirm button.safe")
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask test-web`: what a user does, in a real Chromium.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -9,8 +10,10 @@ use super::driver::Browser;
 use super::model::Model;
 use super::proxy::Proxy;
 use super::served::{Served, takeback};
-use super::{accessibility, chat_checks, prepare, story};
+use super::story::Length;
+use super::{accessibility, build_program, chat_checks, install_browser, restore_checks, story};
 use crate::Failure;
+use crate::results::Tally;
 use crate::run::target_directory;
 
 /// The programs that a check works with.
@@ -20,62 +23,133 @@ pub(super) struct CheckContext<'a> {
     pub(super) proxy: &'a Proxy,
 }
 
-/// A check, with its name.
-type Check = (&'static str, fn(&Browser, &CheckContext<'_>) -> Result<(), Failure>);
+/// A check of the pages.
+struct Check {
+    name: &'static str,
+    /// True if `cargo xtask test` includes the check.
+    is_usual: bool,
+    run: fn(&Browser, &CheckContext<'_>) -> Result<(), Failure>,
+}
+
+/// Creates a check that only `cargo xtask test-web` includes.
+const fn full(
+    name: &'static str,
+    run: fn(&Browser, &CheckContext<'_>) -> Result<(), Failure>,
+) -> Check {
+    Check { name, is_usual: false, run }
+}
+
+/// Creates a check that `cargo xtask test` also includes.
+const fn usual(
+    name: &'static str,
+    run: fn(&Browser, &CheckContext<'_>) -> Result<(), Failure>,
+) -> Check {
+    Check { name, is_usual: true, run }
+}
 
 /// All checks, in order. Each begins with the timeline of the shop.
-const CHECKS: [Check; 21] = [
-    ("every page opens without errors", open_every_page),
-    ("a turn opens beside the timeline", open_a_turn),
-    ("a diff is shown unified and side by side", switch_the_diff),
-    ("ticked files are restored, and taken back", restore_files),
-    ("the safe button of the dialog has the focus", keep_everything),
-    ("a changed workspace is planned again", change_meanwhile),
-    ("a conflict is shown side by side and resolved for its file", resolve_a_conflict),
-    ("a checkpoint is taken, named, pinned and deleted", label_a_checkpoint),
-    ("a prune is shown before it deletes", preview_a_prune),
-    ("an exported file works without a server", open_an_export),
-    ("the keyboard alone is enough", use_the_keyboard),
-    ("a new turn appears by itself", see_a_new_turn),
-    ("hostile names are harmless", show_hostile_names),
-    ("a turn is streamed and becomes a part of the conversation", chat_checks::talk),
-    ("a chat reconnects in the middle of a stream", chat_checks::reconnect),
-    ("a call is approved or refused by keyboard", chat_checks::approve),
-    ("/rollback lists checkpoints with buttons", chat_checks::roll_back),
-    ("a restore waits for a running turn", chat_checks::wait_for_turn),
-    ("a turn is stopped by keyboard", chat_checks::stop),
-    ("axe-core finds nothing serious, in light and dark", examine_all),
-    // It adds many checkpoints, which would hide the incident.
-    ("the timeline keeps only what is near the view", scroll_the_timeline),
+const CHECKS: [Check; 25] = [
+    usual("every page opens without errors", open_every_page),
+    full("a turn opens beside the timeline", open_a_turn),
+    full("a diff is shown unified and side by side", switch_the_diff),
+    usual("selected files are restored, and taken back", restore_checks::restore_files),
+    full("the safe button of the dialog has the focus", restore_checks::keep_everything),
+    full("a changed workspace is planned again", restore_checks::change_meanwhile),
+    full(
+        "a conflict is shown side by side and resolved for its file",
+        restore_checks::resolve_a_conflict,
+    ),
+    full("a checkpoint is taken, named, pinned and deleted", restore_checks::label_a_checkpoint),
+    full("a prune is shown before it deletes", restore_checks::preview_a_prune),
+    full("an exported file works without a server", open_an_export),
+    usual("the keyboard alone is enough", use_the_keyboard),
+    full("a search leads to the message that it found", follow_a_hit),
+    usual("a new turn appears without reloading", see_a_new_turn),
+    full("a rollback in a terminal is seen and taken back", restore_checks::follow_a_terminal),
+    full("a lost connection is shown until it is restored", lose_the_connection),
+    usual("hostile names are harmless", show_hostile_names),
+    usual("a turn is streamed and becomes a part of the conversation", chat_checks::talk),
+    full("a chat reconnects in the middle of a stream", chat_checks::reconnect),
+    full("a call is approved or refused by keyboard", chat_checks::approve),
+    full("/rollback lists checkpoints with buttons", chat_checks::roll_back),
+    full("a restore waits for a running turn", chat_checks::wait_for_turn),
+    full("a turn is stopped by keyboard", chat_checks::stop),
+    full("axe-core finds nothing serious, in light and dark", examine_all),
+    usual("axe-core finds nothing serious on the pages used most", examine_some),
+    // This one comes last, because it adds many checkpoints, which hide the incident.
+    full("the timeline keeps only what is near the view", scroll_the_timeline),
 ];
 
-pub(crate) fn test_web() -> Result<(), Failure> {
-    if !prepare()? {
+/// Runs `cargo xtask test-web [word…]`: the checks whose names contain one of the words, or all.
+pub(crate) fn test_web(words: &[&str]) -> Result<(), Failure> {
+    let is_chosen =
+        |check: &Check| words.is_empty() || words.iter().any(|word| check.name.contains(word));
+    build_program()?;
+    if !install_browser()? {
         println!("skipped: no Chromium (chromium and chromium-driver)");
         return Ok(());
     }
     let base = target_directory().join("browser-test");
     let _ = fs::remove_dir_all(&base);
-    story::play_story(&base)?;
+    story::play_story(&base, Length::Whole)?;
     let model = Model::start(&base)?;
     let served = Served::start(&base)?;
+    let results = run_checks(&served, &model, is_chosen)?;
+    let failed = results.iter().filter(|(_, result)| result.is_err()).count();
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} checks failed")) }
+}
+
+/// Runs the checks that `cargo xtask test` includes. The browser must already be installed.
+pub(super) fn test_usual_pages(
+    served: &Served,
+    model: &Model,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let has_axe = accessibility::fetch_axe()?.is_some();
+    let is_chosen = |check: &Check| check.is_usual && (has_axe || !check.name.starts_with("axe"));
+    if !has_axe {
+        tally.add_skipped("the pages with axe-core", "axe-core cannot be fetched");
+    }
+    let mut failures = Vec::new();
+    for (name, result) in run_checks(served, model, is_chosen)? {
+        match result {
+            Ok(()) => tally.add_passed(),
+            Err(failure) => {
+                tally.add_failed();
+                failures.push(format!("\nthe pages in Chromium: {name}: {failure}"));
+            }
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.concat()) }
+}
+
+/// The name of a check, and its result.
+type CheckResult = (&'static str, Result<(), Failure>);
+
+/// Runs the chosen checks, even if some fail, and prints the result of each.
+fn run_checks(
+    served: &Served,
+    model: &Model,
+    is_chosen: impl Fn(&Check) -> bool,
+) -> Result<Vec<CheckResult>, Failure> {
     let proxy = Proxy::start(served.origin())?;
-    let context = CheckContext { served: &served, model: &model, proxy: &proxy };
+    let context = CheckContext { served, model, proxy: &proxy };
     let browser = Browser::start()?;
     browser.set_look(1440, 900, "light")?;
     browser.open(&served.link)?;
-    let mut failed = Vec::new();
-    for (name, check) in CHECKS {
-        let result = open_shop(&browser, &served)
-            .and_then(|()| check(&browser, &context))
+    let mut results = Vec::new();
+    for check in CHECKS.iter().filter(|check| is_chosen(check)) {
+        let name = check.name;
+        let result = open_shop(&browser, served)
+            .and_then(|()| (check.run)(&browser, &context))
             .and_then(|()| browser.check_logs(&[served.origin(), &proxy.origin()]));
         match &result {
             Ok(()) => println!("ok      {name}"),
-            Err(error) => println!("FAILED  {name}: {error}"),
+            Err(error) => println!("FAILED  {name}: {error}\n{}", browser.describe_page()),
         }
-        failed.extend(result.err().map(|_| name));
+        results.push((name, result));
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("{} checks failed", failed.len())) }
+    Ok(results)
 }
 
 /// Opens the timeline of the shop.
@@ -96,7 +170,8 @@ pub(super) fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
     if is_true { Ok(()) } else { Err(message.to_owned()) }
 }
 
-const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
+/// The plan at the foot of the page has been loaded.
+pub(super) const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 const INCIDENT: &str = "a.row[href*='/c/']";
 
 /// Opens the turn that deleted too much.
@@ -145,138 +220,7 @@ fn switch_the_diff(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failur
     browser.wait_for("document.querySelector('table.diff.split')")
 }
 
-fn restore_files(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    open_incident(browser)?;
-    let before = served.read("code/shop/src/models.py")?;
-    browser.click(".file[data-path='\"src/models.py\"'] input")?;
-    browser.wait_for(
-        "document.querySelector('form.restore button').textContent.includes('1 selected file')",
-    )?;
-    browser.wait_for(PLANNED)?;
-    browser
-        .wait_for("document.querySelector('.plan').textContent.startsWith('Restores 1 file.')")?;
-    browser.click("form.restore button")?;
-    browser.wait_for("document.querySelector('#confirm[open]')?.textContent.includes('psql')")?;
-    browser.click("#confirm button.danger")?;
-    browser
-        .wait_for("document.querySelector('.toast')?.textContent.includes('restored 1 file')")?;
-    let restored = served.read("code/shop/src/models.py")?;
-    expect(restored.contains("Model39"), "the file was not restored")?;
-    browser.click(".toast button")?;
-    browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Done') && !document.querySelector('.toast').textContent.includes('0 files')")?;
-    browser
-        .wait_for("document.querySelector('#last-action')?.textContent.includes('Took back')")?;
-    expect(served.read("code/shop/src/models.py")? == before, "the file was not taken back")
-}
-
-fn keep_everything(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    open_incident(browser)?;
-    browser.click("form.restore button")?;
-    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
-    // Enter takes the button that has the focus.
-    browser.press(&["\u{e007}"])?;
-    browser.wait_for("!document.querySelector('#confirm[open]')")?;
-    expect(!served.read("code/shop/src/models.py")?.contains("Model39"), "something was restored")
-}
-
-fn change_meanwhile(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    open_incident(browser)?;
-    let path = story::shop(served.base()).join("README.md");
-    let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-    fs::write(&path, "# My own edit\n").map_err(|error| error.to_string())?;
-    browser.click("form.restore button")?;
-    browser.wait_for("document.querySelector('#confirm[open]')")?;
-    browser.click("#confirm button.danger")?;
-    browser.wait_for(
-        "document.querySelector('.toast.bad')?.textContent.includes('changed meanwhile')",
-    )?;
-    browser.wait_for("document.querySelector('#confirm[open]')")?;
-    browser.click("#confirm button.safe")?;
-    expect(served.read("code/shop/README.md")? == "# My own edit\n", "the edit was lost")?;
-    fs::write(&path, before).map_err(|error| error.to_string())
-}
-
-fn resolve_a_conflict(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    let path = story::shop(served.base()).join("README.md");
-    let before = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-    let edited = before.replace("checkout, reports", "checkout, REPORTS OF MINE");
-    expect(edited != before, "the story has changed")?;
-    fs::write(&path, &edited).map_err(|error| error.to_string())?;
-    open_incident(browser)?;
-    browser.click("form.restore input[value=undo]")?;
-    browser.wait_for("document.querySelector('.plan').textContent.includes('conflict')")?;
-    browser.wait_for(PLANNED)?;
-    browser.click("form.restore button")?;
-    browser.wait_for(
-        "document.querySelector('#confirm .conflict table.split')?.textContent.includes('REPORTS OF MINE')",
-    )?;
-    browser.click("#confirm .conflict input[value=theirs]")?;
-    browser.wait_for(
-        "document.querySelector('#confirm .conflict input[value=theirs]:checked')
-         && !document.querySelector('#confirm .body').textContent.includes('leaves 1 conflict')",
-    )?;
-    browser.click("#confirm button.danger")?;
-    browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Done')")?;
-    expect(served.read("code/shop/README.md")?.contains("legacy reports"), "not restored")?;
-    browser.run("window.first = document.querySelector('.toast')")?;
-    browser.run("document.querySelector('.toast').dataset.seen = 'yes'")?;
-    browser.click(".toast button")?;
-    browser.wait_for("document.querySelector('.toast:not([data-seen])')")?;
-    browser.wait_for(
-        "document.querySelector('.toast') && document.querySelector('.toast') !== window.first",
-    )?;
-    expect(served.read("code/shop/README.md")? == edited, "the edit was not brought back")?;
-    fs::write(&path, before).map_err(|error| error.to_string())
-}
-
-fn label_a_checkpoint(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
-    // The overview is replaced when something changes, so that the button may be a new one.
-    browser.run("document.querySelector('button[data-label=take]').click()")?;
-    browser.wait_for("document.activeElement.id === 'asked'")?;
-    browser.press(&["l", "u", "n", "c", "h", "\u{e007}"])?;
-    browser.wait_for("document.querySelector('.entries').textContent.includes('lunch')")?;
-    browser.run("[...document.querySelectorAll('a.row')].find((row) => row.textContent.includes('lunch')).click()")?;
-    browser.wait_for("document.querySelector('.turn-head h1')?.textContent.includes('lunch')")?;
-    browser.click("button[data-label=name]")?;
-    browser.wait_for("document.activeElement.id === 'asked'")?;
-    browser.press(&["g", "o", "o", "d", "\u{e007}"])?;
-    browser.wait_for("document.querySelector('.turn-head .badge.name')?.textContent === 'good'")?;
-    browser.wait_for("document.querySelector('.pane-list .badge.name')?.textContent === 'good'")?;
-    browser.click("button[data-label=pin]")?;
-    browser.wait_for("document.querySelector('button[data-label=pin]').textContent === 'Unpin'")?;
-    browser.click("button[data-label=pin]")?;
-    browser.wait_for("document.querySelector('button[data-label=pin]').textContent === 'Pin'")?;
-    browser.run("return fetch(location.pathname.replace('/w/', '/api/v1/checkpoints/').replace('/c/', '/'),
-        { method: 'PATCH', headers: { 'content-type': 'application/json' }, body: '{\"name\":null}' })")?;
-    browser.click("button[data-label=delete]")?;
-    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
-    browser.click("#confirm button.danger")?;
-    browser.wait_for("!location.pathname.includes('/c/')")?;
-    browser.wait_for("!document.querySelector('.entries').textContent.includes('lunch')")
-}
-
-fn preview_a_prune(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    browser.open(&format!("{}/health", served.origin()))?;
-    browser.wait_for("document.querySelector('figure.chart svg rect')")?;
-    browser.wait_for("document.querySelector('form.prune:not([hidden])')")?;
-    browser.click("form.prune input[name=max_size_mb]")?;
-    browser.press(&["0"])?;
-    browser.click("form.prune button")?;
-    browser
-        .wait_for("document.querySelector('#confirm[open]')?.textContent.includes('/code/shop')")?;
-    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
-    browser.click("#confirm button.safe")?;
-    let list =
-        browser.run("return fetch('/api/v1/checkpoints').then((answer) => answer.json())")?;
-    expect(list["total"].as_u64().is_some_and(|total| total > 20), "something was deleted")
-}
-
-/// Opens exported files as a user would who got them by mail.
+/// Opens exported files, as a user would who received them by email.
 fn open_an_export(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let served = context.served;
     let file = served.base().join("page.html");
@@ -296,7 +240,7 @@ fn open_an_export(browser: &Browser, context: &CheckContext<'_>) -> Result<(), F
         browser.wait_for(
             "getComputedStyle(document.querySelector('.export-head')).display === 'flex'",
         )?;
-        // No other request, and no error.
+        // The page sends no other request, and logs no error.
         browser.check_logs(&[&address])?;
     }
     browser.open(&format!("{}/", served.origin()))
@@ -322,38 +266,99 @@ fn scroll_the_timeline(browser: &Browser, context: &CheckContext<'_>) -> Result<
     browser.wait_for("document.querySelector('.chunk').childElementCount === 0")?;
     let first = "document.querySelector('.chunk')";
     browser.wait_for(&format!("{first}.offsetHeight > 1000"))?;
-    // What was taken out returns when it comes near.
+    read_on(browser, &shop, served)?;
+    // Entries that were removed from the page return when they are near the view.
     browser.run("document.querySelector('[data-pane=list]').scrollTop = 0")?;
     browser.wait_for(&format!("{first}.textContent.includes('bulk 109')"))
 }
 
+/// Checks that what the user is reading stays in its place when a new entry appears above it.
+fn read_on(browser: &Browser, shop: &Path, served: &Served) -> Result<(), Failure> {
+    browser.run(
+        "const pane = document.querySelector('[data-pane=list]').getBoundingClientRect();
+         window.read = [...document.querySelectorAll('a.row')].find((row) => row.getBoundingClientRect().top > pane.top + 200);
+         window.place = window.read.getBoundingClientRect().top",
+    )?;
+    let taken = takeback(served.base(), shop)
+        .args(["checkpoint", "--pin", "--reason", "above"])
+        .stdout(Stdio::null())
+        .status();
+    expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
+    browser.wait_for("document.querySelector('.new-entries button')?.textContent === '1 new ↑'")?;
+    browser.wait_for(
+        "window.read.isConnected && Math.abs(window.read.getBoundingClientRect().top - window.place) <= 2",
+    )?;
+    browser.click(".new-entries button")?;
+    browser.wait_for("document.querySelector('.entries').textContent.includes('above')")
+}
+
 /// Examines every page.
 fn examine_all(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    let shop = shop_id(browser)?;
-    let found = browser
-        .run("return fetch('/api/v1/checkpoints?text=tidy').then((answer) => answer.json())")?;
-    let turn = format!("/w/{shop}/c/{}", found["entries"][0]["id"].as_str().unwrap_or_default());
+    let turn = find_incident(browser)?;
     let mut pages = vec![
         ("timeline", "/".to_owned()),
-        ("workspace", format!("/w/{shop}")),
+        ("workspace", format!("/w/{}", shop_id(browser)?)),
         ("sessions", "/sessions".into()),
         ("session", "/sessions/claude%3Ac2".into()),
         ("search", "/search?q=legacy".into()),
         ("usage", "/usage".into()),
         ("health", "/health".into()),
-        ("chat", "/chat".into()),
+        ("new chat", "/chat".into()),
         ("missing page", "/nothing".into()),
     ];
     for tab in ["files", "diff&split=0", "diff&split=1", "conversation", "effects", "coverage"] {
         pages.push((tab, format!("{turn}?tab={tab}")));
     }
-    accessibility::examine(browser, served, &pages)
+    for (name, session) in chat_checks::begin_for_examination(browser, context)? {
+        pages.push((name, format!("/chat/{session}")));
+    }
+    accessibility::examine(browser, context.served, &pages)
+}
+
+/// Examines the pages that are used most.
+fn examine_some(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let pages = [("turn", find_incident(browser)?), ("new chat", "/chat".to_owned())];
+    accessibility::examine(browser, context.served, &pages)
+}
+
+/// Returns the address of the turn that deleted too much.
+fn find_incident(browser: &Browser) -> Result<String, Failure> {
+    let found = browser
+        .run("return fetch('/api/v1/checkpoints?text=tidy').then((answer) => answer.json())")?;
+    let entry = &found["entries"][0];
+    let (Some(workspace), Some(id)) = (entry["workspace"].as_str(), entry["id"].as_str()) else {
+        return Err("the story has no incident".into());
+    };
+    Ok(format!("/w/{workspace}/c/{id}"))
+}
+
+/// Searches by keyboard, and opens the first hit.
+fn follow_a_hit(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
+    browser.press(&["/"])?;
+    browser.wait_for("document.activeElement.matches('.find input')")?;
+    browser.press(&["u", "n", "u", "s", "e", "d", "\u{e007}"])?;
+    browser.wait_for("location.pathname === '/search' && document.querySelector('.hits mark')")?;
+    browser.click(".hits li a[href*='claude%3Ac2?']")?;
+    browser.wait_for(
+        "location.pathname.startsWith('/sessions/') && document.querySelector('.message:target')",
+    )?;
+    browser.wait_for("document.querySelector('.checkpoint-mark a[href*=\"/c/\"]')")?;
+    browser.wait_for(
+        "document.querySelector('.message:target').getBoundingClientRect().top < innerHeight",
+    )
 }
 
 fn use_the_keyboard(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
-    browser.press(&["j", "j"])?;
-    browser.wait_for("document.activeElement.matches('a.row')")?;
+    // Earlier checks may have added rows above the incident.
+    let focus = "return document.activeElement.textContent.includes('tidy up the imports')
+       && !document.activeElement.closest('.safety')";
+    for _ in 0..40 {
+        browser.press(&["j"])?;
+        browser.wait_for("document.activeElement.matches('a.row')")?;
+        if browser.run(focus)? == true {
+            break;
+        }
+    }
     browser.press(&["\u{e007}"])?;
     browser.wait_for("document.querySelector('.detail')")?;
     browser.wait_for("document.querySelector('form.restore:not([hidden])')")?;
@@ -361,6 +366,12 @@ fn use_the_keyboard(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failu
     browser.wait_for("document.querySelector('.tab-effects')")?;
     browser.press(&["d"])?;
     browser.wait_for("document.querySelector('.tab-diff')")?;
+    browser.wait_for("document.querySelector('form.restore:not([hidden])')")?;
+    browser.press(&["R"])?;
+    browser.wait_for("document.querySelector('#confirm[open]')")?;
+    browser.wait_for("document.activeElement.textContent === 'Keep everything as it is'")?;
+    browser.press(&["\u{e007}"])?;
+    browser.wait_for("!document.querySelector('#confirm[open]')")?;
     browser.press(&["?"])?;
     browser.wait_for("document.querySelector('#keys[open]')")?;
     browser.press(&["\u{e00c}"])?;
@@ -380,6 +391,16 @@ fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), F
     browser
         .wait_for("document.querySelector('.entries').textContent.includes('from the terminal')")?;
     browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
+}
+
+fn lose_the_connection(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
+    let (origin, proxy) = (context.served.origin(), context.proxy);
+    browser.open(&context.served.link.replace(origin, &proxy.origin()))?;
+    browser.wait_for("document.querySelector('a.row')")?;
+    proxy.set_cut(true);
+    browser.wait_for("document.querySelector('#offline')")?;
+    proxy.set_cut(false);
+    browser.wait_for("!document.querySelector('#offline')")
 }
 
 fn show_hostile_names(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {

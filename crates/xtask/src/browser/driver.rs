@@ -3,20 +3,25 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::Failure;
 
-/// The longest time that the page may take for anything that a check waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum time that a check waits for something in the page. All cores may be busy with other
+/// tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The time between two attempts to click an element.
+const POLL: Duration = Duration::from_millis(50);
 
 /// The longest time that a slow script may take.
 const LONG: Duration = Duration::from_secs(300);
 
-/// The parts of messages about answers that the pages expect: a plan that no longer fits, a page
-/// that is missing on purpose, and a connection that the proxy cuts.
+/// Parts of the error messages that the browser logs for answers that the pages expect: a plan that
+/// no longer fits, a page that is missing on purpose, and a connection that the proxy cuts.
 const EXPECTED: [&str; 5] = [
     "status of 409",
     "/nothing - ",
@@ -130,18 +135,43 @@ impl Browser {
              look();"
         );
         let waited = self.command("execute/async", &json!({ "script": script, "args": [] }));
-        waited.map(drop).map_err(|error| format!("waited in vain for {condition}: {error}"))
+        waited.map(drop).map_err(|error| format!("waited too long for {condition}: {error}"))
     }
 
-    /// Clicks an element, as a user would: it must be visible and not covered.
+    /// Describes the page for the report of a failed check: its address, and the texts of its
+    /// dialog, messages and plan.
+    pub(crate) fn describe_page(&self) -> String {
+        let script = "const texts = ['dialog[open]', '.toast', '.plan'].flatMap((selector) =>
+               [...document.querySelectorAll(selector)].map((own) => `${selector}: ${own.innerText}`));
+             return [location.href, ...texts].join('\\n')";
+        match self.run(script) {
+            Ok(description) => description.as_str().unwrap_or_default().to_owned(),
+            Err(error) => error,
+        }
+    }
+
+    /// Clicks an element, as a user would: it must be visible and not covered. Waits until that is
+    /// possible, because the page may just be replacing the element.
     pub(crate) fn click(&self, selector: &str) -> Result<(), Failure> {
+        let start = Instant::now();
+        loop {
+            match self.try_click(selector) {
+                Err(error) if start.elapsed() > PATIENCE => {
+                    return Err(format!("cannot click {selector}: {error}"));
+                }
+                Err(_) => thread::sleep(POLL),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    fn try_click(&self, selector: &str) -> Result<(), Failure> {
         let found =
             self.command("element", &json!({ "using": "css selector", "value": selector }))?;
         let id =
             found.as_object().and_then(|found| found.values().next()?.as_str().map(str::to_owned));
-        let id = id.ok_or_else(|| format!("no element {selector}"))?;
-        let clicked = self.command(&format!("element/{id}/click"), &json!({}));
-        clicked.map(drop).map_err(|error| format!("cannot click {selector}: {error}"))
+        let id = id.ok_or("there is no such element")?;
+        self.command(&format!("element/{id}/click"), &json!({})).map(drop)
     }
 
     /// Presses keys, one after the other.
@@ -159,7 +189,7 @@ impl Browser {
         self.command("actions", &actions).map(drop)
     }
 
-    /// Sets the size of the page, and light or dark colours.
+    /// Sets the size of the page, and chooses light or dark colors.
     pub(crate) fn set_look(&self, width: u32, height: u32, scheme: &str) -> Result<(), Failure> {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -180,7 +210,8 @@ impl Browser {
         Ok(log.as_array().cloned().unwrap_or_default())
     }
 
-    /// Fails if the page has logged an error, or has asked for anything but these origins.
+    /// Fails if the page has logged an error, or has sent a request to an address that does not
+    /// begin with one of `own`.
     pub(crate) fn check_logs(&self, own: &[&str]) -> Result<(), Failure> {
         for entry in self.log("browser")? {
             let message = entry["message"].to_string();
@@ -204,7 +235,8 @@ impl Browser {
     }
 }
 
-/// Reads the body of an answer. Chromedriver keeps connections open, so the length decides.
+/// Reads the body of an answer. Its end follows from Content-Length, because chromedriver keeps
+/// connections open.
 fn read_body(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut length = 0;
     loop {

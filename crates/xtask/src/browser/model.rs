@@ -19,7 +19,7 @@ pub(crate) struct Model {
 type Gate = Arc<(Mutex<bool>, Condvar)>;
 
 impl Model {
-    /// Starts the model, and enters it into the settings of a scratch home.
+    /// Starts the model, and adds it to the settings of a scratch home.
     pub(crate) fn start(base: &Path) -> Result<Model, Failure> {
         let gate = Gate::default();
         let own = gate.clone();
@@ -35,6 +35,12 @@ impl Model {
             fs::create_dir_all(&home).and_then(|()| fs::write(home.join("config.toml"), config));
         written.map_err(|error| format!("cannot write the settings: {error}"))?;
         Ok(Model { _server: server, gate })
+    }
+
+    /// Ends the model, and removes it from the settings of the scratch home.
+    pub(crate) fn remove(self, base: &Path) -> Result<(), Failure> {
+        let config = base.join(".takeback/config.toml");
+        fs::remove_file(&config).map_err(|error| format!("{}: {error}", config.display()))
     }
 
     /// Opens or closes the gate in slow answers.
@@ -100,7 +106,7 @@ fn answer(request: &Request, gate: &Gate) -> Reply {
     Reply { usage, ..reply }
 }
 
-/// The answer that waits in its middle.
+/// An answer that pauses in the middle.
 pub(crate) const SLOW: &str = "One, two, three, four. Five, six, seven, eight.";
 
 fn read(path: &str) -> Reply {
@@ -111,7 +117,7 @@ fn write(path: &str, content: &str) -> Reply {
     Reply::call("write_file", json!({ "path": path, "content": content }))
 }
 
-/// A turn of plain work.
+/// Returns the next reply in a turn of ordinary work.
 fn round_prices(calls: usize) -> Reply {
     match calls {
         0 => Reply { reasoning: "The total is in src/cart.py.".into(), ..read("src/cart.py") },

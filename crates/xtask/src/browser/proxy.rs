@@ -1,4 +1,4 @@
-//! A way to the server that can be cut, as a network can.
+//! A proxy in front of the server whose connections can be cut, as in a network.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::Failure;
 
-/// The address of the proxy: this machine as well, with the port of the server, which the server
-/// answers to.
+/// Another loopback address, so that the proxy can use the server's port. The server accepts it as
+/// a host.
 const HOST: [u8; 4] = [127, 0, 0, 2];
 
 /// A proxy in front of the server.
@@ -48,7 +48,7 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// Cuts all connections, and refuses new ones, or lets them pass again.
+    /// Cuts all connections and refuses new ones, or allows connections again.
     pub(crate) fn set_cut(&self, is_cut: bool) {
         let mut sockets = self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.is_cut.store(is_cut, Ordering::SeqCst);

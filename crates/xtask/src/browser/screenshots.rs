@@ -10,40 +10,52 @@ use base64::engine::general_purpose::STANDARD;
 use super::driver::Browser;
 use super::model::Model;
 use super::served::{Served, takeback};
-use super::{prepare, story};
+use super::story::Length;
+use super::{build_program, install_browser, story};
 use crate::Failure;
 use crate::run::{repository, target_directory};
 
-/// The sizes of the pictures: a desk and a phone.
+/// The sizes of the pictures: for a desktop and for a phone.
 const SIZES: [(u32, u32); 2] = [(1440, 900), (390, 844)];
 
 pub(crate) fn write_screenshots() -> Result<(), Failure> {
-    if !prepare()? {
+    build_program()?;
+    if !install_browser()? {
         return Err("no Chromium: install chromium and chromium-driver, or run this as root".into());
     }
     let base = target_directory().join("browser-story");
     let _ = fs::remove_dir_all(&base);
-    story::play_story(&base)?;
+    story::play_story(&base, Length::Whole)?;
     let _model = Model::start(&base)?;
     let served = Served::start(&base)?;
     let browser = Browser::start()?;
     let folder = repository().join("target/screenshots");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     browser.open(&served.link)?;
+    for_each_look(&browser, |look| take_all(&browser, &served, &folder, look))?;
+    // The dialogs look different while an agent is working, so the conversations begin only after
+    // the other pictures.
     let chats = begin_chats(&browser)?;
-    for (width, height) in SIZES {
-        for scheme in ["light", "dark"] {
-            browser.set_look(width, height, scheme)?;
-            let look = format!("{width}-{scheme}");
-            take_all(&browser, &served, &folder, &look)?;
-            take_chats(&browser, &served, &chats, &folder, &look)?;
-        }
-    }
+    for_each_look(&browser, |look| take_chats(&browser, &served, &chats, &folder, look))?;
     println!("{}", folder.display());
     Ok(())
 }
 
-/// Takes a picture of every page.
+/// Sets each size and color scheme, and calls `take` with its name.
+fn for_each_look(
+    browser: &Browser,
+    take: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for (width, height) in SIZES {
+        for scheme in ["light", "dark"] {
+            browser.set_look(width, height, scheme)?;
+            take(&format!("{width}-{scheme}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a picture of every page except the conversations.
 fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Result<(), Failure> {
     let origin = served.origin();
     browser.open(origin)?;
@@ -69,12 +81,12 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
     ];
     for (name, path, condition) in pages {
         browser.open(&format!("{origin}{path}"))?;
+        if path.ends_with("tab=diff") {
+            // The address shows which view was chosen for the width of the window.
+            browser.wait_for("location.search.includes('split') || innerWidth < 1400")?;
+        }
         if !condition.is_empty() {
             browser.wait_for(condition)?;
-        }
-        if path.ends_with("tab=diff") {
-            // The address says which view was chosen for the width of the window.
-            browser.wait_for("location.search.includes('split') || innerWidth < 1400")?;
         }
         save(browser, folder, &format!("{name}-{look}"))?;
     }
@@ -89,7 +101,7 @@ fn take_all(browser: &Browser, served: &Served, folder: &Path, look: &str) -> Re
     take_export(browser, served, folder, look)
 }
 
-/// The diff of a turn that changed a picture.
+/// Takes a picture of the diff of a turn that changed an image.
 fn take_pictures(
     browser: &Browser,
     served: &Served,
@@ -109,7 +121,7 @@ fn take_pictures(
     save(browser, folder, &format!("turn-pictures-{look}"))
 }
 
-/// The dialog about an undo whose lines the user has edited since.
+/// Takes a picture of the dialog for the undo of a turn whose lines the user has edited since.
 fn take_conflict(
     browser: &Browser,
     served: &Served,
@@ -128,12 +140,12 @@ fn take_conflict(
     browser.wait_for("document.querySelector('.plan').textContent.includes('conflict')")?;
     browser.wait_for(PLANNED)?;
     browser.click("form.restore button")?;
-    browser.wait_for("document.querySelector('#confirm .conflict table.split')")?;
+    browser.wait_for("document.querySelector('#confirm .conflict table.diff')")?;
     save(browser, folder, &format!("conflict-{look}"))?;
     fs::write(&path, before).map_err(failed)
 }
 
-/// A file to hand on, as its reader sees it.
+/// Takes a picture of an exported file.
 fn take_export(
     browser: &Browser,
     served: &Served,
@@ -155,8 +167,8 @@ fn take_export(
     browser.open(served.origin())
 }
 
-/// Begins the conversations of the pictures: one whose turn is over, one with a question, and one
-/// with a goal. Returns their sessions.
+/// Begins the conversations for the pictures: one whose turn has ended, one with a question, and
+/// one with a goal. Returns their sessions.
 fn begin_chats(browser: &Browser) -> Result<[String; 3], Failure> {
     let begin = |path: &str, body: &str| {
         let script = format!(
@@ -206,6 +218,7 @@ fn take_chats(
     browser.wait_for("document.querySelector('.composer textarea').value === ''")?;
     save(browser, folder, &format!("chat-rollback-{look}"))?;
     browser.open(&format!("{origin}/chat"))?;
+    browser.wait_for("document.activeElement.matches('.composer textarea')")?;
     browser.press(&["/"])?;
     browser.wait_for("!document.querySelector('#commands').hidden")?;
     save(browser, folder, &format!("chat-commands-{look}"))?;
@@ -215,7 +228,7 @@ fn take_chats(
     save(browser, folder, &format!("chat-new-{look}"))
 }
 
-/// The plan at the foot is there.
+/// The plan at the foot of the page has been loaded.
 const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 
 fn save(browser: &Browser, folder: &Path, name: &str) -> Result<(), Failure> {

@@ -46,8 +46,16 @@ const TITLES: [(&str, &str, &str); 7] = [
     ("codex", "x2", "Flaky tests"),
 ];
 
+/// The number of turns in the story.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    Whole,
+    /// Only the incident.
+    Short,
+}
+
 /// Plays the story in a scratch directory.
-pub(crate) fn play_story(base: &Path) -> Result<(), Failure> {
+pub(crate) fn play_story(base: &Path, length: Length) -> Result<(), Failure> {
     for workspace in ["code/shop", "code/api", "code/site"] {
         let path = base.join(workspace);
         fs::create_dir_all(path.join(".git/objects")).map_err(|error| error.to_string())?;
@@ -77,7 +85,8 @@ pub(crate) fn play_story(base: &Path) -> Result<(), Failure> {
         "<!doctype html>\n<title>Shop</title>\n<h1>Hello</h1>\n",
     )?;
     write(&base.join("code/site/images/logo.png"), picture::draw([168, 38, 31]))?;
-    for turn in all_turns() {
+    let days = if length == Length::Whole { work_days() } else { Vec::new() };
+    for turn in days.into_iter().chain(incident()) {
         turn.play(base)?;
     }
     Ok(())
@@ -118,8 +127,8 @@ impl Turn {
             for (path, content) in &call.writes {
                 write(&directory.join(path), content)?;
             }
-            for (path, colour) in &call.pictures {
-                write(&directory.join(path), picture::draw(*colour))?;
+            for (path, color) in &call.pictures {
+                write(&directory.join(path), picture::draw(*color))?;
             }
             for path in &call.deletes {
                 let path = directory.join(path);
@@ -164,7 +173,7 @@ fn model_of(agent: &str) -> &'static str {
     }
 }
 
-/// A running `takeback rpc`, whose clock may be behind.
+/// A running `takeback rpc`, whose clock may be set back.
 struct Rpc {
     child: std::process::Child,
     input: std::process::ChildStdin,
@@ -238,25 +247,25 @@ fn bash(command: &str, writes: Vec<(String, String)>, deletes: Vec<&'static str>
     }
 }
 
-/// A call that draws the logo in another colour.
-fn draw(path: &'static str, colour: [u8; 3]) -> Call {
-    Call { pictures: vec![(path, colour)], ..bash("make logo", Vec::new(), Vec::new()) }
+/// Returns a call that draws the logo in another color.
+fn draw(path: &'static str, color: [u8; 3]) -> Call {
+    Call { pictures: vec![(path, color)], ..bash("make logo", Vec::new(), Vec::new()) }
 }
 
-/// A day of plain work: one edit per turn.
+/// Returns the turns of two ordinary days: one edit per turn.
 fn work_days() -> Vec<Turn> {
     const PROMPTS: [(&str, &str, &str, &str); 12] = [
         ("code/api", "codex", "x1", "add a health endpoint that checks the database"),
         ("code/api", "codex", "x1", "limit each key to 100 requests per minute"),
         ("code/api", "codex", "x1", "return Retry-After when the limit is reached"),
         ("code/site", "gemini", "g1", "make the hero section narrower on phones"),
-        ("code/site", "gemini", "g1", "use the brand colours in the footer"),
+        ("code/site", "gemini", "g1", "use the brand colors in the footer"),
         ("code/site", "gemini", "g1", "compress the images on the landing page"),
         ("code/shop", "claude", "c1", "show the delivery date in the cart"),
         ("code/shop", "claude", "c1", "round prices to two digits everywhere"),
         ("code/shop", "claude", "c1", "translate the order confirmation to French"),
         ("code/api", "codex", "x2", "find out why test_retry fails once in ten runs"),
-        ("code/api", "codex", "x2", "replace the sleep in the test by an event"),
+        ("code/api", "codex", "x2", "replace the sleep in the test with an event"),
         ("code/api", "codex", "x2", "run the suite fifty times and report"),
     ];
     let mut turns = Vec::new();
@@ -275,7 +284,7 @@ fn work_days() -> Vec<Turn> {
     turns
 }
 
-/// The incident: a clean-up that deletes too much, and changes a database.
+/// Returns the turns of the incident: a cleanup that deletes too much, and changes a database.
 fn incident() -> Vec<Turn> {
     let (workspace, agent) = ("code/shop", "claude");
     let legacy: Vec<(String, String)> = vec![
@@ -317,12 +326,6 @@ fn incident() -> Vec<Turn> {
             answer: "The page shows the status now.",
             calls: vec![draw("images/logo.png", [31, 111, 92]), edit("index.html", "<!doctype html>\n<title>Shop</title>\n<h1>Hello</h1>\n<p id=\"status\">All systems work.</p>\n".into())] },
     ]
-}
-
-fn all_turns() -> Vec<Turn> {
-    let mut turns = work_days();
-    turns.extend(incident());
-    turns
 }
 
 /// Returns the directory of the workspace in which the incident happened.

@@ -40,7 +40,7 @@ pub(crate) fn test_model() -> Result<(), Failure> {
     for kind in [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic] {
         let scratch = directory.join(format!("run-{}-{kind:?}", std::process::id()));
         let checked = check_api(&server, kind, &scratch);
-        // If this fails, the files that are left do no harm.
+        // If this fails, the remaining files do no harm.
         let _ = fs::remove_dir_all(&scratch);
         checked.map_err(|failure| format!("{kind:?}: {failure}"))?;
         println!("{kind:?}: a call, its result, an answer, and an overflow: ok");

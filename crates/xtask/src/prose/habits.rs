@@ -186,7 +186,7 @@ struct Function<'s> {
     is_of_trait_impl: bool,
 }
 
-/// The item whose body is in a pair of braces.
+/// The item to which a pair of braces belongs.
 #[derive(Clone, Copy)]
 enum Block {
     TraitImpl,

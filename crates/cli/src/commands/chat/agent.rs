@@ -8,7 +8,9 @@ use clap::Args;
 use takeback_base::hex;
 use takeback_runtime::approval::ApprovalMode;
 use takeback_runtime::model::{Client, ClientOptions, Provider};
-use takeback_runtime::settings::{ProviderChoice, resolve_fallback, resolve_provider};
+use takeback_runtime::settings::{
+    ProviderChoice, ResolveError, resolve_fallback, resolve_provider,
+};
 use takeback_runtime::tools::{FetchSettings, ToolSettings, Tools};
 use takeback_runtime::{Agent, NewSession};
 
@@ -24,13 +26,13 @@ const ID_LENGTH: usize = 10;
 /// The options that choose the model and the rules of the agent.
 #[derive(Args, Clone, Default)]
 pub(crate) struct AgentArguments {
-    /// Ask this provider [default: `chat.provider` in config.toml]
+    /// Use this provider [default: `chat.provider` in config.toml]
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// Ask this model of the provider
+    /// Use this model of the provider
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The calls to ask about
+    /// The calls that you are asked about
     #[arg(long, value_name = "WHEN")]
     approve: Option<Approve>,
     /// Run every call without asking; the same as `--approve auto`
@@ -48,13 +50,13 @@ pub(crate) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// Returns the options with paths that do not depend on the directory.
+    /// Returns the options with absolute paths, which do not depend on the current directory.
     pub(crate) fn with_whole_paths(self, context: &Context) -> AgentArguments {
         let system = self.system.map(|file| context.directory.join(file));
         AgentArguments { system, ..self }
     }
 
-    /// Returns the options with another model.
+    /// Returns the options with a different model.
     pub(crate) fn with_model(&self, name: &str) -> AgentArguments {
         AgentArguments { model: Some(name.to_owned()), ..self.clone() }
     }
@@ -84,13 +86,19 @@ impl Approve {
     }
 }
 
-/// Returns the name of the model that a new conversation would ask, with that of its provider.
+/// Returns the name of the model that a new conversation would use, with the name of its provider.
 pub(crate) fn find_model(name: Option<&str>, context: &Context) -> Result<String, Failure> {
     let config = Config::read(&context.home, context.profile())?;
     let variable = |name: &str| context.variable(name)?.into_string().ok();
     let choice = ProviderChoice { provider: None, model: name };
-    let provider = resolve_provider(&config.chat, &config.providers, choice, &variable)?;
+    let provider = resolve_provider(&config.chat, &config.providers, choice, &variable)
+        .map_err(|error| explain(&error, context))?;
     Ok(describe_model(&provider))
+}
+
+/// Explains an error about model providers, with the path of the file to write to.
+fn explain(error: &ResolveError, context: &Context) -> Failure {
+    Failure::of_provider(error, &output::tilde(&context.home.join("config.toml"), context))
 }
 
 /// Describes a model: `m (local)`.
@@ -116,8 +124,10 @@ pub(crate) fn build_agent(
         provider: arguments.provider.as_deref(),
         model: arguments.model.as_deref(),
     };
-    let provider = resolve_provider(&config.chat, &config.providers, choice, &variable)?;
-    let fallback = resolve_fallback(&config.chat, &config.providers, &variable)?;
+    let provider = resolve_provider(&config.chat, &config.providers, choice, &variable)
+        .map_err(|error| explain(&error, context))?;
+    let fallback = resolve_fallback(&config.chat, &config.providers, &variable)
+        .map_err(|error| explain(&error, context))?;
     let system_prompt = match &arguments.system {
         Some(file) => read_system_prompt(&context.directory.join(file))?,
         None => match &config.chat.system_prompt {
@@ -181,7 +191,7 @@ fn default_system_prompt(directory: &Path) -> String {
     )
 }
 
-/// Invents the id of a task.
+/// Generates the id of a task.
 pub(crate) fn new_id() -> String {
     hex::random_digits(ID_LENGTH)
 }

@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use takeback_ledger::{Budget, ListOptions, ParentKind};
 use takeback_runtime::{AGENT, FrontEnd, Pause, Task, TaskError, adopt_session};
 
 use super::agent::{AgentArguments, BuiltAgent, build_agent, describe_model, new_id};
+use super::input::{PromptInput, PromptReader};
 use super::stopper::Stopper;
 use super::terminal::keyboard::QuietKeyboard;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output;
 
-/// A conversation with the agent. Its task begins with the first prompt, so that leaving at once
-/// leaves nothing behind.
+/// A conversation with the agent. Its task begins with the first prompt, so a user who quits before
+/// that leaves nothing behind.
 pub(crate) struct Conversation {
     place: Place,
     arguments: AgentArguments,
@@ -51,7 +54,7 @@ impl Conversation {
         self.task.as_ref().map(Task::session_id)
     }
 
-    /// Returns the name of the model, with that of its provider.
+    /// Returns the name of the model, with the name of its provider.
     pub(crate) fn model(&self) -> String {
         describe_model(&self.place.built.agent.provider)
     }
@@ -65,8 +68,8 @@ impl Conversation {
         self.enter(Some(&session), None)
     }
 
-    /// Leaves the conversation so far, and continues another session in its directory. Without a
-    /// session, the next prompt begins one. If that fails, the conversation stays where it is.
+    /// Leaves the present conversation, and continues another session in its directory. Without a
+    /// session, the next prompt begins one. If this fails, the present conversation stays open.
     pub(crate) fn enter(
         &mut self,
         session: Option<&str>,
@@ -92,8 +95,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Leaves the conversation so far, and continues the task with this id in its directory. If
-    /// that fails, the conversation stays where it is.
+    /// Leaves the present conversation, and continues the task with this id in its directory. If
+    /// this fails, the present conversation stays open.
     pub(crate) fn resume_task(&mut self, id: &str) -> Result<(), Failure> {
         if self.task.as_ref().is_some_and(|task| task.id() == id) {
             return Ok(());
@@ -135,7 +138,7 @@ impl Conversation {
         Ok(Some(Place { context, built }))
     }
 
-    /// Asks another model from now on.
+    /// Switches to another model.
     pub(crate) fn change_model(&mut self, name: &str) -> Result<(), Failure> {
         let arguments = self.arguments.with_model(name);
         self.place.built = build_agent(&arguments, self.context())?;
@@ -143,7 +146,7 @@ impl Conversation {
         self.reopen_task()
     }
 
-    /// Opens the task again, with the agent as it is now.
+    /// Opens the task again, with the agent's present settings.
     fn reopen_task(&mut self) -> Result<(), Failure> {
         let Some(task) = self.task.take() else { return Ok(()) };
         let id = task.id().to_owned();
@@ -170,7 +173,12 @@ impl Conversation {
                 (self.place.built.agent.clone(), self.place.built.new_session.clone());
             self.task = Some(Task::begin(agent, &self.place.context.directory, new, &new_id())?);
         }
-        Ok(self.task.as_mut().expect("it was just begun"))
+        Ok(self.task.as_mut().expect("the task has just begun"))
+    }
+
+    /// Returns the id of the task, once there is one.
+    pub(crate) fn task(&self) -> Option<&str> {
+        self.task.as_ref().map(Task::id)
     }
 
     /// Returns true if the last turn was interrupted.
@@ -186,12 +194,37 @@ impl Conversation {
     /// Runs a turn with this prompt.
     pub(crate) fn prompt(&mut self, text: &str, front: &dyn FrontEnd) -> Result<Pause, Failure> {
         self.begun_task()?;
-        self.run(|task| task.prompt(text, front))
+        self.run_turn(|task| task.prompt(text, front))
     }
 
     /// Continues the interrupted turn.
     pub(crate) fn proceed(&mut self, front: &dyn FrontEnd) -> Result<Pause, Failure> {
-        self.run(|task| task.proceed(front))
+        self.run_turn(|task| task.proceed(front))
+    }
+
+    /// Runs a turn. Tells a program which task and session it belongs to, and everyone how to
+    /// answer a question that no user could be asked.
+    fn run_turn(
+        &mut self,
+        act: impl FnOnce(&mut Task) -> Result<Pause, TaskError>,
+    ) -> Result<Pause, Failure> {
+        self.print_event("turn_started");
+        let pause = self.run(act)?;
+        if pause == Pause::Waiting {
+            self.print_event("turn_waiting");
+            if let Some(task) = self.task.as_ref().filter(|_| !self.context().globals.json) {
+                eprintln!("{}", describe_waiting(task.id()));
+            }
+        }
+        Ok(pause)
+    }
+
+    /// Prints an event about the running turn, if events are printed.
+    fn print_event(&self, event: &str) {
+        if let Some(task) = self.task.as_ref().filter(|_| self.context().globals.json) {
+            let event = json!({ "event": event, "task": task.id(), "session": task.session_id() });
+            println!("{}", output::disarm_json(&event.to_string()));
+        }
     }
 
     /// Ends the interrupted turn.
@@ -212,17 +245,25 @@ impl Conversation {
         }
     }
 
-    /// Runs something that Ctrl-C can stop.
+    /// Reads the user's next prompt.
+    pub(crate) fn read_prompt(&self, reader: &mut PromptReader) -> Result<PromptInput, Failure> {
+        // While the user thinks, another process can repair the ledger.
+        self.context().close_ledger();
+        self.stopper.begin_prompt(reader.is_editor());
+        let input = reader.read_prompt();
+        self.stopper.end_prompt();
+        input
+    }
+
+    /// Runs an operation that Ctrl-C can stop.
     pub(crate) fn run<T>(
         &mut self,
         act: impl FnOnce(&mut Task) -> Result<T, TaskError>,
     ) -> Result<T, Failure> {
         let task = self.task.as_mut().expect("the caller has a task");
         let _quiet = QuietKeyboard::start();
-        self.stopper.begin(task.cancel());
-        let result = act(task);
-        self.stopper.end();
-        Ok(result?)
+        self.stopper.begin_turn(task.cancel());
+        Ok(act(task)?)
     }
 
     /// Ends the session. It can be continued later.
@@ -230,10 +271,18 @@ impl Conversation {
         if let Some(mut task) = self.task.take()
             && !task.is_interrupted()
         {
-            // The session is complete without this.
+            // Without this mark, the session is still complete.
             let _ = task.end_session(reason);
         }
     }
+}
+
+/// Says how to answer the question of a turn, or to end the turn.
+pub(super) fn describe_waiting(task: &str) -> String {
+    format!(
+        "The turn waits for your answer: `takeback tasks resume {task}` asks again in a terminal, \
+         and `takeback tasks cancel {task}` ends the turn."
+    )
 }
 
 /// Finds the session of takeback's own agent that the user means.

@@ -33,7 +33,7 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
         }
     }
     if conversation.is_resumed_automatically() {
-        // The newest comes last, and is the conversation that the user continues.
+        // The newest one comes last: it is the conversation that the user continues.
         for task in tasks.iter().rev().filter(|task| task.state == "interrupted") {
             say(conversation.context(), &describe(task, conversation.context()));
             take_up_task(task, conversation);
@@ -63,8 +63,8 @@ fn take_up_task(task: &TaskView, conversation: &mut Conversation) {
     }
 }
 
-/// Offers to continue the last turn of the conversation if it was interrupted. If the user does
-/// not want that, the turn ends.
+/// Offers to continue the last turn of the conversation if it was interrupted. If the user
+/// declines, the turn ends.
 pub(super) fn continue_turn(conversation: &mut Conversation) -> Result<(), Failure> {
     if !conversation.is_interrupted() {
         return Ok(());
@@ -84,7 +84,7 @@ fn proceed(conversation: &mut Conversation) -> Result<(), Failure> {
     with_front_end(is_json, |front| conversation.proceed(front)).map(drop)
 }
 
-/// Asks whether to continue. One key is the answer.
+/// Asks whether to continue. The user answers with a single key.
 fn agrees() -> bool {
     output::flush();
     let key = ask_for_key("Continue it? [Y/n] ");
@@ -93,8 +93,8 @@ fn agrees() -> bool {
     is_agreed
 }
 
-/// Lets a goal whose process ended continue in the background. A goal that needs approval needs the
-/// user.
+/// Continues, in the background, a goal whose process ended. A goal that needs approval is left to
+/// the user.
 fn take_up_goal(open: &OpenGoal, context: &Context) {
     let id = &open.goal.id;
     let objective = output::shorten(&output::join_lines(&open.goal.objective), PROMPT_LENGTH);
@@ -127,7 +127,7 @@ fn find_prompt(task: &TaskView, context: &Context) -> Option<String> {
     Some(output::shorten(&output::join_lines(text), PROMPT_LENGTH))
 }
 
-/// Tells the user something beside the conversation.
+/// Prints a note to the user that is not part of the conversation.
 fn say(context: &Context, text: &str) {
     if !context.globals.json {
         eprintln!("{text}");

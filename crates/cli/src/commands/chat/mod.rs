@@ -1,7 +1,7 @@
 //! `takeback chat`: talk to takeback's own agent.
 //!
-//! Prompts are read by `talk`, turns are shown by [`TerminalFrontEnd`] or
-//! [`JsonFrontEnd`], and [`crate::slash`] answers the commands that begin with a slash.
+//! Prompts are read by `talk`, [`TerminalFrontEnd`] or [`JsonFrontEnd`] shows turns, and
+//! [`crate::slash`] answers the commands that begin with a slash.
 
 mod agent;
 mod conversation;
@@ -36,7 +36,7 @@ use crate::output;
 
 /// Talk to takeback's own agent, which can always continue where it stopped
 ///
-/// Every step is journalled: if the process is killed, `--resume` continues at the exact step. A
+/// Every step is journaled: if the process is killed, `--resume` continues at the exact step. A
 /// checkpoint is taken before every call that may change files, and `/rollback` takes back files
 /// and conversation.
 #[derive(Args)]
@@ -111,14 +111,14 @@ fn begin_fork(
     } else if std::io::stdout().is_terminal() {
         println!("{}", captured.text());
     } else {
-        // Standard output has only the answer.
+        // Standard output contains only the answer.
         eprintln!("{}", captured.text());
     }
     let directory = fork.directory.as_ref().map(|directory| directory.0.as_path());
     conversation.enter(fork.session.as_deref(), directory)
 }
 
-/// Calls `act` with the front end for JSON, or with the one for people.
+/// Calls `act` with the front end for JSON, or with the one for the terminal.
 pub(crate) fn with_front_end<T>(
     is_json: bool,
     act: impl FnOnce(&dyn FrontEnd) -> Result<T, Failure>,
@@ -129,11 +129,13 @@ pub(crate) fn with_front_end<T>(
     }
 }
 
-/// Runs one turn, and leaves.
+/// Runs one turn, and returns.
 fn run_once(conversation: &mut Conversation, prompt: &str) -> Result<ExitCode, Failure> {
     if conversation.is_interrupted() {
-        return Err(Failure::new("the last turn of this session was interrupted")
-            .hint("`takeback tasks` lists it; continue it with `takeback tasks resume ID`, or end it with `takeback tasks cancel ID`"));
+        let task = conversation.task().unwrap_or_default();
+        return Err(Failure::new("the last turn of this session is not over").hint(format!(
+            "`takeback tasks resume {task}` continues it, and `takeback tasks cancel {task}` ends it"
+        )));
     }
     let is_json = conversation.context().globals.json;
     let pause = with_front_end(is_json, |front| conversation.prompt(prompt, front))?;
@@ -141,7 +143,7 @@ fn run_once(conversation: &mut Conversation, prompt: &str) -> Result<ExitCode, F
     Ok(exit_code(&pause))
 }
 
-/// Continues an interrupted turn, and leaves.
+/// Continues an interrupted turn, and returns.
 pub(crate) fn proceed_once(conversation: &mut Conversation) -> Result<ExitCode, Failure> {
     let is_json = conversation.context().globals.json;
     let pause = with_front_end(is_json, |front| conversation.proceed(front))?;

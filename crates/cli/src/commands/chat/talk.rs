@@ -23,9 +23,7 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
     // True after Ctrl-C. The next one leaves.
     let mut is_interrupted = false;
     loop {
-        // While the user thinks, another process can repair the ledger.
-        conversation.context().close_ledger();
-        let prompt = match reader.read_prompt()? {
+        let prompt = match conversation.read_prompt(&mut reader)? {
             PromptInput::Text(prompt) => prompt,
             PromptInput::Interrupted if !is_interrupted => {
                 println!("Ctrl-C again leaves, and so does Ctrl-D.");

@@ -1,4 +1,4 @@
-//! The agent's work that no terminal shows, for other front ends.
+//! Work of the agent that no terminal shows, for other front ends.
 
 use takeback_ledger::{Budget, GoalState, GoalUpdate};
 use takeback_runtime::{Answer, FrontEnd, Question, Task, TurnEvent};
@@ -48,9 +48,9 @@ pub(crate) fn start_goal(
     Ok(id)
 }
 
-/// Goes on with a goal in the background, with this budget.
+/// Continues a goal in the background, with this budget.
 pub(crate) fn resume_goal(id: &str, budget: Budget, context: &Context) -> Result<(), Failure> {
-    // Mistakes in the settings are reported now, because the background has no user.
+    // Mistakes in the settings are reported now, because there is no user in the background.
     build_agent(&AgentArguments::default(), context)?;
     let mut ledger = context.ledger()?;
     let goal = ledger.goal(id)?;

@@ -39,6 +39,9 @@ struct PinView {
     state: &'static str,
     lost: Vec<RelPath>,
     lost_count: u64,
+    /// True if the copy of the repository's index is lost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lost_index: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -77,6 +80,7 @@ fn count_rows(store: &Store) -> usize {
 impl PinView {
     fn new(store: &Store, report: PinReport) -> PinView {
         let info = report.pin.as_ref().and_then(|pin| store.workspace_info(&pin.workspace).ok()?);
+        let lost_index = matches!(report.state, PinState::Partly { attachment: true, .. });
         let (state, lost, lost_count, reason) = match report.state {
             PinState::Whole => ("whole", Vec::new(), 0, None),
             PinState::Partly { lost, count, .. } => ("partly_lost", lost, count, None),
@@ -90,6 +94,7 @@ impl PinView {
             state,
             lost,
             lost_count,
+            lost_index,
             reason,
         }
     }
@@ -113,11 +118,12 @@ fn print_verified(view: &VerifyView, context: &Context) -> ExitCode {
                 println!("Lost: {} ({})", output::disarm(&title), output::disarm(reason));
             }
             None => {
-                println!(
-                    "Partly lost: {}, {}:",
-                    output::disarm(&title),
-                    output::count(pin.lost_count as usize, "path")
-                );
+                let paths =
+                    (pin.lost_count > 0).then(|| output::count(pin.lost_count as usize, "path"));
+                let index = pin.lost_index.then(|| "the copy of the git index".to_owned());
+                let parts: Vec<String> = paths.into_iter().chain(index).collect();
+                let colon = if pin.lost.is_empty() { "" } else { ":" };
+                println!("Partly lost: {}, {}{colon}", output::disarm(&title), parts.join(" and "));
                 pin.lost.iter().take(10).for_each(|path| println!("  {path}"));
             }
         }

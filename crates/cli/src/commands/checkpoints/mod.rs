@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use takeback_undo::retention;
 
 use crate::background;
+use crate::commands::fleet;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -151,6 +152,12 @@ Examples:
         #[arg(long)]
         log: Option<PathBuf>,
     },
+    /// Take back the conversation in which the user typed a rollback, in the background
+    #[command(hide = true)]
+    TakeBack {
+        #[arg(long)]
+        session: String,
+    },
     /// Merge packs and enforce limits in the background
     #[command(hide = true)]
     Upkeep,
@@ -163,6 +170,7 @@ impl Arguments {
             self.command,
             CheckpointsCommand::Warm { .. }
                 | CheckpointsCommand::Tend { .. }
+                | CheckpointsCommand::TakeBack { .. }
                 | CheckpointsCommand::Upkeep
         )
     }
@@ -205,15 +213,40 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             // Each of these steps is carried out even if the one before it failed.
             let caught_up = logs::catch_up_session(session, log.as_deref(), context);
             let maintained = maintain_store(opened);
+            fleet::sync_quietly(context);
             tended?;
             caught_up?;
             maintained
+        }
+        CheckpointsCommand::TakeBack { session } => {
+            background::detach_from_terminal();
+            take_back(opened, session, context)
         }
         CheckpointsCommand::Upkeep => {
             background::detach_from_terminal();
             maintain_store(opened)
         }
     }
+}
+
+/// Takes back an open conversation. If that fails, the model is told what was taken back, and the
+/// user is told how to continue from there.
+fn take_back(
+    opened: &takeback_undo::Opened,
+    session: &str,
+    context: &Context,
+) -> Result<ExitCode, Failure> {
+    let reason = match takeback_agents::take_back_when_idle(opened, session) {
+        Ok(true) => return Ok(ExitCode::SUCCESS),
+        Ok(false) => String::new(),
+        Err(error) => format!(": {}", takeback_base::errors::error_chain(&error)),
+    };
+    let message = format!(
+        "the agent's own conversation was not taken back{reason}. `takeback resume {session}` \
+         continues it from that point"
+    );
+    opened.note_failure(&context.root(&context.directory), &message);
+    Ok(ExitCode::FAILURE)
 }
 
 fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {

@@ -63,8 +63,12 @@ pub(crate) fn check_agents(
             continue;
         }
         if user.is_agent_present && !user.is_installed() && !project.is_installed() {
-            let message = format!("{}: hooks not installed", agent.title);
-            let hint = format!("`takeback install {}` installs them", agent.name);
+            let (what, them) = match agent.is_editor() {
+                true => ("no agent runs through takeback", "adds entries for some"),
+                false => ("hooks not installed", "installs them"),
+            };
+            let message = format!("{}: {what}", agent.title);
+            let hint = format!("`takeback install {}` {them}", agent.name);
             problems.push(Problem::new(message, hint));
         }
         let review = user.review.or(project.review).filter(|review| review.total > 0);
@@ -81,6 +85,17 @@ pub(crate) fn check_agents(
         });
     }
     Ok(views)
+}
+
+/// Describes the state of takeback in an agent's configurations.
+pub(super) fn describe_state(agent: &AgentView) -> String {
+    match (agent.user, agent.project) {
+        ("absent", "absent") if agent.found => "hooks not installed".to_owned(),
+        ("absent", "absent") => "not found".to_owned(),
+        ("absent", project) => format!("{project} in this project"),
+        (user, "absent") => user.to_owned(),
+        (user, project) => format!("{user}; {project} in this project"),
+    }
 }
 
 /// The state of takeback in one of an agent's configurations.
@@ -136,7 +151,8 @@ impl ScopeCheck<'_> {
         let option = if *scope == InstallScope::User { "" } else { " --project" };
         let install = format!("`takeback install{option} {}`", agent.name);
         if state == WiringState::Outdated {
-            let message = format!("the hooks in {} are from another version", agent.title);
+            let what = if agent.is_editor() { "agents" } else { "hooks" };
+            let message = format!("the {what} in {} are from another version", agent.title);
             problems.push(Problem::new(message, format!("{install} updates them")));
         }
         if state == WiringState::Partial

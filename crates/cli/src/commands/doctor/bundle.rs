@@ -99,7 +99,7 @@ fn read_output(command: &mut Command) -> Option<String> {
 }
 
 /// Returns the names and paths to mask, each with its replacement. The longest come first, so that
-/// none is masked only partly.
+/// none of them is masked only in part.
 fn private_names(context: &Context) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let opened = &context.open_with(Config::default());

@@ -11,9 +11,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use takeback_agents::MadeCopy;
+#[cfg(not(fuzzing))]
+use takeback_web::{CheckedAgent, Checkup, Finding};
 
 use self::agents::AgentView;
 use self::checks::{HookSpeed, LedgerView, StoreView};
+use super::fleet;
 use super::open_tasks::{OpenTask, list_open_tasks};
 use crate::config::{self, Config};
 use crate::context::Context;
@@ -53,7 +56,7 @@ struct DoctorView {
     hook: Option<HookSpeed>,
     store: Option<StoreView>,
     ledger: Option<LedgerView>,
-    /// The conversations and goals of takeback's own agent that were interrupted or wait.
+    /// The conversations and goals of takeback's own agent that were interrupted or are waiting.
     tasks: Vec<OpenTask>,
     /// The copies of agents' own conversations that takeback made. They stay after `uninstall`.
     copies: Vec<MadeCopy>,
@@ -74,7 +77,8 @@ impl Problem {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
-    let view = check_everything(arguments, context)?;
+    let what = Extent { agents: &arguments.agents, clears: arguments.clear, is_thorough: true };
+    let view = check_everything(&what, context)?;
     let code = if view.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(file) = &arguments.bundle {
         // The exit code says whether there is a report. Users write one because of a problem.
@@ -88,7 +92,33 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(code)
 }
 
-fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorView, Failure> {
+/// The selection of checks.
+struct Extent<'a> {
+    /// The names of the agents to check; all agents if empty.
+    agents: &'a [String],
+    /// True to forget the failures that were reported so far.
+    clears: bool,
+    /// True to read all checkpoints and messages, and to measure the hook.
+    is_thorough: bool,
+}
+
+/// Checks everything for the health page of `takeback serve`.
+#[cfg(not(fuzzing))]
+pub(crate) fn check_up(context: &Context, is_thorough: bool) -> Result<Checkup, Failure> {
+    let view = check_everything(&Extent { agents: &[], clears: false, is_thorough }, context)?;
+    let agents = view.agents.iter().map(|agent| CheckedAgent {
+        title: agent.title.to_owned(),
+        state: agents::describe_state(agent),
+        last_hook: agent.last_fired.clone(),
+        not_covered: agent.not_covered.iter().map(|limit| (*limit).to_owned()).collect(),
+    });
+    let agents = agents.collect();
+    let finding = |Problem { message, hint }| Finding { message, hint };
+    let findings = view.problems.into_iter().map(finding).collect();
+    Ok(Checkup { is_thorough, agents, findings })
+}
+
+fn check_everything(what: &Extent<'_>, context: &Context) -> Result<DoctorView, Failure> {
     let mut problems = Vec::new();
     let (config, problem) = Config::read_anyway(&context.home, context.profile());
     if let Some(problem) = problem {
@@ -111,18 +141,25 @@ fn check_everything(arguments: &Arguments, context: &Context) -> Result<DoctorVi
         };
         problems.push(Problem::new("checkpoints are switched off", hint));
     }
-    let agents = agents::check_agents(&arguments.agents, context, &mut problems)?;
+    let agents = agents::check_agents(what.agents, context, &mut problems)?;
     let opened = &context.open_with(config);
-    if arguments.clear {
+    if what.clears {
         opened
-            .forget_failures()
+            .clear_failures()
             .map_err(|error| Failure::new("cannot clear the failures").because(&error))?;
     }
     let store = checks::check_store(opened, context, &mut problems);
-    checks::verify_store(opened, &mut problems);
     let ledger = checks::check_ledger(context, &mut problems);
-    checks::verify_ledger(context, &mut problems);
-    let hook = checks::measure_hook(opened, context, &mut problems);
+    if let Some(problem) = fleet::find_problem(context) {
+        let hint = "`takeback fleet sync` tries again; `takeback fleet status` shows more";
+        problems.push(Problem::new(problem.to_string(), hint));
+    }
+    let mut hook = None;
+    if what.is_thorough {
+        checks::verify_store(opened, &mut problems);
+        checks::verify_ledger(context, &mut problems);
+        hook = checks::measure_hook(opened, context, &mut problems);
+    }
     Ok(DoctorView {
         version: env!("CARGO_PKG_VERSION"),
         enabled,

@@ -1,6 +1,6 @@
 //! The report of `takeback doctor` as text.
 
-use super::agents::AgentView;
+use super::agents::{self, AgentView};
 use super::{DoctorView, Problem};
 use crate::commands::checkpoints::prune::describe_jump;
 use crate::commands::open_tasks::OpenTask;
@@ -77,12 +77,10 @@ fn print_agents(agents: &[AgentView], context: &Context) {
 }
 
 fn state_cell(agent: &AgentView) -> Cell {
-    match (agent.user, agent.project) {
-        ("absent", "absent") if agent.found => Cell::styled(Style::Warning, "hooks not installed"),
-        ("absent", "absent") => Cell::new("not found"),
-        ("absent", project) => Cell::new(format!("{project} in this project")),
-        (user, "absent") => Cell::new(user),
-        (user, project) => Cell::new(format!("{user}; {project} in this project")),
+    let state = agents::describe_state(agent);
+    match (agent.user, agent.project, agent.found) {
+        ("absent", "absent", true) => Cell::styled(Style::Warning, state),
+        _ => Cell::new(state),
     }
 }
 

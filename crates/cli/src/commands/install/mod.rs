@@ -13,6 +13,7 @@ use clap::Args;
 use takeback_agents::{
     AGENTS, Agent, InstallPlan, InstallScope, Installer, Program, WiringState, find_agent,
 };
+use takeback_base::text::find_similar;
 
 use self::report::{AgentResult, Operation};
 use crate::config::Config;
@@ -183,7 +184,10 @@ pub(super) fn find_agents(names: &[String]) -> Result<Vec<&'static Agent>, Failu
             "generic" => {
                 failure.hint("an agent of your own runs `takeback hook generic` or `takeback rpc`")
             }
-            _ => failure.hint(format!("supported agents: {}", agent_names())),
+            name => match find_similar(name, AGENTS.iter().map(|agent| agent.name)) {
+                Some(similar) => failure.hint(format!("did you mean `{similar}`?")),
+                None => failure.hint(format!("supported agents: {}", agent_names())),
+            },
         }
     };
     let mut agents: Vec<&'static Agent> = Vec::new();

@@ -1,17 +1,23 @@
 //! `takeback rollback`: returns to a checkpoint. Its subcommands `undo` and `redo` reverse
 //! rollbacks.
 
+mod question;
 pub(crate) mod render;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use clap::{Args, Subcommand};
+use takeback_tree::Store;
 use takeback_undo::{
-    Destination, Opened, Planned, Request, Resume, RollbackError, RollbackView, Scope,
+    Destination, MovedSession, Opened, Planned, Request, Resume, RollbackError, RollbackView, Scope,
 };
 
+use self::render::Report;
 use super::{diff, list, resume};
+use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -31,6 +37,7 @@ Examples:
   takeback rollback 2                     return to number 2 of the list
   takeback rollback 2.3                   to before the third step of that turn
   takeback rollback good src docs/a.md    only these files and directories
+  takeback rollback 2 '*.py'              only files that match
   takeback rollback 2 --dry-run           show what would happen
   takeback rollback 2 --resume            then continue the conversation in the agent
   takeback rollback -- list               to the checkpoint called list
@@ -43,7 +50,7 @@ pub(crate) struct Arguments {
     /// The number, name or id of a checkpoint
     #[arg(value_name = "CHECKPOINT", required = true)]
     checkpoint: Option<String>,
-    /// Only these files and directories: names, not patterns
+    /// Only these files and directories; '*.py' matches in all directories
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Show what would happen and change nothing
@@ -179,6 +186,8 @@ pub(crate) fn carry_out(
     take_back(request, dry_run, context).map(|(code, _)| code)
 }
 
+const SKIP: &str = "Skip the paths that cannot be restored, and restore the rest?";
+
 /// Plans the request, shows the plan, asks for confirmation, applies it, and reports the result.
 /// Returns the exit code, and how to continue the conversation that was taken back.
 fn take_back(
@@ -191,17 +200,20 @@ fn take_back(
     logs::catch_up_ledger(context);
     let mut planned = make_plan(opened, &request)?;
     let may_ask = context.asks() && !dry_run;
+    let mut report = if dry_run { Report::DryRun } else { Report::Done };
     if planned.is_blocked() && may_ask {
-        show_plan(&planned, context);
+        render::print_plan(planned.view(), context);
         request.skip_blocked = true;
-        ask_to_skip()?;
+        if !output::is_agreed(SKIP) {
+            return Err(Failure::declined());
+        }
         planned = make_plan(opened, &request)?;
     } else if may_ask && !planned.is_empty() {
-        show_plan(&planned, context);
-        output::confirm()?;
+        (request, planned) = question::ask_about(request, planned, context)?;
+        report = Report::DoneAsShown;
     }
     if dry_run || planned.is_empty() || planned.is_blocked() {
-        return Ok((render::print_result(planned.view(), dry_run, context), None));
+        return Ok((render::print_result(planned.view(), report, context), None));
     }
     let mut result = apply_plan(opened, planned);
     if let Err(error) = &result
@@ -209,36 +221,45 @@ fn take_back(
         && !request.skip_blocked
         && !error.blocked_paths().is_empty()
     {
-        Failure::from(result.expect_err("it failed")).report(false);
+        let failed = Failure::from(result.expect_err("it failed")).report(false);
         request.skip_blocked = true;
-        ask_to_skip()?;
+        if !output::is_agreed(SKIP) {
+            return Ok((failed, None));
+        }
         result = apply_plan(opened, make_plan(opened, &request)?);
+        report = Report::Done;
     }
     let view = result?;
+    take_back_later(&view, context);
     let resume = view.sessions.iter().find_map(|moved| moved.resume.clone());
-    Ok((render::print_result(&view, dry_run, context), resume))
+    Ok((render::print_result(&view, report, context), resume))
+}
+
+/// Returns the count of files that shows the progress, unless there is no store yet.
+pub(crate) fn handled_files(opened: &Opened) -> Option<Arc<AtomicU64>> {
+    opened.has_store().then(|| opened.store().ok().map(Store::handled_files)).flatten()
+}
+
+/// Starts a process that takes back the conversation in which the user typed the command, once the
+/// turn with the command has ended.
+fn take_back_later(view: &RollbackView, context: &Context) {
+    let Some(session) = context.globals.typed_in.as_deref() else { return };
+    let is_typed_here = |moved: &&MovedSession| moved.session == session;
+    let moved = view.sessions.iter().find(is_typed_here);
+    if moved.and_then(|moved| moved.resume.as_ref()).is_some_and(|resume| resume.in_place) {
+        let words = ["checkpoints", "take-back", "--session", session];
+        if let Err(error) = background::spawn_takeback(context, &context.directory, words, None) {
+            output::warn(&format!("the agent's conversation stays as it is: {error}"));
+        }
+    }
 }
 
 fn make_plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
-    let _progress = Progress::new("comparing the workspace");
+    let _progress = Progress::of_files("comparing the workspace", handled_files(opened));
     takeback_undo::rollback::plan(opened, request)
 }
 
 fn apply_plan(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
-    let _progress = Progress::new("restoring");
+    let _progress = Progress::of_files("restoring", handled_files(opened));
     takeback_undo::rollback::apply(opened, planned)
-}
-
-fn show_plan(planned: &Planned, context: &Context) {
-    render::print_plan(planned.view(), "Will restore", "Will delete", context);
-    render::print_warnings(planned.view(), context);
-    render::report_failed_parts(planned.view(), true, context);
-}
-
-/// Asks whether to skip the paths that cannot be restored, and fails if the user declines.
-fn ask_to_skip() -> Result<(), Failure> {
-    match output::is_agreed("Skip the paths that cannot be restored, and restore the rest?") {
-        true => Ok(()),
-        false => Err(Failure::new("nothing was changed")),
-    }
 }

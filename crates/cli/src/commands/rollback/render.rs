@@ -1,17 +1,45 @@
 //! Prints the plans and results of rollbacks and undos.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 use takeback_tree::{Head, KeptPath, KeptReason, RelPath};
-use takeback_undo::hook::quote_word;
+use takeback_undo::view::text::effect_kinds;
 use takeback_undo::{Action, MovedSession, RollbackView};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Style, paint, print_section};
 
+/// The occasion on which a rollback is described.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// Nothing is done; the user wants to know what a rollback would do.
+    DryRun,
+    /// The rollback was made without a question, so the user has not seen the plan.
+    Done,
+    /// The rollback was made after the user had seen the plan, so the plan is not repeated.
+    DoneAsShown,
+}
+
+/// The verbs that describe a rollback that is planned, only shown, or done.
+struct Verbs {
+    restore: &'static str,
+    delete: &'static str,
+    /// The verb for changes in other directories.
+    change: &'static str,
+    /// The words before the first verb.
+    auxiliary: &'static str,
+}
+
+const WILL: Verbs =
+    Verbs { restore: "restore", delete: "delete", change: "change", auxiliary: "Will " };
+const WOULD: Verbs = Verbs { auxiliary: "Would ", ..WILL };
+const PAST: Verbs =
+    Verbs { restore: "restored", delete: "deleted", change: "changed", auxiliary: "" };
+
 /// Prints the result, or the plan if nothing was done, and returns the exit code.
-pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context) -> ExitCode {
+pub(crate) fn print_result(view: &RollbackView, report: Report, context: &Context) -> ExitCode {
     let blocked = !view.blocked.is_empty();
     let is_left = view.conflicts.iter().any(|conflict| !conflict.resolved);
     let has_failed = view.elsewhere.iter().any(|group| group.error.is_some());
@@ -19,12 +47,16 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
     if output::answers_json(view, context) {
         return code;
     }
-    if dry_run || blocked {
-        print_plan(view, "Would restore", "Would delete", context);
+    let is_plan = report == Report::DryRun || blocked;
+    if report == Report::DoneAsShown && !blocked {
+        print_paths(SAVED, &view.saved, context);
+        print_conversations(view);
     } else {
-        print_plan(view, "Restored", "Deleted", context);
+        print_totals(view, is_plan);
+        print_sections(view, if is_plan { &WOULD } else { &PAST }, context);
+        print_warnings(view, context);
     }
-    print_warnings(view, context);
+    print_own_copy_hint(view);
     view.warnings.iter().for_each(|warning| output::warn(warning));
     if blocked {
         let hint =
@@ -32,7 +64,10 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
         Failure::new("nothing was changed").hint(hint).report(false);
     } else if view.safety_checkpoint.is_some() {
         let back = if view.action == Action::Undo { "redo" } else { "undo" };
-        let done = if has_failed { "The workspace is restored." } else { "Done." };
+        let done = match has_failed {
+            true => "The workspace is restored.".to_owned(),
+            false => sum_up(view, &PAST).unwrap_or_else(|| "Done.".to_owned()),
+        };
         println!("{done} `takeback rollback {back}` takes this back.");
     } else if view.restored.is_empty() && view.deleted.is_empty() && view.elsewhere.is_empty() {
         if view.conflicts.is_empty() && view.uncertain.is_empty() && view.skipped.is_empty() {
@@ -42,13 +77,83 @@ pub(crate) fn print_result(view: &RollbackView, dry_run: bool, context: &Context
         }
     }
     if !blocked {
-        report_failed_parts(view, dry_run, context);
+        report_failed_parts(view, report == Report::DryRun, context);
     }
     code
 }
 
+/// Prints the plan that the user is asked about, totals first.
+pub(super) fn print_plan(view: &RollbackView, context: &Context) {
+    if let Some(totals) = sum_up_plan(view, &WILL) {
+        println!("{totals}");
+    }
+    print_sections(view, &WILL, context);
+    print_warnings(view, context);
+    print_own_copy_hint(view);
+    report_failed_parts(view, true, context);
+}
+
+/// Prints the totals of a plan that is not carried out. The totals of a result come last, with the
+/// way back.
+fn print_totals(view: &RollbackView, is_plan: bool) {
+    if let Some(totals) = sum_up_plan(view, &WOULD).filter(|_| is_plan) {
+        println!("{totals}");
+    }
+}
+
+/// Sums up a plan: `Will restore 12 files and delete 3. 2 of them were edited since.`
+fn sum_up_plan(view: &RollbackView, verbs: &Verbs) -> Option<String> {
+    let totals = sum_up(view, verbs)?;
+    Some(match view.others.len() {
+        0 => totals,
+        1 if count_files(&view.restored) + count_files(&view.deleted) == 1 => {
+            format!("{totals} It was edited since.")
+        }
+        1 => format!("{totals} 1 of them was edited since."),
+        others => format!("{totals} {others} of them were edited since."),
+    })
+}
+
+/// Sums up the changes of files: `Restored 12 files and deleted 3.` Returns `None` if there are
+/// none.
+fn sum_up(view: &RollbackView, verbs: &Verbs) -> Option<String> {
+    let outside = view.elsewhere.iter().filter(|group| group.error.is_none());
+    let outside: usize =
+        outside.map(|group| count_files(&group.restored) + count_files(&group.deleted)).sum();
+    let mut parts = Vec::new();
+    for (verb, paths) in [(verbs.restore, &view.restored), (verbs.delete, &view.deleted)] {
+        let count = count_files(paths);
+        match (count, parts.is_empty()) {
+            (0, _) => {}
+            (_, true) => parts.push(format!("{verb} {}", output::count(count, "file"))),
+            (_, false) => parts.push(format!("{verb} {count}")),
+        }
+    }
+    if outside > 0 {
+        let files = output::count(outside, "file");
+        parts.push(format!("{} {files} outside the workspace", verbs.change));
+    }
+    let (last, first) = parts.split_last()?;
+    let all = match first.is_empty() {
+        true => last.clone(),
+        false => format!("{} and {last}", first.join(", ")),
+    };
+    Some(format!("{}.", capitalize(&format!("{}{all}", verbs.auxiliary))))
+}
+
+/// Counts the paths of a list, without directories that contain others of these paths.
+fn count_files(paths: &[RelPath]) -> usize {
+    let above: HashSet<RelPath> = paths.iter().filter_map(RelPath::parent).collect();
+    paths.iter().filter(|path| !above.contains(*path)).count()
+}
+
+fn capitalize(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
 /// Reports the parts outside the workspace that failed and are therefore left unchanged.
-pub(crate) fn report_failed_parts(view: &RollbackView, dry_run: bool, context: &Context) {
+fn report_failed_parts(view: &RollbackView, dry_run: bool, context: &Context) {
     let command = match view.row {
         Some(row) => format!("takeback undo --turn {row}"),
         None => format!("takeback rollback {}", &view.checkpoint.to_string()[..7]),
@@ -65,18 +170,22 @@ pub(crate) fn report_failed_parts(view: &RollbackView, dry_run: bool, context: &
     }
 }
 
-pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, context: &Context) {
+const SAVED: &str = "Changed during the restore, kept under these names";
+
+fn print_paths(title: &str, paths: &[RelPath], context: &Context) {
+    print_section(title, paths.iter().map(ToString::to_string), context);
+}
+
+fn print_sections(view: &RollbackView, verbs: &Verbs, context: &Context) {
+    let [restore, delete] =
+        [verbs.restore, verbs.delete].map(|verb| capitalize(&format!("{}{verb}", verbs.auxiliary)));
     let paths = |paths: &[RelPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
-    print_section(restore, paths(&view.restored), context);
-    print_section(delete, paths(&view.deleted), context);
+    print_section(&restore, paths(&view.restored), context);
+    print_section(&delete, paths(&view.deleted), context);
     let guarded = "Guarded, not changed (name a file to restore it)";
     print_section(guarded, paths(&view.guarded), context);
     print_section("Kept", view.kept.iter().map(describe_kept), context);
-    print_section(
-        "Changed during the restore, kept under these names",
-        paths(&view.saved),
-        context,
-    );
+    print_paths(SAVED, &view.saved, context);
     let blocked = view.blocked.iter().map(output::blocked_line);
     print_section("Cannot be restored", blocked, context);
     let skipped = view.skipped.iter().map(output::blocked_line);
@@ -145,15 +254,10 @@ pub(crate) fn print_plan(view: &RollbackView, restore: &str, delete: &str, conte
 }
 
 /// Prints the effects, the state of the repository, and the conversation.
-pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
+fn print_warnings(view: &RollbackView, context: &Context) {
     let changes = !view.restored.is_empty() || !view.deleted.is_empty();
     if changes && !view.effects.is_empty() {
-        let mut kinds: Vec<&str> = Vec::new();
-        for effect in &view.effects {
-            if !kinds.contains(&effect.kind.as_str()) {
-                kinds.push(&effect.kind);
-            }
-        }
+        let kinds = effect_kinds(&view.effects);
         let sign = paint(Style::Warning, "⚠");
         let title = format!("{sign} These {} effects cannot be reversed", kinds.join("/"));
         let line = |effect: &takeback_undo::EffectView| {
@@ -177,13 +281,16 @@ pub(crate) fn print_warnings(view: &RollbackView, context: &Context) {
     if let Some(chat) = &view.chat {
         let lines = chat.prompt.iter().flat_map(|prompt| prompt.trim_end().lines());
         print_section("The prompt was", lines.map(output::disarm), context);
-        let is_followed = view.sessions.iter().any(|moved| moved.resume.is_some());
-        if let Some(resume) = chat.resume.as_ref().filter(|_| !is_followed) {
-            println!(
-                "To take back the agent's own copy of the conversation: {}.",
-                output::disarm(resume)
-            );
-        }
+    }
+}
+
+/// Prints how to take back the agent's own copy of the conversation, if takeback cannot.
+fn print_own_copy_hint(view: &RollbackView) {
+    let is_left = view.sessions.iter().any(|moved| moved.stays.is_some());
+    let resume = view.chat.as_ref().and_then(|chat| chat.resume.as_ref());
+    if let Some(resume) = resume.filter(|_| is_left) {
+        let resume = output::disarm(resume);
+        println!("To take back the agent's own copy of the conversation: {resume}.");
     }
 }
 
@@ -210,19 +317,27 @@ fn print_conversations(view: &RollbackView) {
 /// Prints how to continue the agent's own conversation, or why it stays as it is.
 fn print_resume(moved: &MovedSession) {
     if let Some(resume) = &moved.resume {
-        let command: Vec<String> = resume.argv.iter().map(|word| quote_word(word)).collect();
-        let command = output::disarm(&command.join(" "));
+        let command = output::continuation_from_here(resume);
         let inside = match &resume.typed {
             Some(line) => format!(", or type `{}` in the agent", output::disarm(line)),
             None => String::new(),
         };
         match &resume.session {
+            Some(_) if resume.in_place => println!(
+                "  {} continues there, although its screen still shows the rest. Elsewhere, \
+                 continue with `{command}`.",
+                title_of(&resume.agent)
+            ),
             Some(_) => println!("  Continue with `{command}`{inside}."),
             None => println!("  Nothing is left of it: start anew with `{command}`."),
         }
     } else if let Some(reason) = &moved.stays {
         println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));
     }
+}
+
+fn title_of(agent: &str) -> &str {
+    takeback_agents::find_agent(agent).map_or(agent, |agent| agent.title)
 }
 
 /// Describes the commit and branch of a repository: `1234567 on main`.

@@ -13,13 +13,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 /// The maximum length of a line, in bytes.
-pub(super) const MAX_LINE: usize = 64 << 20;
+pub(in crate::commands) const MAX_LINE: usize = 64 << 20;
 
 /// The maximum number of bytes to read in one system call.
 const CHUNK: usize = 64 << 10;
 
 /// An event that wakes the server.
-pub(super) enum Event {
+pub(in crate::commands) enum Event {
     Line(Vec<u8>),
     /// A line was too long, so it was skipped.
     TooLongLine,
@@ -33,7 +33,7 @@ pub(super) enum Event {
 ///
 /// One thread waits for both, because handing each line from one thread to another takes as long as
 /// a short request.
-pub(super) struct Input {
+pub(in crate::commands) struct Input {
     lines: LineBuffer,
     has_ended: bool,
     /// True after the first signal. A second signal ends the process immediately; the next command
@@ -44,7 +44,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new() -> io::Result<Input> {
+    pub(in crate::commands) fn new() -> io::Result<Input> {
         let stopped = Arc::new(AtomicBool::new(false));
         let (signals, sender) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -56,12 +56,15 @@ impl Input {
     }
 
     /// Returns the flag that becomes true when the first signal arrives.
-    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+    pub(in crate::commands) fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stopped.clone()
     }
 
     /// Waits for the next event. If `idle_after` is `None`, there is no time limit.
-    pub(super) fn next_event(&mut self, idle_after: Option<Duration>) -> io::Result<Event> {
+    pub(in crate::commands) fn next_event(
+        &mut self,
+        idle_after: Option<Duration>,
+    ) -> io::Result<Event> {
         loop {
             // After a signal, lines that are still pending are not served.
             if self.stopped.load(Ordering::SeqCst) {

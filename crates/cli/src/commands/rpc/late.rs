@@ -13,7 +13,7 @@ type Work = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 /// The late reports, and the threads that finish them.
 #[derive(Default)]
-pub(super) struct LateReports {
+pub(in crate::commands) struct LateReports {
     running: RefCell<Vec<JoinHandle<()>>>,
     /// The reports for which no thread could be started so far.
     waiting: RefCell<Vec<Work>>,
@@ -21,7 +21,7 @@ pub(super) struct LateReports {
 
 impl LateReports {
     /// Finishes a report in a new thread.
-    pub(super) fn add(&self, pending: PendingReport, context: &Context) {
+    pub(in crate::commands) fn add(&self, pending: PendingReport, context: &Context) {
         let context = context.in_directory(&context.directory);
         self.add_work(Box::new(move || {
             if let Some(handled) = pending.wait_longer() {
@@ -50,7 +50,7 @@ impl LateReports {
     }
 
     /// Waits until all reports are finished, because an interrupted capture would count as missed.
-    pub(super) fn wait_for_all(self) {
+    pub(in crate::commands) fn wait_for_all(self) {
         self.waiting.into_inner().iter().for_each(|work| run_once(work));
         for work in self.running.into_inner() {
             // A failure has already been recorded.

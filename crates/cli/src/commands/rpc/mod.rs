@@ -5,7 +5,7 @@
 
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod input;
+pub(in crate::commands) mod input;
 mod late;
 mod methods;
 mod params;
@@ -26,7 +26,7 @@ use clap::Args;
 use takeback_tree::AnyPath;
 
 use self::input::{Event, Input, MAX_LINE};
-use self::late::LateReports;
+pub(in crate::commands) use self::late::LateReports;
 use self::params::Params;
 use self::protocol::{Answer, Error, Request};
 use crate::background;

@@ -79,7 +79,7 @@ impl Error {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
-        let Failure { message, causes, hint } = failure;
+        let Failure { message, causes, hint, .. } = failure;
         let data = Some(serde_json::json!({ "causes": causes, "hint": hint }));
         Error { code: FAILED, message, data }
     }

@@ -42,7 +42,7 @@ impl ChatHost for ServedAgent {
         };
         match build() {
             Ok(built) => Ok(BuiltAgent { agent: built.agent, new_session: built.new_session }),
-            // The settings are the user's: no provider, or one that lacks something.
+            // The user's settings are at fault: they name no provider, or an incomplete one.
             Err(failure) => Err(Problem { status: 409, ..describe(failure) }),
         }
     }
@@ -72,7 +72,7 @@ impl ChatHost for ServedAgent {
     }
 }
 
-/// Converts an answer, and leaves out colours and control characters.
+/// Converts an answer, without colors and control characters.
 fn convert(answer: slash::SlashAnswer) -> SlashAnswer {
     let slash::SlashAnswer { text, data, action, failed } = answer.plain();
     let mut converted = SlashAnswer { text, data, failed, action: None };

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use takeback_fleet::FleetSession;
 use takeback_ledger::{Ledger, ListOptions, SessionSummary, Time};
 
 use super::text::{self, ShortIds};
+use crate::commands::fleet::open_fleet;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::logs;
@@ -17,7 +19,7 @@ use crate::output::{self, Cell, Column, Style, Table};
 #[derive(Args, Default, PartialEq)]
 pub(crate) struct ListArguments {
     /// Show only sessions of this agent or platform (repeatable)
-    #[arg(long = "source", value_name = "SOURCE")]
+    #[arg(long = "source", visible_alias = "agent", value_name = "SOURCE")]
     pub(crate) sources: Vec<String>,
     /// Show only sessions that worked in this directory
     #[arg(long, value_name = "DIR")]
@@ -28,6 +30,17 @@ pub(crate) struct ListArguments {
     /// Include archived sessions
     #[arg(long)]
     pub(crate) archived: bool,
+    /// List the sessions of all machines of the fleet
+    #[arg(long)]
+    pub(crate) fleet: bool,
+}
+
+impl ListArguments {
+    /// True if no option is given.
+    pub(super) fn is_empty(&self) -> bool {
+        let ListArguments { sources, workspace, limit, archived, fleet } = self;
+        sources.is_empty() && workspace.is_none() && limit.is_none() && !archived && !fleet
+    }
 }
 
 #[derive(Serialize)]
@@ -39,6 +52,9 @@ pub(crate) struct SessionList<'s> {
 
 #[derive(Serialize)]
 struct SessionRow<'s> {
+    /// The name of the machine, in a list of all machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<&'s str>,
     id: &'s str,
     source: &'s str,
     model: Option<&'s str>,
@@ -65,6 +81,7 @@ impl<'s> From<&'s SessionSummary> for SessionRow<'s> {
     fn from(summary: &'s SessionSummary) -> SessionRow<'s> {
         let session = &summary.session;
         SessionRow {
+            machine: None,
             id: &session.id,
             source: &session.source,
             model: session.model.as_deref(),
@@ -89,7 +106,16 @@ impl<'s> From<&'s SessionSummary> for SessionRow<'s> {
     }
 }
 
+impl<'s> From<&'s FleetSession> for SessionRow<'s> {
+    fn from(session: &'s FleetSession) -> SessionRow<'s> {
+        SessionRow { machine: Some(&session.machine), ..SessionRow::from(&session.summary) }
+    }
+}
+
 pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
+    if arguments.fleet {
+        return run_in_fleet(arguments, context);
+    }
     let ledger = logs::current_ledger(context)?;
     let found = find_sessions(arguments, &ledger, context)?;
     let list = SessionList::new(arguments, &found);
@@ -100,23 +126,39 @@ pub(super) fn run(arguments: &ListArguments, context: &Context) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_in_fleet(arguments: &ListArguments, context: &Context) -> Result<ExitCode, Failure> {
+    let found = open_fleet(context)?.sessions(&arguments.options(context))?;
+    let limit = arguments.limit();
+    let sessions = found.iter().take(limit).map(SessionRow::from).collect();
+    let list = SessionList { sessions, is_complete: found.len() <= limit };
+    if !output::answers_json(&list, context) {
+        print_list(&list, &ShortIds::none(), true);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Finds the sessions to list, plus one more if the limit leaves some out.
 pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,
     context: &Context,
 ) -> Result<Vec<SessionSummary>, Failure> {
-    Ok(ledger.sessions(&ListOptions {
-        sources: arguments.sources.clone(),
-        workspace: arguments.workspace.as_deref().map(|typed| resolve_workspace(typed, context)),
-        archived: arguments.archived,
-        limit: Some(arguments.limit() + 1),
-    })?)
+    Ok(ledger.sessions(&arguments.options(context))?)
 }
 
 impl ListArguments {
     fn limit(&self) -> usize {
         self.limit.unwrap_or(20) as usize
+    }
+
+    /// Returns the selection of sessions, plus one more if the limit leaves some out.
+    fn options(&self, context: &Context) -> ListOptions {
+        ListOptions {
+            sources: self.sources.clone(),
+            workspace: self.workspace.as_deref().map(|typed| resolve_workspace(typed, context)),
+            archived: self.archived,
+            limit: Some(self.limit() + 1),
+        }
     }
 }
 
@@ -129,7 +171,7 @@ impl<'s> SessionList<'s> {
 }
 
 /// Returns the path of a directory as the ledger records it: absolute and, if it exists, canonical.
-fn resolve_workspace(typed: &Path, context: &Context) -> String {
+pub(super) fn resolve_workspace(typed: &Path, context: &Context) -> String {
     let path = context.directory.join(typed);
     path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
 }
@@ -143,24 +185,27 @@ fn print_list(list: &SessionList<'_>, ids: &ShortIds, is_filtered: bool) {
         println!("{}", if is_filtered { "No matching sessions." } else { NO_SESSIONS });
         return;
     }
-    let mut table = Table::new([
+    let has_machines = list.sessions.iter().any(|row| row.machine.is_some());
+    let columns = [
         Column::left(),
         Column::left().shrinks(4, 0),
         Column::left().shrinks(2, 6),
         Column::right().shrinks(1, 0),
         Column::free().shrinks(3, 24),
         Column::free(),
-    ]);
+    ];
+    let mut table = Table::new(has_machines.then(Column::left).into_iter().chain(columns));
     for row in &list.sessions {
         let messages = usize::try_from(row.message_count).unwrap_or_default();
-        table.add([
+        let cells = [
             Cell::styled(Style::Id, ids.short_id(row.id)),
             Cell::new(text::local_time(row.last_activity)),
             Cell::new(row.source),
             Cell::new(output::count(messages, "message")),
             text::session_name(row.title, row.preview),
             Cell::new(if row.archived { "(archived)" } else { "" }),
-        ]);
+        ];
+        table.add(row.machine.map(Cell::new).into_iter().chain(cells));
     }
     table.print();
     if !list.is_complete {

@@ -5,12 +5,13 @@ pub(super) mod export;
 pub(crate) mod import;
 pub(crate) mod list;
 mod maintenance;
+mod message_view;
 pub(crate) mod prune;
 pub(crate) mod search;
 pub(crate) mod show;
 pub(crate) mod state;
 pub(crate) mod stats;
-mod text;
+pub(crate) mod text;
 pub(crate) mod tree;
 pub(crate) mod when;
 
@@ -24,7 +25,7 @@ use crate::failure::Failure;
 /// List, show, search and edit the sessions of all agents
 ///
 /// A session is named by its id, by the beginning of its id, or by its title. Without a command,
-/// lists the latest sessions.
+/// shows the sessions of all agents on a terminal, to search and to read; otherwise lists the latest.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -89,6 +90,13 @@ Examples:
 Examples:
   takeback sessions optimize")]
     Optimize,
+}
+
+impl Arguments {
+    /// True if the user asks for the list of sessions, without any option.
+    pub(crate) fn is_plain_list(&self) -> bool {
+        matches!(&self.command, SessionsCommand::List(arguments) if arguments.is_empty())
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use takeback_ledger::{Ledger, ParentKind, PruneOptions, Time};
 
 use super::when;
+use crate::commands::fleet;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Column, Progress, Table};
@@ -72,7 +73,12 @@ pub(super) fn run_prune(
     let progress = Progress::new("deleting old sessions");
     let sessions = ledger.prune(&options)?;
     drop(progress);
-    Ok(print_pruned(&PruneView { sessions, open, dry_run: false }, &[], context))
+    let has_deleted = !sessions.is_empty();
+    let code = print_pruned(&PruneView { sessions, open, dry_run: false }, &[], context);
+    if has_deleted {
+        fleet::ship_deletion(context);
+    }
+    Ok(code)
 }
 
 fn print_pruned(view: &PruneView, titles: &[String], context: &Context) -> ExitCode {
@@ -127,6 +133,7 @@ pub(super) fn run_delete(
     } else {
         print_sessions("Deleted", &view.deleted, &[]);
     }
+    fleet::ship_deletion(context);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -175,6 +182,7 @@ pub(super) fn run_clear(
         let count = output::count(view.messages, "message");
         println!("Deleted {count} of {}.", output::disarm(&view.session));
     }
+    fleet::ship_deletion(context);
     Ok(ExitCode::SUCCESS)
 }
 

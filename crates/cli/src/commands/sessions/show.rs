@@ -8,6 +8,7 @@ use takeback_ledger::{
     Ledger, MessageFilter, MessageRecord, SessionRecord, Time, Transcript, replay,
 };
 
+use super::message_view::MessageView;
 use super::text;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -15,15 +16,25 @@ use crate::logs;
 use crate::output;
 
 /// Show a session with its messages
+///
+/// Tool calls are folded to one line each, and their results to the first lines.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback sessions show 'Fix Docker Build'
+  takeback sessions show 4f2a --around 12            the messages around number 12
+  takeback sessions show 4f2a --full                 with whole tool calls, and edits as diffs
   takeback sessions show 4f2a --format openai > messages.json")]
 pub(super) struct Arguments {
     /// The session: its id, the beginning of its id, or its title
     #[arg(value_name = "SESSION")]
     session: String,
+    /// Show only the messages around this one
+    #[arg(long, value_name = "MESSAGE", conflicts_with = "format")]
+    around: Option<i64>,
+    /// Show tool calls and their results in full
+    #[arg(long, conflicts_with = "format")]
+    full: bool,
     /// The format of the output [default: text]
     #[arg(long, value_enum)]
     format: Option<ShowFormat>,
@@ -45,7 +56,11 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let ledger = logs::current_ledger(context)?;
     let id = ledger.resolve(&arguments.session)?;
     match arguments.resolve_format(context)? {
-        ShowFormat::Text => print_transcript(&ledger.transcript(&id)?),
+        ShowFormat::Text => {
+            let transcript = ledger.transcript(&id)?;
+            let cost = describe_cost(&transcript, context);
+            print_transcript(&transcript, cost, arguments)?;
+        }
         ShowFormat::Json => output::print_json(&ledger.transcript(&id)?),
         ShowFormat::Openai => output::print_json(&replay_session(&ledger, &id, replay::openai)?),
         ShowFormat::Anthropic => {
@@ -77,15 +92,73 @@ pub(crate) fn replay_session(
     Ok(convert(&ledger.session(id)?, &ledger.messages(id, MessageFilter::Current)?))
 }
 
-fn print_transcript(transcript: &Transcript) {
-    let session = &transcript.session;
+/// The number of messages that `--around` shows before and after the given one.
+const AROUND: usize = 5;
+
+fn print_transcript(
+    transcript: &Transcript,
+    cost: Option<String>,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
+    let (session, messages) = (&transcript.session, &transcript.messages);
+    let shown = match arguments.around {
+        None => 0..messages.len(),
+        Some(number) => {
+            let at = messages.iter().position(|message| message.seq == number);
+            let at = at.ok_or_else(|| no_message(number, messages))?;
+            at.saturating_sub(AROUND)..messages.len().min(at + AROUND + 1)
+        }
+    };
     println!("{}", session.title.as_deref().map_or("(no title)".into(), output::disarm));
-    session_facts(session).iter().for_each(|(name, value)| println!("  {name:<10} {value}"));
-    transcript.messages.iter().for_each(print_message);
+    session_facts(session, cost).iter().for_each(|(name, value)| println!("  {name:<10} {value}"));
+    print_omitted(shown.start, "earlier");
+    let view = MessageView::new(arguments.full);
+    messages[shown.clone()].iter().for_each(|message| view.print(message));
+    print_omitted(messages.len() - shown.end, "later");
+    Ok(())
+}
+
+fn print_omitted(number: usize, which: &str) {
+    if number > 0 {
+        println!("\n… {}", output::count(number, &format!("{which} message")));
+    }
+}
+
+fn no_message(number: i64, messages: &[MessageRecord]) -> Failure {
+    let failure = Failure::new(format!("the session has no message {number}"));
+    match (messages.first(), messages.last()) {
+        (Some(first), Some(last)) => {
+            failure.hint(format!("its messages have numbers from {} to {}", first.seq, last.seq))
+        }
+        _ => failure,
+    }
+}
+
+/// Describes the cost of a session: the reported one, or an estimate from the prices of its models.
+fn describe_cost(transcript: &Transcript, context: &Context) -> Option<String> {
+    let session = &transcript.session;
+    if let Some(known) = text::session_cost(session) {
+        return Some(known);
+    }
+    let prices = context.prices();
+    let own = session.tokens.to_usage(session.model.as_deref(), 0);
+    let parts = if transcript.usage.is_empty() { own.as_slice() } else { &transcript.usage };
+    let mut cost = 0.0;
+    for part in parts.iter().filter(|part| part.tokens.total() > 0) {
+        match prices.cost(&part.model, part.tokens) {
+            Some(price) => cost += price,
+            None => {
+                let model = if part.model.is_empty() { "its model" } else { &part.model };
+                let model = output::disarm(model);
+                return Some(format!("unknown (no price for {model}: `takeback help prices`)"));
+            }
+        }
+    }
+    (cost > 0.0).then(|| format!("about {}", text::format_dollars(cost)))
 }
 
 /// Returns the properties of a session, as names and values.
-fn session_facts(session: &SessionRecord) -> Vec<(&'static str, String)> {
+fn session_facts(session: &SessionRecord, cost: Option<String>) -> Vec<(&'static str, String)> {
     let or_none = |text: &Option<String>| text.as_deref().map(output::disarm);
     let with = |text: String, more: Option<String>| match more {
         Some(more) => format!("{text} ({more})"),
@@ -107,7 +180,7 @@ fn session_facts(session: &SessionRecord) -> Vec<(&'static str, String)> {
         ("ended", time(session.ended_at).map(|time| with(time, or_none(&session.end_reason)))),
         ("messages", Some(count_messages(session))),
         ("tokens", count_tokens(session)),
-        ("cost", text::session_cost(session)),
+        ("cost", cost),
         ("archived", session.archived.then(|| "yes".to_owned())),
     ];
     lines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
@@ -130,73 +203,4 @@ fn count_tokens(session: &SessionRecord) -> Option<String> {
     (input + output > 0).then(|| {
         format!("{} in, {} out{cached}", text::group_digits(input), text::group_digits(output))
     })
-}
-
-fn print_message(message: &MessageRecord) {
-    let marks = [
-        message.tool_name.as_deref().map(|name| format!(" {}", output::disarm(name))),
-        message.timestamp.map(|time| format!("  {}", text::local_time(time))),
-        message.undone.then(|| "  (undone)".to_owned()),
-        message.compacted.then(|| "  (compacted)".to_owned()),
-    ];
-    let marks: String = marks.into_iter().flatten().collect();
-    println!("\n[{}] {}{marks}", message.seq, output::disarm(&message.role));
-    let mut parts = message.content.as_ref().map(content_parts).unwrap_or_default();
-    parts.extend(message.tool_calls.iter().flat_map(tool_calls));
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        println!("{}", output::disarm_lines(part.trim_end_matches('\n')));
-    }
-}
-
-/// Splits the content of a message (a string or a list of blocks) into printable parts.
-fn content_parts(content: &Value) -> Vec<String> {
-    match content {
-        Value::Null => Vec::new(),
-        Value::String(text) => vec![text.clone()],
-        Value::Array(blocks) => blocks.iter().flat_map(block_parts).collect(),
-        other => vec![other.to_string()],
-    }
-}
-
-fn block_parts(block: &Value) -> Vec<String> {
-    match block["type"].as_str() {
-        Some("tool_use") => vec![format_call(&block["name"], &block["input"])],
-        Some("tool_result") => content_parts(&block["content"]),
-        _ if block.is_string() => content_parts(block),
-        _ if block["text"].is_string() => content_parts(&block["text"]),
-        Some(kind) => vec![format!("[{kind}]")],
-        None => vec![shorten_arguments(&block.to_string())],
-    }
-}
-
-/// Formats the tool calls of a message, in the forms that agents use.
-fn tool_calls(calls: &Value) -> Vec<String> {
-    let one = |value: &Value| {
-        let function = if value["function"].is_object() { &value["function"] } else { value };
-        let arguments = &function["arguments"];
-        format_call(
-            &function["name"],
-            if arguments.is_null() { &function["input"] } else { arguments },
-        )
-    };
-    match calls {
-        Value::Null => Vec::new(),
-        Value::Array(calls) => calls.iter().map(one).collect(),
-        other => vec![one(other)],
-    }
-}
-
-fn format_call(name: &Value, arguments: &Value) -> String {
-    let arguments = match arguments {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    format!("→ {}({})", name.as_str().unwrap_or("?"), shorten_arguments(&arguments))
-}
-
-/// Shortens arguments to one line of reasonable length, because they may be whole files.
-fn shorten_arguments(text: &str) -> String {
-    const WIDTH: usize = 200;
-    output::shorten(&text.replace('\n', " "), WIDTH)
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{self, Cell};
 
 /// Formats a time as a local date and time.
-pub(super) fn local_time(time: Time) -> String {
+pub(crate) fn local_time(time: Time) -> String {
     jiff::Timestamp::from_millisecond(time.0).map_or_else(|_| time.rfc3339(), output::local)
 }
 
@@ -20,7 +20,7 @@ pub(super) fn session_name(title: Option<&str>, preview: &str) -> Cell {
 }
 
 /// Formats a number with separators: `1,234,567`.
-pub(super) fn group_digits(number: i64) -> String {
+pub(crate) fn group_digits(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut out = String::from(if number < 0 { "-" } else { "" });
     for (at, digit) in digits.chars().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn session_cost(session: &SessionRecord) -> Option<String> {
 }
 
 /// Formats an amount with cents or, if it is below one dollar, with more digits.
-pub(super) fn format_dollars(amount: f64) -> String {
+pub(crate) fn format_dollars(amount: f64) -> String {
     if amount != 0.0 && amount.abs() < 1.0 {
         format!("${amount:.4}")
     } else {
@@ -70,6 +70,11 @@ impl ShortIds {
         known.extend(bare);
         known.sort();
         Ok(ShortIds { known })
+    }
+
+    /// Knows no ids, so that each one is shown whole.
+    pub(super) fn none() -> ShortIds {
+        ShortIds { known: Vec::new() }
     }
 
     /// Returns the shortest beginning of an id that names only this session, with control

@@ -1,6 +1,7 @@
 //! Converts the errors of the other crates into failures, and adds hints.
 
 mod checkpoints;
+mod fleet;
 mod fork;
 mod ledger;
 mod provider;

@@ -4,24 +4,25 @@ use takeback_runtime::settings::{READY_PROVIDERS, ResolveError, find_ready};
 
 use crate::failure::Failure;
 
-impl From<ResolveError> for Failure {
-    fn from(error: ResolveError) -> Failure {
-        let failure = Failure::of(&error);
-        match &error {
-            ResolveError::NoProvider { found } => failure.hint(choose_provider(found)),
+impl Failure {
+    /// Explains an error about model providers. `config` is the path of the file to write to.
+    pub(crate) fn of_provider(error: &ResolveError, config: &str) -> Failure {
+        let failure = Failure::of(error);
+        match error {
+            ResolveError::NoProvider { found } => failure.hint(choose_provider(found, config)),
             ResolveError::UnknownProvider { nearest: Some(nearest), .. } => {
                 failure.hint(format!("did you mean `{nearest}`?"))
             }
             ResolveError::UnknownProvider { name, nearest: None } => failure.hint(format!(
-                "the ready ones are {}; add your own to config.toml:\n{}",
+                "the ready ones are {}; add your own to {config}:\n{}",
                 ready_names(),
                 own_provider(name)
             )),
             ResolveError::NoAddress { name } => {
-                failure.hint(format!("add these lines to config.toml:\n{}", own_provider(name)))
+                failure.hint(format!("add these lines to {config}:\n{}", own_provider(name)))
             }
             ResolveError::NoModel { name, base_url } => failure.hint(format!(
-                "`curl {base_url}/models` lists the models; add one to config.toml:\n\
+                "`curl {base_url}/models` lists the models; add one to {config}:\n\
                  {}\nmodel = \"NAME\"",
                 header(name)
             )),
@@ -29,7 +30,7 @@ impl From<ResolveError> for Failure {
                 failure.hint(format!("run `export {variable}=…` with the key in place of the dots"))
             }
             ResolveError::OutputTooLarge { name, .. } => failure.hint(format!(
-                "lower max_output or raise context_window under {} in config.toml",
+                "lower max_output or raise context_window under {} in {config}",
                 header(name)
             )),
         }
@@ -38,12 +39,12 @@ impl From<ResolveError> for Failure {
 
 /// Lists the lines that choose a provider: one whose key is in the environment or, if there is
 /// none, a local server.
-fn choose_provider(found: &[&str]) -> String {
+fn choose_provider(found: &[&str], config: &str) -> String {
     let Some((first, others)) = found.split_first() else {
         return format!(
-            "set {}, or use a local server; for Ollama, add these lines to config.toml:\n\
+            "set {}, or use a local server; for Ollama, add these lines to {config}:\n\
              [chat]\nprovider = \"ollama\"\nmodel = \"NAME\"\n\
-             for another server, add these lines:\n\
+             # for another server, these lines instead:\n\
              [chat]\nprovider = \"local\"\n{}",
             key_variables(),
             own_provider("local")
@@ -56,7 +57,7 @@ fn choose_provider(found: &[&str]) -> String {
         false => format!("    # or {}", others.join(" or ")),
     };
     format!(
-        "{variable} is set; to use it, add these lines to config.toml:\n\
+        "{variable} is set; to use it, add these lines to {config}:\n\
          [chat]\nprovider = \"{first}\"{others}"
     )
 }
@@ -100,7 +101,8 @@ mod tests {
         let config: Config = toml::from_str(text).unwrap();
         let environment = |name: &str| keys.contains(&name).then(|| "k".to_owned());
         let (chat, choice) = (&config.chat, ProviderChoice::default());
-        let provider = resolve_provider(chat, &config.providers, choice, &environment)?;
+        let provider = resolve_provider(chat, &config.providers, choice, &environment);
+        let provider = provider.map_err(|error| Failure::of_provider(&error, "config.toml"))?;
         Ok(provider.name)
     }
 
@@ -108,7 +110,7 @@ mod tests {
     fn lines_to_write(failure: &Failure) -> String {
         let hint = failure.hint.as_deref().unwrap();
         let lines = hint.lines().skip_while(|line| !line.starts_with('['));
-        let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("for ")).collect();
+        let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("# for ")).collect();
         lines.join("\n")
     }
 

@@ -19,6 +19,10 @@ impl From<RollbackError> for Failure {
             RollbackError::Take(error) => error.into(),
             RollbackError::Find(error) => error.into(),
             RollbackError::Outside { .. } => failure.hint("give paths inside the workspace"),
+            RollbackError::NoMatch(_) => failure.hint(
+                "`takeback diff CHECKPOINT` lists what has changed; a pattern such as '*.py' or \
+                 'src/**/test_?.py' is relative to the current directory",
+            ),
             RollbackError::Plan(error) => error.into(),
             RollbackError::Restore(RestoreError::Blocked(paths)) => {
                 name_paths(failure, &paths).hint(format!("nothing was changed; {SKIP}"))

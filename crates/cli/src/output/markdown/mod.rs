@@ -29,6 +29,14 @@ const GROWTH: usize = 16;
 /// and would itself not be shown. The character is one that Unicode reserves for such uses.
 const NO_DEFINITION: char = '\u{fdd0}';
 
+/// Renders a whole text as lines of at most this many columns.
+pub(crate) fn render_markdown(text: &str, columns: usize) -> Vec<String> {
+    let mut stream = MarkdownStream::default();
+    let mut lines = stream.push(text, columns);
+    lines.extend(stream.finish(columns));
+    lines
+}
+
 /// Markdown that streams in.
 #[derive(Default)]
 pub(crate) struct MarkdownStream {

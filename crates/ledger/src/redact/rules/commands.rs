@@ -34,7 +34,7 @@ pub(super) const COMMANDS: &[Rule] = &[
         &["mysql", "mariadb"],
         concat!(r"(?i-u:mysql|mariadb)[a-z_-]{0,12} ", options!(), r"-p", word!()), 1.5)
         .at(KeywordPosition::Before).test(SecretTest::Any),
-    token("command-password", "password after -p for commands that take one there",
+    token("command-password", "password after -p, for commands that have this option",
         &["sshpass ", "docker login ", "podman login ", "buildah login ", "skopeo login ", "registry login ",
             "az login ", "oc login ", "cf login ", "acr login ", "mongo ", "mongosh ", "mongodump ",
             "mongorestore ", "mongoexport ", "mongoimport ", "twine upload "],

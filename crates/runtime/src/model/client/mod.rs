@@ -13,7 +13,7 @@ use self::agents::AgentPool;
 use super::response::{ReadEnd, ResponseReader};
 use super::transport::{Exchange, Piece};
 use super::{
-    ApiKind, Attempt, AttemptEnd, AttemptFailure, Delta, ModelRequest, Provider, Reply,
+    ApiKind, Attempt, AttemptEnd, AttemptFailure, BodyReader, Delta, ModelRequest, Provider, Reply,
     RequestBody, build_request,
 };
 use crate::cancel::Cancel;
@@ -145,7 +145,7 @@ impl Client {
 fn build_http(
     provider: &Provider,
     body: &RequestBody,
-) -> Result<http::Request<Vec<u8>>, AttemptFailure> {
+) -> Result<http::Request<BodyReader>, AttemptFailure> {
     let path = match provider.kind {
         ApiKind::Openai => "chat/completions",
         ApiKind::Responses => "responses",
@@ -177,7 +177,8 @@ fn build_http(
         request = request.header(name, value);
     }
     request
-        .body(body.json().as_bytes().to_vec())
+        .header("content-length", body.length())
+        .body(body.reader())
         .map_err(|error| AttemptFailure::rejected(format!("invalid request: {error}")))
 }
 

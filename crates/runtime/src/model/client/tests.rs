@@ -105,7 +105,7 @@ fn a_server_with_a_trusted_certificate_is_asked() {
 
 #[test]
 fn a_server_with_an_untrusted_certificate_is_refused() {
-    // The system's certificates, or none if the system has none.
+    // This uses the system's certificates, if there are any.
     let attempt = ask(&Client::new(ClientOptions::default()), &provider(start_tls_server()));
     let AttemptEnd::Failed(failure) = attempt.end else { panic!("{:?}", attempt.end) };
     assert_eq!(failure.kind, FailureKind::Rejected);

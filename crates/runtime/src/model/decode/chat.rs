@@ -146,8 +146,8 @@ impl ChatDecoder {
 
 /// True if a piece belongs to a call that has already begun.
 ///
-/// Normally, the index decides. But some servers send several whole calls with the same index or
-/// without an index, and some repeat the name and the id in every piece.
+/// Normally, the index determines this. But some servers send several whole calls with the same
+/// index or without an index, and some repeat the name and the id in every piece.
 fn continues_call(known: &CallDraft, piece: &CallDraft, has_index: bool) -> bool {
     let has_ids = !known.id.is_empty() && !piece.id.is_empty();
     if has_ids && (has_index || known.id != piece.id) {

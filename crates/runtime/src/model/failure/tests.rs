@@ -52,7 +52,7 @@ fn a_conversation_that_does_not_fit_is_an_overflow() {
 }
 
 #[test]
-fn a_rejected_output_limit_is_no_overflow() {
+fn a_rejected_output_limit_is_not_an_overflow() {
     let messages = [
         "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for claude",
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.",

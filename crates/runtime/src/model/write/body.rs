@@ -2,6 +2,8 @@
 //! time.
 
 use std::collections::HashSet;
+use std::io::{self, Read};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -13,7 +15,7 @@ use super::super::{ModelRequest, Provider};
 use super::{list_name, mark_messages, write_frame, write_messages};
 
 /// The number of messages above which the older ones become part of the prefix.
-const MAX_REST: usize = 64;
+const MAX_REST: usize = 24;
 
 /// The number of prompts that are never part of the prefix. Some of them are marked for the
 /// provider's cache.
@@ -22,17 +24,29 @@ const PROMPTS_IN_REST: usize = 4;
 /// The maximum length of a call id that every API accepts.
 const MAX_ID: usize = 40;
 
-/// The body of a request, as it is sent.
+/// The body of a request, as it is sent. Its beginning is shared with other requests, because it may
+/// be a long conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestBody {
-    json: String,
+    beginning: Arc<String>,
+    rest: Arc<String>,
     digest: String,
 }
 
 impl RequestBody {
     /// Returns the JSON text.
-    pub fn json(&self) -> &str {
-        &self.json
+    pub fn json(&self) -> String {
+        [self.beginning.as_str(), self.rest.as_str()].concat()
+    }
+
+    /// Returns the length of the JSON text in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.beginning.len() + self.rest.len()
+    }
+
+    /// Returns a reader of the JSON text.
+    pub(crate) fn reader(&self) -> BodyReader {
+        BodyReader { parts: [self.beginning.clone(), self.rest.clone()], position: 0 }
     }
 
     /// Returns the SHA-256 of the JSON text, in hexadecimal.
@@ -45,7 +59,27 @@ impl From<&Value> for RequestBody {
     fn from(body: &Value) -> RequestBody {
         let json = body.to_string();
         let digest = hex::encode(&Sha256::digest(&json));
-        RequestBody { json, digest }
+        RequestBody { beginning: Arc::default(), rest: Arc::new(json), digest }
+    }
+}
+
+/// A reader of a request's body. It copies nothing in advance.
+pub(crate) struct BodyReader {
+    parts: [Arc<String>; 2],
+    /// The number of bytes that have been read.
+    position: usize,
+}
+
+impl Read for BodyReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let [beginning, rest] = &self.parts;
+        let mut unread = match self.position.checked_sub(beginning.len()) {
+            Some(position) => &rest.as_bytes()[position..],
+            None => &beginning.as_bytes()[self.position..],
+        };
+        let count = unread.read(buffer)?;
+        self.position += count;
+        Ok(count)
     }
 }
 
@@ -59,7 +93,7 @@ pub(crate) struct ConversationPrefix {
     /// The number of the last message, which shows whether the conversation is still the same.
     last_seq: i64,
     /// The beginning of the body, up to the last message of the prefix.
-    json: String,
+    json: Arc<String>,
     hasher: Sha256,
     prompt: Option<Value>,
     tokens: u64,
@@ -169,7 +203,8 @@ impl ConversationPrefix {
             json.push_str(&message.to_string());
         }
         self.hasher.update(&json);
-        self.json.push_str(&json);
+        // The last request has usually been sent, so this changes the text in place.
+        Arc::make_mut(&mut self.json).push_str(&json);
     }
 
     /// Writes a request. `request` contains only the messages after the prefix.
@@ -199,10 +234,7 @@ impl ConversationPrefix {
         rest.push_str("],");
         rest.push_str(&frame[1..]);
         let digest = hex::encode(&self.hasher.clone().chain_update(&rest).finalize());
-        let mut json = String::with_capacity(self.json.len() + rest.len());
-        json.push_str(&self.json);
-        json.push_str(&rest);
-        RequestBody { json, digest }
+        RequestBody { beginning: self.json.clone(), rest: Arc::new(rest), digest }
     }
 }
 
@@ -309,8 +341,9 @@ mod tests {
                         max_output: 64,
                     };
                     let body = prefix.write_request(&provider, &request(&all[prefix.count()..]));
-                    let parsed: Value = serde_json::from_str(body.json()).unwrap();
+                    let parsed: Value = serde_json::from_reader(body.reader()).unwrap();
                     prop_assert_eq!(parsed, build_request(&provider, &request(all)));
+                    prop_assert_eq!(body.json().len(), body.length());
                     let digest = hex::encode(&Sha256::digest(body.json()));
                     prop_assert_eq!(body.digest(), digest);
                 }

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use takeback_base::hex;
 use takeback_ledger::{MessageRecord, SessionRecord, replay};
 
-pub(crate) use self::body::ConversationPrefix;
 pub use self::body::RequestBody;
+pub(crate) use self::body::{BodyReader, ConversationPrefix};
 pub(super) use self::own_reasoning::{mark_origin, with_own_reasoning};
 
 use super::{ApiKind, ModelRequest, Provider};

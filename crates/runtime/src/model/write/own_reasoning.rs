@@ -12,7 +12,7 @@ use super::super::Provider;
 /// The field of a message that names the provider and the model of its reasoning.
 const ORIGIN: &str = "reasoning_origin";
 
-/// Notes that the reasoning of a message comes from this provider.
+/// Records that the reasoning of a message comes from this provider.
 pub(in super::super) fn mark_origin(message: &mut MessageRecord, provider: &Provider) {
     message.extra.insert(ORIGIN.to_owned(), name_origin(provider).into());
 }

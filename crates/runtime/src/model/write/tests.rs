@@ -120,7 +120,7 @@ fn an_anthropic_request_marks_what_can_be_cached() {
 }
 
 #[test]
-fn only_own_reasoning_is_sent() {
+fn only_the_models_own_reasoning_is_sent() {
     let stored = |origin: Value| {
         json!([
             { "role": "user", "content": "hi" },

@@ -9,7 +9,7 @@ use ureq::unversioned::transport::NextTimeout;
 
 /// A resolver that leaves out private addresses.
 ///
-/// Every connection is checked here, with the very addresses that it will use. So the check also
+/// Every connection is checked here, with exactly the addresses that it will use. So the check also
 /// covers redirects, and names whose addresses change between two lookups.
 #[derive(Debug)]
 pub(super) struct PublicResolver {

@@ -197,7 +197,7 @@ impl PageText {
     }
 }
 
-/// Decodes `&amp;`, `&#38;` and the like. Leaves unknown names as they are.
+/// Decodes references such as `&amp;` and `&#38;`. Leaves unknown names as they are.
 fn decode_characters(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;

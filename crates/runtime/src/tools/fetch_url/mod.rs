@@ -77,8 +77,8 @@ impl FetchUrl {
             .spawn(move || send.send(Some(request(&agent, &uri))).ok())
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let _guard = context.cancel.on_cancel(move || {
-            // This is sent first, because the thread will report the interrupted request as an
-            // error.
+            // The cancellation is sent first, because the thread will report the interrupted
+            // request as an error.
             stop.1.send(None).ok();
             stop.0.clone().shutdown();
         });

@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use crate::tools::text::{cut_text, has_crlf, to_crlf};
 
-/// The number of bytes of a file that an error shows.
+/// The maximum number of bytes of a file that an error shows.
 const MAX_SHOWN: usize = 2000;
 
-/// The number of line numbers that an error lists.
+/// The maximum number of line numbers that an error lists.
 const MAX_LISTED: usize = 5;
 
 /// A piece of text and its replacement.
@@ -138,7 +138,7 @@ fn find_similar(lines: &[Cow<'_, str>], wanted: &[&str]) -> Option<usize> {
     };
     let find_best = |score: &dyn Fn(usize) -> usize| {
         let scored = (0..trimmed.len()).map(|at| (score(at), at)).filter(|(score, _)| *score > 0);
-        // Of several equally good places, the first is the most likely one.
+        // If several places match equally well, the first is the most likely one.
         scored.max_by_key(|(score, at)| (*score, std::cmp::Reverse(*at)))
     };
     if let Some((_, at)) = find_best(&count_equal) {

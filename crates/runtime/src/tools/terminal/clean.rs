@@ -1,4 +1,4 @@
-//! The output of a command as a terminal would finally show it: without colors, and without the
+//! The output of a command as a terminal would show it in the end: without colors, and without the
 //! earlier states of a progress bar.
 
 /// Removes escape sequences and control characters, and the text that a carriage return overwrites.
@@ -45,7 +45,7 @@ fn skip_escape(text: &str) -> &str {
             let end = text[1..].find(|c: char| !matches!(c, ' '..='?'));
             match end.and_then(|at| text[1 + at..].chars().next().map(|last| (at, last))) {
                 Some((at, '@'..='~')) => &text[2 + at..],
-                // An incomplete sequence, or no sequence at all.
+                // This is an incomplete sequence, or not a sequence at all.
                 Some((at, _)) => &text[1 + at..],
                 None => "",
             }

@@ -269,7 +269,8 @@ impl Job {
         self.changed.notify_all();
     }
 
-    /// Stops collecting output for the user, and makes it possible to wait again.
+    /// Stops collecting the output that is shown to the user, and allows [`Job::wait`] to be called
+    /// again.
     pub(super) fn unwatch(&self) {
         let mut state = self.lock();
         state.live = None;

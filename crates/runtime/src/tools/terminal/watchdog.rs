@@ -18,7 +18,7 @@ const SCRIPT: &str = "
 trap '' HUP INT TERM
 while read -r families; do last=$families; done
 send() {
-  for family in $last; do pkill \"-$1\" -s \"$family\"; kill \"-$1\" -- \"-$family\"; done
+  for family in $last; do pkill \"-$1\" -s \"$family\"; kill -s \"$1\" -- \"-$family\"; done
 }
 test -z \"$last\" || { send TERM; sleep 1; send KILL; }
 ";

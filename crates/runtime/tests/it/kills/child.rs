@@ -1,4 +1,4 @@
-//! The process that is killed.
+//! The process that the tests kill.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! The outcome of a story: everything that must not depend on kills.
+//! The outcome of a story: everything that must be the same whether or not the process is killed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Outcome {
     conversations: Vec<Vec<String>>,
     /// The requests, the tokens and the cost of each session.
     bills: Vec<(i64, i64, i64, String)>,
-    /// The state, the reason, and the spending, in total and in the run.
+    /// The goal's state, its reason, and the amounts spent in total and in the run.
     goal: Option<(String, Option<String>, Vec<i64>)>,
     /// The state of each task.
     tasks: Vec<String>,

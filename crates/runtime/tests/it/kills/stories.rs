@@ -21,7 +21,7 @@ pub(super) struct Story {
     pub(super) window: u64,
     pub(super) script: fn(&Request) -> Reply,
     pub(super) prepare: fn(&Scratch),
-    /// True if a kill may change the conversation, because the model is told about it.
+    /// True if a kill may change the conversation, because the model is told about the kill.
     pub(super) tells_of_kills: bool,
 }
 

@@ -11,7 +11,7 @@ use super::super::{GitDirectory, Head, MAX_LARGE_FILE, read_regular_file};
 use crate::oid::Oid;
 use crate::path::RelPath;
 
-/// Moves HEAD of a copy, and the branch that it was on, back to where `wanted` says they were.
+/// Moves HEAD of a copy, and the branch that HEAD was on, back to the positions in `wanted`.
 /// Returns false, and leaves them unchanged, if the repository no longer has the commit or has an
 /// unusual format.
 pub(super) fn move_head(copy: &Path, wanted: Option<&Head>) -> io::Result<bool> {

@@ -135,7 +135,7 @@ fn assert_head_stays(scratch: &GitScratch, commit: Option<String>, branch: &str)
 }
 
 #[test]
-fn a_commit_that_git_has_deleted_leaves_head_where_it_is() {
+fn head_stays_where_it_is_if_git_has_deleted_the_commit() {
     let scratch = used_repository();
     assert_head_stays(&scratch, Some("1".repeat(40)), "main");
     assert_head_stays(&scratch, Some("2".repeat(64)), "main");

@@ -285,7 +285,7 @@ proptest! {
     /// The result contains every change from both sides and nothing else. The test checks this
     /// without a diff.
     #[test]
-    fn nothing_is_missing_and_nothing_is_made_up(fates in fates()) {
+    fn a_merge_loses_nothing_and_invents_nothing(fates in fates()) {
         let mut versions: [Vec<u8>; 5] = Default::default();
         let mut number = 0;
         let mut conflicts = 0;

@@ -118,7 +118,7 @@ pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// Returns true for `docker compose -f file up` and the like.
+/// Returns true for `docker compose -f file up` and similar commands.
 fn is_compose_change(command: &Invocation<'_>) -> bool {
     let Some((&"compose", rest)) = command.words.split_first() else { return false };
     let compose = Invocation { base: command.base, words: rest.to_vec(), operands: Vec::new() };

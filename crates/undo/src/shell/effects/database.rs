@@ -88,7 +88,7 @@ pub(super) fn is_changing(command: &Invocation<'_>) -> bool {
     }
 }
 
-/// Returns true for `python manage.py migrate`, `php artisan migrate` and the like.
+/// Returns true for `python manage.py migrate`, `php artisan migrate` and similar commands.
 fn is_script_change(command: &Invocation<'_>) -> bool {
     let Some((script, rest)) = command.operands.split_first() else { return false };
     let base = script.rsplit('/').next().unwrap_or(script);
@@ -108,7 +108,7 @@ fn is_reading_sql(scripts: &[&str]) -> bool {
     !scripts.is_empty() && scripts.iter().all(|script| is_reading_statements(script))
 }
 
-/// Returns true for `sqlite3 file 'select …'` and the like.
+/// Returns true for `sqlite3 file 'select …'` and similar commands.
 fn is_reading_local(command: &Invocation<'_>) -> bool {
     let mut scripts = command.option_values(&["-c", "-cmd", "--cmd"]);
     scripts.extend(command.operands.iter().skip(1));

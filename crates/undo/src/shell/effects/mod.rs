@@ -12,8 +12,7 @@ use super::syntax::Arg;
 /// Finds the effect of a command on things other than files.
 pub(super) fn find_effect(base: &str, args: &[Arg]) -> Option<EffectKind> {
     let command = Invocation::new(base, args);
-    // With one of these options, a program only prints some text, regardless of its other
-    // arguments.
+    // With one of these options, a program only prints some text, whatever its other arguments are.
     if command.words.iter().any(|word| matches!(*word, "--help" | "--version"))
         && !command.words.contains(&"--")
     {

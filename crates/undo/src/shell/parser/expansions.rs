@@ -42,7 +42,7 @@ impl Parser<'_> {
                 self.at += 2;
                 Ok(())
             }
-            // zsh modifiers, which may split a value into several words.
+            // These are zsh modifiers, which may split a value into several words.
             Some(b'=' | b'^' | b'~' | b'+') => {
                 word.parts.push(WordPart::Expansion { name: None, quoted, many: true });
                 self.at += 2;

@@ -26,8 +26,8 @@ pub(super) const MAX_DEPTH: usize = 48;
 /// The maximum length of a script, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// The maximum number of commands in a script. People write fewer, and for generated scripts, the
-/// safe answer is good enough.
+/// The maximum number of commands in a script. Scripts that people write have fewer, and for
+/// generated scripts, the safe answer is good enough.
 const MAX_COMMANDS: usize = 10_000;
 
 /// The reason why a script cannot be parsed.
@@ -38,9 +38,9 @@ type Parsed<T> = Result<T, Fault>;
 /// The shell that a script is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// The shell is bash or zsh.
+    /// Bash or zsh.
     Bash,
-    /// The shell may be a plain POSIX shell, in which bash's extensions mean something else.
+    /// Possibly a plain POSIX shell, in which bash's extensions mean something else.
     Posix,
 }
 

@@ -116,7 +116,7 @@ impl Parser<'_> {
 
 /// Parses the descriptor before an operator. Returns `None` if there is none.
 fn parse_descriptor(digits: &str) -> Option<u64> {
-    // A number that is too large is not standard input.
+    // A number that is too large to parse cannot mean standard input.
     (!digits.is_empty()).then(|| digits.parse().unwrap_or(u64::MAX))
 }
 

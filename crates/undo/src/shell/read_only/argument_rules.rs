@@ -162,7 +162,8 @@ impl OptionReader<'_> {
     }
 
     /// Skips the next argument as the value of an option. Rejects a value that looks like an
-    /// option: if the table were wrong and no value were expected, that option would slip through.
+    /// option: if the table were wrong and the option took no value, the next option would go
+    /// unchecked.
     fn skip_value(&mut self) -> bool {
         let Some(arg) = self.args.get(self.at) else { return false };
         self.at += 1;

@@ -93,7 +93,7 @@ fn is_harmless_declaration(name: &str, args: &[Arg]) -> bool {
     })
 }
 
-/// Returns true for `set -euo pipefail`, `set -- a b` and the like.
+/// Returns true for `set -euo pipefail`, `set -- a b` and similar commands.
 fn is_harmless_set(args: &[Arg]) -> bool {
     const NAMES: &[&str] = &["errexit", "nounset", "pipefail", "xtrace", "verbose", "noglob"];
     for arg in args {

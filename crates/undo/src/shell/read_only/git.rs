@@ -14,7 +14,7 @@ pub(super) const BEFORE_VERB: AllowedOptions = only(
      no-replace-objects glob-pathspecs noglob-pathspecs icase-pathspecs no-lazy-fetch",
 );
 
-/// The rule for git as a whole. Without a verb, it allows only `--version` and the like.
+/// The rule for git as a whole. Without a verb, it allows only `--version` and similar options.
 pub(super) const GIT: Rule = Rule::Check(|args| {
     Rule::Verbs(BEFORE_VERB, VERBS).allows(args)
         || Rule::Only(
@@ -78,7 +78,7 @@ const CONFIG_VERBS: Rule = Rule::Verbs(
     &[("list", Rule::Only(CONFIG_READ)), ("get", Rule::Only(CONFIG_READ))],
 );
 
-/// Allows `--get`, `--list` and the like, or just the name of a setting.
+/// Allows `--get`, `--list` and similar options, or just the name of a setting.
 const CONFIG: Rule = Rule::Check(|args| {
     let asked = Rule::Only(CONFIG_READ.requires("l list get get-all get-regexp get-urlmatch"));
     let one = Rule::Only(CONFIG_READ.max_operands(1));

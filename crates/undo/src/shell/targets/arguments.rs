@@ -15,6 +15,11 @@ impl SplitArguments {
         self.options.iter().any(|(name, _)| names.contains(&name.as_str()))
     }
 
+    /// Returns the number of times that these options are given.
+    pub(super) fn count(&self, names: &[&str]) -> usize {
+        self.options.iter().filter(|(name, _)| names.contains(&name.as_str())).count()
+    }
+
     /// Returns the value of the first of these options that has one.
     pub(super) fn option(&self, names: &[&str]) -> Option<Vec<Value>> {
         self.options_named(names).first().map(|values| (*values).clone())

@@ -84,7 +84,7 @@ impl Finder<'_> {
         self.state.push_directory(before, exists);
     }
 
-    /// Handles a change to an unknown directory.
+    /// Handles a `cd` to an unknown directory.
     fn forget_directories(&mut self) {
         self.state.previous = self.state.directories.clone();
         self.state.set_directories(None);
@@ -151,7 +151,7 @@ impl Finder<'_> {
             .any(|removed| resolved.starts_with(removed) || directory.starts_with(removed))
     }
 
-    /// Notes the script of a `trap`, which runs when the shell ends or, for some events, at any
+    /// Records the script of a `trap`, which runs when the shell ends or, for some events, at any
     /// time.
     fn set_trap(&mut self, args: &[Vec<Value>]) {
         let Some((script, events)) = args.split_first() else { return };
@@ -180,7 +180,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the variables that are local to the current function.
+    /// Records the variables that are local to the current function.
     fn note_locals(&mut self, args: &[Vec<Value>]) {
         let Some(locals) = &mut self.locals else { return };
         for value in args.iter().filter_map(|group| group.first()) {
@@ -191,7 +191,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Sets the variables in `export name=value` and the like.
+    /// Sets the variables in `export name=value` and similar commands.
     fn declare(&mut self, args: &[Vec<Value>]) {
         for group in args {
             let Some((name, _)) = group.first().and_then(|value| value.start().split_once('='))

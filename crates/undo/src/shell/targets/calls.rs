@@ -137,6 +137,9 @@ impl Finder<'_> {
         if let Some(output) = self.visit_builtin(name, args, input) {
             return output;
         }
+        if self.visit_apply_patch(name, args, text, input) {
+            return Stream::default();
+        }
         let base = base_name(name);
         if let Some(output) = self.visit_nested(name, base, args, text, input) {
             return output;
@@ -198,11 +201,7 @@ impl Finder<'_> {
                 }
             }
             "sed" => self.visit_sed(args, text),
-            "awk" | "gawk" | "mawk" => {
-                for program in args.iter().flatten().filter_map(Value::text) {
-                    super::literals::visit_code(self, program, text);
-                }
-            }
+            "awk" | "gawk" | "mawk" | "nawk" => self.visit_awk(args, text),
             "tar" | "bsdtar" => self.visit_tar(args, text),
             "unzip" | "7z" | "7za" | "unrar" => self.visit_unpack(base, args, text),
             "cpio" => self.visit_cpio(args, text),
@@ -245,6 +244,7 @@ impl Finder<'_> {
             self.sweep_directories(text);
         }
         self.visit_package_script(base, args);
+        self.visit_make(base, args, text, cleans);
         self.state.directories = before;
         self.name_operands(base, args);
     }

@@ -116,7 +116,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the state of the shell when `break`, `continue` or `return` leaves a loop or a
+    /// Records the state of the shell when `break`, `continue` or `return` leaves a loop or a
     /// function.
     pub(super) fn escape(&mut self) {
         match &mut self.escaped {

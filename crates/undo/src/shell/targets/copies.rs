@@ -136,7 +136,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Notes the links that a copy creates. Later commands may reach other files through them.
+    /// Records the links that a copy creates. Later commands may reach other files through them.
     fn note_links(&mut self, base: &str, target: &Value, sources: &[Vec<Value>]) {
         let Value::Text(target) = target else { return };
         let targets = self.absolute_paths(target).unwrap_or_default();

@@ -63,7 +63,7 @@ impl FileSystem {
         self.lookups == 0
     }
 
-    /// Notes a path that the script may create.
+    /// Records a path that the script may create.
     pub(super) fn note_created(&mut self, path: &Path) {
         if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
             && !self.exists(path)
@@ -72,7 +72,7 @@ impl FileSystem {
         }
     }
 
-    /// Notes a path that the script writes, perhaps with everything below it.
+    /// Records a path that the script writes, perhaps with everything below it.
     pub(super) fn note_written(&mut self, path: &Path) {
         self.note_created(path);
         let is_file = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file());

@@ -17,18 +17,18 @@ const VALUED: &[&str] = &[
     "-uid", "-used", "-user", "-wholename", "-xtype",
 ];
 
-/// The parsed arguments of `find`.
+/// The parsed arguments of `find` or `fd`.
 #[derive(Default)]
-struct Search {
-    roots: Vec<Value>,
-    names: Vec<String>,
+pub(super) struct Search {
+    pub(super) roots: Vec<Value>,
+    pub(super) names: Vec<String>,
     paths: Vec<String>,
     max_depth: Option<usize>,
     /// True if the matches also depend on something other than the patterns for names and paths.
-    is_complex: bool,
+    pub(super) is_complex: bool,
     deletes: bool,
     commands: Vec<FoundCommand>,
-    follows_links: bool,
+    pub(super) follows_links: bool,
     /// True if `find` prints something other than the paths.
     prints_others: bool,
     /// The files that `find` writes.
@@ -83,7 +83,7 @@ impl Finder<'_> {
     }
 
     /// Returns the paths that match, or the searched directories if the matches are unknown.
-    fn find_matches(&mut self, search: &Search) -> Vec<Value> {
+    pub(super) fn find_matches(&mut self, search: &Search) -> Vec<Value> {
         let names: Vec<Pattern> = search.names.iter().map(|name| Pattern::new(name)).collect();
         let paths: Vec<Pattern> = search.paths.iter().map(|path| Pattern::new(path)).collect();
         let is_narrow = !search.is_complex
@@ -155,7 +155,7 @@ impl Finder<'_> {
 
 fn read_search(args: &[Vec<Value>]) -> Search {
     let mut search = Search::default();
-    // If one of an argument's values is an option, the values count as separate words.
+    // If one value of an argument is an option, the values count as separate words.
     let is_several = |group: &Vec<Value>| group.len() > 1 && group.iter().any(Value::is_option);
     search.is_complex = args.iter().any(is_several);
     let args: Vec<Vec<Value>> = args

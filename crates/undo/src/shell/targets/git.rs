@@ -12,13 +12,24 @@ impl Finder<'_> {
             split_operands_until(args, "C c git-dir work-tree namespace exec-path config-env");
         let Some((verb, rest)) = args[at..].split_first() else { return };
         let verb = verb.first().and_then(Value::text).unwrap_or_default().to_owned();
-        let directories: Vec<Vec<Value>> =
+        let mut directories: Vec<Vec<Value>> =
             split.options_named(&["-C", "--work-tree"]).into_iter().cloned().collect();
+        if !split.has(&["--work-tree"]) {
+            // A new shell may not have the variable.
+            let is_set = |value: &&Value| value.text() != Some("");
+            let tree = self.state.variable("GIT_WORK_TREE").into_iter().flatten().filter(is_set);
+            let tree: Vec<Value> = tree.cloned().collect();
+            directories.extend((!tree.is_empty()).then_some(tree));
+        }
         let before = self.state.directories.clone();
         for directory in &directories {
             self.state.directories = self.find_directories(directory);
         }
-        self.visit_git_verb(&verb, rest, text);
+        let aliases = split.options_named(&["-c"]).into_iter().flatten().filter_map(Value::text);
+        match self.find_git_alias(&verb, aliases) {
+            Some(alias) => self.visit_git_alias(&alias, rest),
+            None => self.visit_git_verb(&verb, rest, text),
+        }
         self.state.directories = before;
     }
 
@@ -27,12 +38,15 @@ impl Finder<'_> {
         let verb_of = split.operands.first().and_then(|group| group.first()).and_then(Value::text);
         match verb {
             "clean" if split.has(&["-n", "--dry-run"]) => {}
-            "clean" => match split.operands.is_empty() {
-                true => self.sweep_directories(text),
-                false => {
-                    split.operands.iter().for_each(|group| self.sweep_values(group, text));
+            "clean" => {
+                self.sweeps_repositories |= split.count(&["-f", "--force"]) > 1;
+                match split.operands.is_empty() {
+                    true => self.sweep_directories(text),
+                    false => {
+                        split.operands.iter().for_each(|group| self.sweep_values(group, text));
+                    }
                 }
-            },
+            }
             "checkout" => self.visit_checkout(args, text),
             "restore" => {
                 let is_staged = split.has(&["-S", "--staged"]) && !split.has(&["-W", "--worktree"]);
@@ -68,6 +82,15 @@ impl Finder<'_> {
             "submodule" if verb_of == Some("deinit") && split.operands.len() == 1 => {
                 self.sweep_repository(text);
             }
+            "worktree" if verb_of == Some("remove") => {
+                for group in &split.operands[1..] {
+                    self.add_values(group, Change::Removes, text);
+                    // git also deletes what the repository knows about the work tree.
+                    for data in self.find_work_tree_data(group) {
+                        self.add_value(&data, Change::Removes, text);
+                    }
+                }
+            }
             "worktree" | "submodule"
                 if matches!(verb_of, Some("remove" | "deinit" | "add" | "move")) =>
             {
@@ -90,6 +113,18 @@ impl Finder<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Finds the directories in which a repository keeps the data of linked work trees.
+    fn find_work_tree_data(&mut self, trees: &[Value]) -> Vec<Value> {
+        let paths: Vec<PathBuf> =
+            trees.iter().filter_map(|tree| self.resolve_value(tree)).flatten().collect();
+        let read = |path: PathBuf| {
+            let link = self.file_system.read_text(&path.join(".git"))?;
+            let data = link.trim().strip_prefix("gitdir: ")?;
+            Some(Value::Text(path.join(data).into_os_string().into_string().ok()?))
+        };
+        paths.into_iter().filter_map(read).collect()
     }
 
     /// Visits `git checkout`, which restores paths or switches to another commit.

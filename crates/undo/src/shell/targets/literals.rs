@@ -17,6 +17,17 @@ const DELETING: &[&str] = &[
     "rm_rf", "rm_r", "FileUtils.rm", "remove_dir", "remove_tree", "truncate",
 ];
 
+/// Names of functions that move files, in several languages.
+const MOVING: &[&str] = &[
+    "shutil.move",
+    "os.rename",
+    "os.replace",
+    ".rename(",
+    "renameSync",
+    "moveSync",
+    "FileUtils.mv",
+];
+
 /// Programs that delete or overwrite files.
 #[rustfmt::skip]
 const DELETING_PROGRAMS: &[&str] = &[
@@ -24,13 +35,22 @@ const DELETING_PROGRAMS: &[&str] = &[
     "truncate", "unlink", "xz", "zstd",
 ];
 
+/// The most harm that code may do to the paths in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    Writes,
+    Moves,
+    Deletes,
+}
+
 /// Adds the paths among the string literals of a program.
 pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
     let code = cut(code);
-    let deletes = DELETING.iter().any(|name| code.contains(name));
+    let harm = find_harm(code);
+    let deletes = harm == Harm::Deletes;
     let mut found = false;
     for literal in find_literals(code).into_iter().take(MAX_WORDS) {
-        let is_path = add_literal(finder, literal, deletes);
+        let is_path = add_literal(finder, literal, harm);
         found |= is_path || (literal.contains(['/', '.']) && !literal.contains(['{', '%', '*']));
     }
     let writes = finder.state.directories.is_none() && code.contains("open(");
@@ -39,15 +59,38 @@ pub(super) fn visit_code(finder: &mut Finder<'_>, code: &str, command: &str) {
     }
 }
 
+/// Adds the paths among the string literals of a program file, if the program deletes or moves
+/// files. Programs often receive their paths as arguments, so other deletions are not reported.
+pub(super) fn visit_program(finder: &mut Finder<'_>, program: &str) {
+    let program = cut(program);
+    let harm = find_harm(program);
+    if harm == Harm::Writes {
+        return;
+    }
+    for literal in find_literals(program).into_iter().take(MAX_WORDS) {
+        add_literal(finder, literal, harm);
+    }
+}
+
+fn find_harm(code: &str) -> Harm {
+    let has_any = |names: &[&str]| names.iter().any(|name| code.contains(name));
+    if has_any(DELETING) {
+        Harm::Deletes
+    } else if has_any(MOVING) {
+        Harm::Moves
+    } else {
+        Harm::Writes
+    }
+}
+
 /// Adds the paths among the words of a script.
 pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) {
-    let is_break = |c: char| c.is_whitespace() || "'\"`;|&<>(){}$=".contains(c);
-    let words: Vec<&str> =
-        cut(script).split(is_break).filter(|word| !word.is_empty()).take(MAX_WORDS).collect();
-    let deletes = words.iter().any(|word| DELETING_PROGRAMS.contains(word));
+    let words: Vec<&str> = split_words(script).collect();
+    let deletes = names_deleting_program(script);
     let cleans = words.windows(2).any(|pair| pair == ["git", "clean"]);
+    let harm = if deletes { Harm::Deletes } else { Harm::Writes };
     for word in words {
-        add_literal(finder, word, deletes);
+        add_literal(finder, word, harm);
     }
     // A redirection may write a file that is only known at run time.
     let writes = cut(script)
@@ -59,6 +102,16 @@ pub(super) fn visit_words(finder: &mut Finder<'_>, script: &str, reports: bool) 
     }
 }
 
+/// Returns true if a program that deletes or overwrites files is among the words of a script.
+pub(super) fn names_deleting_program(script: &str) -> bool {
+    split_words(script).any(|word| DELETING_PROGRAMS.contains(&word))
+}
+
+fn split_words(script: &str) -> impl Iterator<Item = &str> {
+    let is_break = |c: char| c.is_whitespace() || "'\"`;|&<>(){}$=".contains(c);
+    cut(script).split(is_break).filter(|word| !word.is_empty()).take(MAX_WORDS)
+}
+
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(MAX_LENGTH);
     while !text.is_char_boundary(end) {
@@ -68,7 +121,8 @@ fn cut(text: &str) -> &str {
 }
 
 /// Adds a literal if it is a path that exists. Returns true if it was added.
-fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
+fn add_literal(finder: &mut Finder<'_>, literal: &str, harm: Harm) -> bool {
+    let deletes = harm == Harm::Deletes;
     if literal.is_empty() || literal.len() > 4096 || literal.contains('\n') {
         return false;
     }
@@ -90,6 +144,9 @@ fn add_literal(finder: &mut Finder<'_>, literal: &str, deletes: bool) -> bool {
             || (is_outside && finder.file_system.is_directory(&path));
         if finder.file_system.exists(&path) && (deletes || !is_large) {
             finder.add_resolved(&path, Change::Overwrites, true);
+            if harm != Harm::Writes {
+                finder.removed.insert(path);
+            }
             found = true;
         }
     }

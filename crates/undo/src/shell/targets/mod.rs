@@ -13,27 +13,32 @@
 //! - `words` expands words, with the help of `braces` and `glob`. `file_system` is a bounded view
 //!   of the file system.
 //! - `calls` determines which operands a program changes. It uses `copies`, `containers`, `git`,
-//!   `find`, `xargs` and `nested`.
+//!   `awk`, `find`, `fd`, `xargs`, `patches`, `make` and `nested`.
 //! - `own_commands` recognizes takeback's own commands that delete its history.
 //! - `outputs` predicts the output of programs, for `$(…)` and pipes. `written_scripts` keeps the
 //!   output that the script writes into files, because it may run them.
 //! - `literals` finds paths in code in other languages, and in shell scripts that cannot be parsed.
 
 mod arguments;
+mod awk;
 mod braces;
 mod builtins;
 mod calls;
 mod compounds;
 mod containers;
 mod copies;
+mod fd;
 mod file_system;
 mod find;
 mod git;
+mod git_aliases;
 mod glob;
 mod literals;
+mod make;
 mod nested;
 mod outputs;
 mod own_commands;
+mod patches;
 mod simple;
 mod state;
 mod value;
@@ -80,7 +85,9 @@ const MAX_UNKNOWN: usize = 20;
 pub(super) struct Targets {
     pub(super) paths: Vec<PathBuf>,
     pub(super) outside: Vec<PathBuf>,
+    pub(super) deleted: Vec<PathBuf>,
     pub(super) sweeps: Vec<PathBuf>,
+    pub(super) sweeps_repositories: bool,
     pub(super) unknown: Vec<String>,
     pub(super) history: Vec<HistoryCommand>,
     /// True if the script is known to change nothing but `paths`.
@@ -100,6 +107,7 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
     if finder.is_cut_off || finder.is_exhausted() || finder.file_system.is_exhausted() {
         finder.note_unknown(script);
     }
+    let deleted = finder.paths.iter().filter(|path| finder.removed.contains(*path));
     let outside = finder.paths.iter().filter(|path| !path.starts_with(&finder.workspace));
     Targets {
         is_bounded: finder.is_bounded
@@ -107,8 +115,10 @@ pub(super) fn find_targets(script: &str, context: &ScriptContext<'_>) -> Targets
             && finder.sweeps.is_empty()
             && finder.unknown.is_empty(),
         outside: outside.cloned().collect(),
+        deleted: deleted.cloned().collect(),
         paths: finder.paths,
         sweeps: finder.sweeps,
+        sweeps_repositories: finder.sweeps_repositories,
         unknown: finder.unknown,
         history: finder.history,
     }
@@ -165,7 +175,7 @@ impl Stream {
     }
 }
 
-/// The way in which a command changes a path.
+/// The ways in which a command can change a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     /// The command deletes or renames the path itself. It does not follow a link.
@@ -196,6 +206,8 @@ struct Finder<'a> {
     /// The links that the script creates, each with its target if that is known.
     links: Vec<(PathBuf, Option<PathBuf>)>,
     sweeps: Vec<PathBuf>,
+    /// True if the script also deletes the repositories in `sweeps`.
+    sweeps_repositories: bool,
     unknown: Vec<String>,
     history: Vec<HistoryCommand>,
     /// False once a command may change more than the paths that were added for it.
@@ -233,6 +245,7 @@ impl<'a> Finder<'a> {
             written: WrittenScripts::default(),
             links: Vec::new(),
             sweeps: Vec::new(),
+            sweeps_repositories: false,
             unknown: Vec::new(),
             history: Vec::new(),
             is_bounded: true,
@@ -258,7 +271,7 @@ impl<'a> Finder<'a> {
         self.effort > MAX_EFFORT || self.commands > MAX_COMMANDS
     }
 
-    /// Notes a command that deletes or overwrites unknown files.
+    /// Records a command that deletes or overwrites unknown files.
     fn note_unknown(&mut self, command: &str) {
         let command = shorten(command.trim());
         if self.unknown.len() < MAX_UNKNOWN && !self.unknown.contains(&command) {
@@ -267,7 +280,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Adds the paths that a value may name. If the paths are unknown and the command certainly
-    /// changes them, notes the command as unknown.
+    /// changes them, records the command as unknown.
     fn add_value(&mut self, value: &Value, change: Change, command: &str) {
         // If only a prefix is known, the value may name a file that does not exist yet.
         self.is_bounded &= matches!(value, Value::Text(_) | Value::Below(_));

@@ -24,6 +24,19 @@ const INTERPRETERS: &[(&str, &[&str])] = &[
     ("ruby", &["-e", "-ne", "-pe"]),
 ];
 
+/// The texts that may be in some files when a command reads them.
+pub(super) struct FileVersions {
+    pub(super) texts: Vec<String>,
+    /// True if the files can have no other texts.
+    pub(super) is_known: bool,
+}
+
+impl Default for FileVersions {
+    fn default() -> FileVersions {
+        FileVersions { texts: Vec::new(), is_known: true }
+    }
+}
+
 impl Finder<'_> {
     /// Visits a command that runs another one. Returns `None` for any other command.
     pub(super) fn visit_nested(
@@ -41,6 +54,7 @@ impl Finder<'_> {
         match base {
             "xargs" => return Some(self.visit_xargs(args, text, input)),
             "find" => return Some(self.visit_find(args, text)),
+            "fd" | "fdfind" => return self.visit_fd(args, text),
             "su" => {
                 self.is_bounded = false;
                 return self.visit_shell(args, text, input);
@@ -164,20 +178,27 @@ impl Finder<'_> {
     }
 
     /// Reads scripts from small files. If the script that is being analyzed changes such a file
-    /// before `command` runs it, notes the command as unknown, unless the new text is known.
+    /// before `command` runs it, records the command as unknown, unless the new text is known.
     pub(super) fn read_scripts(&mut self, files: &[Value], command: &str) -> Vec<String> {
-        let mut scripts = Vec::new();
+        let scripts = self.read_versions(files);
+        if !scripts.is_known {
+            self.note_unknown(command);
+        }
+        scripts.texts
+    }
+
+    /// Reads small files, in every version that they may have when a command reads them.
+    pub(super) fn read_versions(&mut self, files: &[Value]) -> FileVersions {
+        let mut versions = FileVersions::default();
         for file in files.iter().take(8).filter_map(Value::text) {
             for path in self.absolute_paths(file).unwrap_or_default() {
                 let path = self.file_system.resolve(&path);
                 let is_changed = path.ancestors().any(|path| self.known_paths.contains(path));
-                let is_known = self.add_scripts(&path, &mut scripts).unwrap_or(!is_changed);
-                if !is_known {
-                    self.note_unknown(command);
-                }
+                let is_known = self.add_scripts(&path, &mut versions.texts);
+                versions.is_known &= is_known.unwrap_or(!is_changed);
             }
         }
-        scripts
+        versions
     }
 
     /// Adds every version of the text that may be in a file when it runs. Returns true if there can
@@ -204,13 +225,8 @@ impl Finder<'_> {
                 self.note_unknown(text);
             }
         }
-        for script in scripts {
-            let first = script.lines().next().unwrap_or_default();
-            let is_shell = first.starts_with("#!")
-                && SHELLS.iter().any(|shell| first.split(['/', ' ']).any(|word| word == *shell));
-            if is_shell {
-                self.visit_inner_script(&script, args);
-            }
+        for script in scripts.iter().filter(|script| is_shell_script(script)) {
+            self.visit_inner_script(script, args);
         }
     }
 
@@ -273,8 +289,35 @@ impl Finder<'_> {
                 literals::visit_code(self, code, text);
                 true
             }
-            _ => false,
+            _ => {
+                self.visit_code_file(args);
+                false
+            }
         }
+    }
+
+    /// Adds the paths that the program file of an interpreter deletes or moves.
+    fn visit_code_file(&mut self, args: &[Vec<Value>]) {
+        let is_operand = |value: &&Value| !value.is_option() && value.text() != Some("run");
+        let file = args.iter().flatten().find(is_operand).and_then(Value::text);
+        let mut programs = Vec::new();
+        for path in file.and_then(|file| self.absolute_paths(file)).unwrap_or_default() {
+            let path = self.file_system.resolve(&path);
+            self.add_scripts(&path, &mut programs);
+        }
+        for program in programs {
+            literals::visit_program(self, &program);
+        }
+    }
+}
+
+/// Returns true if a shell runs a program file with this text. The shell itself runs a text file
+/// that names no interpreter.
+fn is_shell_script(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    match first.strip_prefix("#!") {
+        Some(line) => SHELLS.iter().any(|shell| line.split(['/', ' ']).any(|word| word == *shell)),
+        None => !first.contains('\0'),
     }
 }
 

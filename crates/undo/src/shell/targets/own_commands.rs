@@ -1,31 +1,36 @@
-//! Takeback's own commands that delete its history or its hooks.
+//! Takeback's own commands that delete its history or its hooks, or change its settings.
 
 use super::Finder;
 use super::arguments::split_operands;
 use super::value::Value;
-use crate::shell::HistoryCommand;
 use crate::shell::analyzer::shorten;
+use crate::shell::{HistoryCommand, HistoryHarm};
 
-/// The commands that delete checkpoints or conversations.
-const DELETING: &[&[&str]] = &[
-    &["checkpoints", "clear"],
-    &["checkpoints", "clear-legacy"],
-    &["checkpoints", "delete"],
-    &["checkpoints", "prune"],
-    &["checkpoints", "unpin"],
-    &["sessions", "clear"],
-    &["sessions", "delete"],
-    &["sessions", "prune"],
+/// The commands that end the protection of the history, each with its result.
+const HARMFUL: &[(&[&str], HistoryHarm)] = &[
+    (&["checkpoints", "clear"], HistoryHarm::Deletes),
+    (&["checkpoints", "clear-legacy"], HistoryHarm::Deletes),
+    (&["checkpoints", "delete"], HistoryHarm::Deletes),
+    (&["checkpoints", "prune"], HistoryHarm::Deletes),
+    (&["checkpoints", "unpin"], HistoryHarm::Deletes),
+    (&["sessions", "clear"], HistoryHarm::Deletes),
+    (&["sessions", "delete"], HistoryHarm::Deletes),
+    (&["sessions", "prune"], HistoryHarm::Deletes),
+    (&["uninstall"], HistoryHarm::RemovesHooks),
+    (&["config", "set"], HistoryHarm::ChangesSettings),
+    (&["config", "unset"], HistoryHarm::ChangesSettings),
+    (&["config", "edit"], HistoryHarm::ChangesSettings),
 ];
 
-/// The command that removes hooks.
-const UNINSTALL: &[&str] = &["uninstall"];
+/// The command that gives a checkpoint a name. Without a name, it removes the one that protects
+/// the checkpoint.
+const NAME: &[&str] = &["checkpoints", "name"];
 
 /// Takeback's options that take a value, for [`split_operands`].
 const VALUED: &str = "C home profile color end-after";
 
 impl Finder<'_> {
-    /// Notes a takeback command that deletes the history or the hooks.
+    /// Records a takeback command that ends the protection of the history.
     pub(super) fn visit_own_command(&mut self, args: &[Vec<Value>], text: &str) {
         let split = split_operands(args, VALUED);
         if split.has(&["--help", "-h", "--dry-run"]) {
@@ -36,10 +41,12 @@ impl Finder<'_> {
             values.iter().any(|value| value.text() == Some(word))
         };
         let is_verb = |verb: &[&str]| verb.iter().enumerate().all(|(at, word)| is_word(at, word));
-        let removes_hooks = is_verb(UNINSTALL);
-        if !removes_hooks && !DELETING.iter().any(|verb| is_verb(verb)) {
-            return;
-        }
+        let removes_name = is_verb(NAME) && split.operands.len() <= NAME.len() + 1;
+        let harm = match HARMFUL.iter().find(|(verb, _)| is_verb(verb)) {
+            Some((_, harm)) => *harm,
+            None if removes_name => HistoryHarm::Deletes,
+            None => return,
+        };
         let home = split.option(&["--home"]).unwrap_or_default();
         let home = match home.as_slice() {
             [value @ Value::Text(_)] => self.resolve_value(value).and_then(|paths| {
@@ -49,6 +56,6 @@ impl Finder<'_> {
             _ => None,
         };
         let command = shorten(text.trim());
-        self.history.push(HistoryCommand { command, home, removes_hooks });
+        self.history.push(HistoryCommand { command, home, harm });
     }
 }

@@ -138,7 +138,7 @@ impl State {
         self.set_directories(after);
     }
 
-    /// Notes that `popd` may return to any directory.
+    /// Records that `popd` may return to any directory.
     pub(super) fn forget_stack(&mut self) {
         self.stack = vec![StackEntry { directories: None, is_certain: false }];
     }
@@ -194,7 +194,7 @@ impl State {
         has_room
     }
 
-    /// Notes that a function may no longer be defined.
+    /// Records that a function may no longer be defined.
     pub(super) fn doubt_function(&mut self, name: &str) {
         if let Some(function) = Rc::make_mut(&mut self.functions).get_mut(name) {
             function.is_certain = false;
@@ -206,7 +206,7 @@ impl State {
         self.directories = join_directories(self.directories.take(), &Some(directories));
     }
 
-    /// Adds everything that is possible in another state.
+    /// Adds all values that are possible in another state.
     pub(super) fn join(&mut self, other: &State) {
         self.directories = join_directories(self.directories.take(), &other.directories);
         self.previous = join_directories(self.previous.take(), &other.previous);
@@ -297,7 +297,7 @@ impl State {
             && self.trap_directories == other.trap_directories
     }
 
-    /// Returns true if everything that is possible in this state is possible in another one.
+    /// Returns true if all values that are possible in this state are also possible in another one.
     pub(super) fn is_within(&self, other: &State) -> bool {
         let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
             let known = other.variable(name).unwrap_or_default();

@@ -72,7 +72,7 @@ impl Value {
         }
     }
 
-    /// Returns the value after a known start, such as `--output=`.
+    /// Returns the rest of a value that begins with `start`, such as `--output=`.
     pub(super) fn strip_start(&self, start: &str) -> Option<Value> {
         let rest = self.start().strip_prefix(start)?.to_owned();
         Some(match self {

@@ -286,7 +286,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns the values of `${name:-word}`, `${name%word}` and the like.
+    /// Returns the values of `${name:-word}`, `${name%word}` and similar expansions.
     fn modify(&mut self, name: &str, operator: &str, word: &Word) -> Vec<Value> {
         let values = self.look_up_variable(name);
         let is_set = self.state.variable(name).is_some();

@@ -23,7 +23,7 @@ struct WrittenScript {
 }
 
 impl WrittenScripts {
-    /// Notes that a command changes a path in an unknown way.
+    /// Records that a command changes a path in an unknown way.
     pub(super) fn doubt(&mut self, path: &Path) {
         for (known, script) in &mut self.0 {
             script.is_known &= !known.starts_with(path);

@@ -85,12 +85,12 @@ proptest! {
     }
 
     #[test]
-    fn any_pieces_can_be_analyzed(script in random_pieces()) {
+    fn any_sequence_of_pieces_can_be_analyzed(script in random_pieces()) {
         analyze(&script);
     }
 
     #[test]
-    fn targets_are_found_in_any_pieces(script in random_pieces()) {
+    fn targets_are_found_in_any_sequence_of_pieces(script in random_pieces()) {
         let scratch = tempfile::tempdir().unwrap();
         for file in ["x", "a.txt", "d/e/f"] {
             let path = scratch.path().join(file);

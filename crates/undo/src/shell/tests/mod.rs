@@ -80,12 +80,12 @@ fn effects_are_recognized() {
 }
 
 #[test]
-fn disguises_are_seen_through() {
+fn disguised_commands_are_recognized() {
     check_rows(disguises::ROWS);
 }
 
 #[test]
-fn there_are_enough_rows() {
+fn the_tables_have_enough_rows() {
     let rows = [reading::READING, changing::CHANGING, effects::EFFECTS, disguises::ROWS];
     assert!(rows.iter().map(|rows| rows.len()).sum::<usize>() >= 400);
 }
@@ -122,7 +122,7 @@ fn the_reason_is_a_short_clause() {
 }
 
 #[test]
-fn an_analysis_is_written_as_json() {
+fn an_analysis_is_serialized_as_json() {
     let json = serde_json::to_value(analyze("git push; rm /x")).unwrap();
     assert_eq!(
         json,

@@ -131,6 +131,74 @@ fn a_script_that_the_script_itself_writes_is_not_overlooked() {
 }
 
 #[test]
+fn a_makefile_that_the_script_itself_writes_is_not_overlooked() {
+    let scene = Scene::new();
+    let app = scene.root().join("app");
+    fs::write(app.join("Makefile"), "include rules.mk\nall:\n\techo x\n").unwrap();
+    fs::write(app.join("rules.mk"), "clean:\n\trm ../other/f1\n").unwrap();
+    let run = |script: &str, paths: &[&str], unknown: &[&str]| {
+        let found = scene.analyze(script);
+        assert_eq!(scene.shorten(&found.paths), paths, "{script}");
+        assert_eq!(found.unknown, unknown, "{script}");
+    };
+    run("make clean", &["@/other/f1"], &[]);
+    run("printf 'clean:\n\trm ../other/f2\n' > m; make -f m clean", &["@/other/f2", "m"], &[]);
+    run("curl -s x > m; make -f m clean", &["m"], &["make -f m clean"]);
+    run("make -f - clean < x", &[], &["make -f - clean < x"]);
+    run("sed -i s/f1/f2/ rules.mk; make clean", &["@/other/f1", "rules.mk"], &["make clean"]);
+    // Makefiles change often, and seldom in order to delete files.
+    run("sed -i s/x/y/ Makefile; make all", &["Makefile"], &[]);
+}
+
+#[test]
+fn git_aliases_are_followed() {
+    let scene = Scene::new();
+    let aliases = "[alias]\n\tnuke = clean -fdx\n\tdrop = \"!rm -rf ../other\"\n\
+                   \tgone = !rm\n\tclean = \"!rm a.txt\"\n\tround = round\n";
+    fs::write(scene.root().join("app/.git/config"), aliases).unwrap();
+    fs::write(scene.root().join("home/.gitconfig"), "[alias]\nwipe = checkout -f\n").unwrap();
+    scene.check(&[
+        ("git nuke", &[], &["."], &[]),
+        ("git nuke uploads", &[], &["uploads"], &[]),
+        ("git wipe", &[], &["."], &[]),
+        ("cd sub && git drop", &["@/other"], &[], &[]),
+        ("git gone a.txt", &["a.txt"], &[], &[]),
+        ("git -c alias.x='clean -fdx' x", &[], &["."], &[]),
+        // An alias cannot replace a command.
+        ("git clean -n", &[], &[], &[]),
+        ("git round", &[], &[], &[]),
+    ]);
+}
+
+#[test]
+fn a_work_tree_in_the_environment_is_the_one_that_git_changes() {
+    let scene = Scene::new();
+    scene.check(&[
+        (
+            "GIT_DIR=@/other/.git GIT_WORK_TREE=@/other git clean -f",
+            &["@/other"],
+            &["@/other"],
+            &[],
+        ),
+        ("export GIT_WORK_TREE=../other; git clean -fdx", &["@/other"], &["@/other"], &[]),
+        ("GIT_WORK_TREE=../other git --work-tree=sub clean -fdx", &[], &["sub"], &[]),
+    ]);
+}
+
+#[test]
+fn the_data_of_a_removed_work_tree_is_named() {
+    let scene = Scene::new();
+    let data = scene.root().join("app/.git/worktrees/tree");
+    fs::create_dir_all(&data).unwrap();
+    fs::create_dir(scene.root().join("tree")).unwrap();
+    fs::write(scene.root().join("tree/.git"), format!("gitdir: {}\n", data.display())).unwrap();
+    scene.check(&[
+        ("git worktree remove ../tree", &[".git/worktrees/tree", "@/tree"], &[], &[]),
+        ("git worktree remove --force ../tree", &[".git/worktrees/tree", "@/tree"], &[], &[]),
+    ]);
+}
+
+#[test]
 fn scripts_that_other_commands_print_are_followed_to_their_end() {
     let scene = Scene::new();
     fs::write(scene.root().join("app/one.sh"), "rm a.txt\n").unwrap();
@@ -505,6 +573,50 @@ fn found_and_piped_files_are_named() {
 }
 
 #[test]
+fn files_that_fd_finds_are_named() {
+    Scene::new().check(&[
+        ("fd -e log -x rm", &["c.log", "src/deep/x.log", "src/deep/y.log"], &[], &[]),
+        ("fd '\\.log$' src -X rm -f {}", &["src/deep/x.log", "src/deep/y.log"], &[], &[]),
+        ("fd -g '*.png' --exec-batch rm", &["uploads/one.png", "uploads/two.png"], &[], &[]),
+        ("fd one -Hx rm {} \\; uploads", &["uploads/one.png"], &[], &[]),
+        ("fd . uploads -X rm", &["uploads"], &[], &[]),
+        ("fd -C uploads one -x rm", &["uploads/one.png"], &[], &[]),
+        ("fd 'a|b' src -x rm", &["src"], &[], &[]),
+        ("fd -x rm", &["."], &["."], &[]),
+        ("fd . $DIR -x rm", &[], &[], &["fd . $DIR -x rm"]),
+        ("fd one -x cat", &[], &[], &[]),
+    ]);
+}
+
+#[test]
+fn files_that_awk_changes_are_named() {
+    let scene = Scene::new();
+    fs::write(scene.root().join("app/x.awk"), "{ print > \"b.txt\" }\n").unwrap();
+    scene.check(&[
+        (
+            "awk -i inplace '{print 1}' a.txt uploads/*",
+            &["a.txt", "uploads/one.png", "uploads/two.png"],
+            &[],
+            &[],
+        ),
+        ("gawk -i inplace -v n=1 -f x.awk n=2 a.txt", &["a.txt", "b.txt"], &[], &[]),
+        ("gawk '@include \"inplace\"; {print 1}' a.txt", &["a.txt"], &[], &[]),
+        ("awk 'BEGIN{system(\"rm -rf uploads\")}'", &["uploads"], &[], &[]),
+        ("awk '{print | \"sort > c.log\"}' a.txt", &["c.log"], &[], &[]),
+        ("awk '{system(\"rm \" $1)}' list", &[], &[], &["awk '{system(\"rm \" $1)}' list"]),
+        (
+            "awk '{print \"rm \" $1 | \"sh\"}' list",
+            &[],
+            &[],
+            &["awk '{print \"rm \" $1 | \"sh\"}' list"],
+        ),
+        ("awk '{system($0)}' list", &[], &[], &["awk '{system($0)}' list"]),
+        ("awk '{system(\"echo \" $1)}' list", &[], &[], &[]),
+        ("awk -i inplace 1 $FILE", &[], &[], &["awk -i inplace 1 $FILE"]),
+    ]);
+}
+
+#[test]
 fn sweeps_are_recognized() {
     let scene = Scene::new();
     let rows: &[&str] = &[
@@ -646,8 +758,61 @@ fn scripts_within_scripts_are_read() {
         ("ls *.log | xargs -I{} sh -c 'rm {}'", &["c.log"], &[], &[]),
         ("timeout 5 xargs rm < list", &["a.txt", "b.txt"], &[], &[]),
     ]);
-    let found = scene.shorten(&scene.analyze("./wipe-it one.png").paths);
-    assert!(found.contains(&"uploads/one.png".to_owned()), "{found:?}");
+    // The shell also runs a text file that names no interpreter.
+    fs::write(app.join("plain.sh"), "# wipe\nrm uploads/$1\n").unwrap();
+    fs::write(app.join("other.py"), "#!/usr/bin/python3\nrm = 'uploads/one.png'\n").unwrap();
+    let runs = |script: &str| scene.shorten(&scene.analyze(script).paths);
+    for script in ["./wipe-it one.png", "./plain.sh one.png"] {
+        let found = runs(script);
+        assert!(found.contains(&"uploads/one.png".to_owned()), "{script}: {found:?}");
+    }
+    assert!(runs("./other.py").is_empty());
+}
+
+#[test]
+fn an_applied_patch_changes_only_its_files() {
+    let scene = Scene::new();
+    let patch =
+        "*** Begin Patch\n*** Delete File: a.txt\n*** Update File: ../other/f1\n*** End Patch";
+    for (script, paths) in [
+        (format!("apply_patch <<'EOF'\n{patch}\nEOF"), ["@/other/f1", "a.txt"]),
+        (format!("apply_patch '{patch}'"), ["@/other/f1", "a.txt"]),
+        (format!("cd src && apply_patch <<EOF\n{patch}\nEOF"), ["other/f1", "src/a.txt"]),
+    ] {
+        let found = scene.analyze(&script);
+        assert_eq!(scene.shorten(&found.paths), paths, "{script}");
+        assert!(found.mutates && found.bounded, "{script}");
+    }
+    for script in ["apply_patch < frob", "apply_patch \"$PATCH\""] {
+        assert!(!scene.analyze(script).bounded, "{script}");
+    }
+}
+
+#[test]
+fn deleted_and_moved_paths_are_distinguished_from_written_ones() {
+    let scene = Scene::new();
+    let app = scene.root().join("app");
+    fs::write(app.join("wipe.sh"), "rm -rf sub\ntouch uploads/x\n").unwrap();
+    fs::write(app.join("Makefile"), "D = sub\nclean:\n\trm -rf $(D)\n\tcp a.txt b.txt\n").unwrap();
+    for script in [
+        "sh wipe.sh",
+        "./wipe.sh",
+        "make clean",
+        "make -C @/app clean",
+        "make clean D=sub",
+        "python3 -c \"import shutil; shutil.move('sub', 'gone')\"",
+        "node -e \"fs.rmSync('sub')\"",
+    ] {
+        let found = scene.analyze(script);
+        assert_eq!(scene.shorten(&found.deleted), ["sub"], "{script}");
+    }
+    fs::write(app.join("clean.sh"), "git clean -ffdx\n").unwrap();
+    for script in ["git clean -ffdx", "git clean -f -d --force", "sh clean.sh"] {
+        assert!(scene.analyze(script).sweeps_repositories, "{script}");
+    }
+    assert!(!scene.analyze("git clean -fdx").sweeps_repositories);
+    let written = scene.analyze("python3 -c \"open('sub/keep.txt', 'w')\"; touch sub/x");
+    assert!(written.deleted.is_empty() && !written.paths.is_empty());
 }
 
 #[test]

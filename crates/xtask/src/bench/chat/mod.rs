@@ -1,8 +1,9 @@
 //! `cargo xtask bench chat`: measures what takeback's own agent adds to the time of its model.
 //!
-//! The model answers at once, so everything that is measured is overhead: the journal, the ledger,
-//! the checkpoints and one local connection per request. Each turn has two requests and one call
-//! that writes a file. The same turns run on the disk and in memory, where a sync costs nothing.
+//! The model answers immediately, so everything that is measured is overhead: the journal, the
+//! ledger, the checkpoints and one local connection per request. Each turn has two requests and one
+//! call that writes a file. The turns are run on the disk, and again in memory, where a sync costs
+//! nothing.
 
 mod model;
 mod session;
@@ -19,13 +20,16 @@ use super::{Options, build_and_bench, is_measured_build, process, this_program};
 use crate::Failure;
 use crate::run::target_directory;
 
+/// The argument that runs only turns, for a profiler.
+const PROFILED: &str = "--profiled";
+
 /// The number of turns of a long session.
 const LONG: usize = 2_000;
 
 /// The number of turns of the other measurements.
 const SHORT: usize = 200;
 
-/// A measured number, and the most that it should be.
+/// A measured number, and the maximum that it should have.
 struct Figure {
     what: &'static str,
     value: f64,
@@ -36,6 +40,10 @@ struct Figure {
 pub(crate) fn bench_chat(arguments: &[&str]) -> Result<(), Failure> {
     if let [syncs::TRACED, base] = arguments {
         return syncs::run_traced(Path::new(base));
+    }
+    if let [PROFILED, base, turns] = arguments {
+        let turns = turns.parse().map_err(|_| format!("{turns:?} is not a number"))?;
+        return run_profiled(Path::new(base), turns);
     }
     let options = Options::parse(arguments)?;
     if !is_measured_build(&this_program()?) {
@@ -56,6 +64,26 @@ pub(crate) fn bench_chat(arguments: &[&str]) -> Result<(), Failure> {
     if let Some(file) = &options.json {
         std::fs::write(file, to_json(&figures))
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs turns in the directory `base/tree`, and prints their processor time. This works in any
+/// build, so a profiler can run it.
+fn run_profiled(base: &Path, turns: usize) -> Result<(), Failure> {
+    let mut session = syncs::begin_session(base)?;
+    session.take_turns(5)?;
+    let times = session.take_turns(turns)?;
+    let quarter = turns / 4;
+    let [resume, work] = session.measure_resume(11)?;
+    let figures = [
+        ("processor time of a turn, first quarter", times.work(..quarter).per_mille(500)),
+        ("processor time of a turn, last quarter", times.work(turns - quarter..).per_mille(500)),
+        ("resume, processor time", work.per_mille(500)),
+        ("resume", resume.per_mille(500)),
+    ];
+    for (what, value) in figures {
+        println!("{what:<42} {value:>9.2} ms");
     }
     Ok(())
 }
@@ -123,7 +151,7 @@ impl MemoryDirectory {
 
 impl Drop for MemoryDirectory {
     fn drop(&mut self) {
-        // The operating system forgets it in the end.
+        // The operating system removes it eventually.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

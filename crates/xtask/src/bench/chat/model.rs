@@ -1,35 +1,58 @@
-//! A model that answers at once: first with a call, then with a text.
+//! A model that answers immediately: first with a call, then with a text.
 //!
 //! The scripted model of the tests keeps all requests, which would be most of the memory here.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use serde_json::json;
 
 use crate::Failure;
 
-/// The moment at which the model sent the first token of its last text.
-pub(super) type FirstToken = Arc<Mutex<Option<Instant>>>;
+/// The measurements of the model about itself.
+#[derive(Clone, Default)]
+pub(super) struct ModelTimes {
+    first_token: Arc<Mutex<Option<Instant>>>,
+    /// The processor time of the model's thread in nanoseconds.
+    work: Arc<AtomicU64>,
+}
+
+impl ModelTimes {
+    /// Returns the time at which the model sent the first token of its last text.
+    pub(super) fn first_token(&self) -> Option<Instant> {
+        *self.first_token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the processor time of the model so far, in milliseconds.
+    pub(super) fn work(&self) -> f64 {
+        self.work.load(Ordering::SeqCst) as f64 / 1e6
+    }
+}
 
 /// Starts a model. Returns its address. It runs until the program ends.
-pub(super) fn start_model(first_token: FirstToken) -> Result<String, Failure> {
+pub(super) fn start_model(times: ModelTimes) -> Result<String, Failure> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
-            // The agent notices a failure.
-            let _ = answer(stream, number, &first_token);
+            // If this fails, the agent notices it.
+            let _ = answer(stream, number, &times);
+            let work = clock_gettime(ClockId::ThreadCPUTime);
+            let nanoseconds = work.tv_sec as u64 * 1_000_000_000 + work.tv_nsec as u64;
+            times.work.store(nanoseconds, Ordering::SeqCst);
         }
     });
     Ok(format!("http://{address}"))
 }
 
-fn answer(mut stream: TcpStream, number: usize, first_token: &FirstToken) -> io::Result<()> {
+fn answer(mut stream: TcpStream, number: usize, times: &ModelTimes) -> io::Result<()> {
     stream.set_nodelay(true)?;
     read_request(&mut stream)?;
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
@@ -41,7 +64,9 @@ fn answer(mut stream: TcpStream, number: usize, first_token: &FirstToken) -> io:
         let call = json!({ "index": 0, "id": "c", "type": "function", "function": function });
         send(&mut stream, &json!({ "tool_calls": [call] }), "tool_calls")
     } else {
-        *first_token.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut first_token = times.first_token.lock().unwrap_or_else(PoisonError::into_inner);
+        *first_token = Some(Instant::now());
+        drop(first_token);
         let text = format!("The notes of turn {number} are written, as you asked. ");
         send(&mut stream, &json!({ "content": text }), "stop")
     }

@@ -16,25 +16,26 @@ use takeback_tree::ForbiddenRoots;
 use takeback_undo::{FollowUp, OpenOptions, Opened, Protection, Settings, hook};
 
 use super::super::ledger::Latencies;
-use super::model::{FirstToken, start_model};
+use super::model::{ModelTimes, start_model};
 use crate::Failure;
 
-/// The work that is to be done between the turns.
+/// The work to be done between the turns.
 type FollowUps = Arc<Mutex<Vec<FollowUp>>>;
 
-/// A session that takes turns.
+/// A session in which turns are run.
 pub(super) struct Session {
     task: Option<Task>,
     follow_ups: FollowUps,
     agent: Arc<Agent>,
     id: String,
-    first_token: FirstToken,
+    model: ModelTimes,
 }
 
 /// The times of turns, in milliseconds.
 pub(super) struct TurnTimes {
     turns: Vec<f64>,
-    /// The processor time of each turn, which does not depend on how busy the machine is.
+    /// The processor time of each turn, without that of the model. It depends less on how busy the
+    /// machine is than the elapsed time does.
     work: Vec<f64>,
     first_tokens: Vec<f64>,
 }
@@ -58,21 +59,21 @@ impl TurnTimes {
 
 impl Session {
     pub(super) fn begin(home: &Path, project: &Path, id: &str) -> Result<Session, Failure> {
-        let first_token = FirstToken::default();
-        let url = start_model(first_token.clone())?;
+        let model = ModelTimes::default();
+        let url = start_model(model.clone())?;
         let follow_ups = FollowUps::default();
         let agent = Arc::new(build_agent(home.to_owned(), &url, follow_ups.clone()));
         let task = Task::begin(agent.clone(), project, NewSession::default(), id);
         let task = Some(task.map_err(|error| error_chain(&error))?);
-        Ok(Session { task, follow_ups, agent, id: id.to_owned(), first_token })
+        Ok(Session { task, follow_ups, agent, id: id.to_owned(), model })
     }
 
-    /// Takes turns that follow each other at once, as those of a goal do.
+    /// Runs turns that follow each other immediately, as those of a goal do.
     pub(super) fn take_turns(&mut self, count: usize) -> Result<TurnTimes, Failure> {
         self.take_turns_with(count, |_| {})
     }
 
-    /// Takes turns between which the ledger is closed, as an interactive session does while it waits
+    /// Runs turns and closes the ledger between them, as an interactive session does while it waits
     /// for its user.
     pub(super) fn take_turns_with_rests(&mut self, count: usize) -> Result<TurnTimes, Failure> {
         self.take_turns_with(count, Opened::close_ledger)
@@ -87,15 +88,15 @@ impl Session {
         let task = self.task.as_mut().ok_or("the session has ended")?;
         for number in 0..count {
             let front = Watch::default();
-            let (began, worked) = (Instant::now(), processor_time());
+            let (began, worked) = (Instant::now(), processor_time() - self.model.work());
             let pause = task.prompt(&format!("Write the notes of turn {number}."), &front);
             times.turns.push(began.elapsed().as_secs_f64() * 1e3);
-            times.work.push(processor_time() - worked);
+            times.work.push(processor_time() - self.model.work() - worked);
             match pause.map_err(|error| error_chain(&error))? {
                 Pause::TurnEnded(TurnOutcome::Complete) => {}
                 other => return Err(format!("turn {number} ended with {other:?}")),
             }
-            let sent = *self.first_token.lock().unwrap_or_else(PoisonError::into_inner);
+            let sent = self.model.first_token();
             let shown = front.0.into_inner().unwrap_or_else(PoisonError::into_inner);
             let (Some(sent), Some(shown)) = (sent, shown) else {
                 return Err(format!("turn {number} has no text"));
@@ -186,7 +187,7 @@ fn tend(opened: &Opened, follow_ups: &FollowUps) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A front end that notes when it shows the first text.
+/// A front end that records when it shows the first text.
 #[derive(Default)]
 struct Watch(Mutex<Option<Instant>>);
 

@@ -52,13 +52,18 @@ pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>,
     Ok(Some(syncs as f64 / TURNS as f64))
 }
 
-/// Runs turns in a process, and counts its syncs. The first turns, which create the files, do not
-/// count.
+/// Runs turns in a process whose syncs another process counts. The first turns, which create the
+/// files, do not count.
 pub(super) fn run_traced(base: &Path) -> Result<(), Failure> {
-    let project = base.join("tree").canonicalize().map_err(io_failure("find", base))?;
-    let mut session = Session::begin(&base.join("home"), &project, "traced")?;
+    let mut session = begin_session(base)?;
     session.take_turns(5)?;
     let marker = base.join(MARKER);
     std::fs::create_dir(&marker).map_err(io_failure("create", &marker))?;
     session.take_turns(TURNS).map(drop)
+}
+
+/// Begins a session that works in the directory `tree`.
+pub(super) fn begin_session(base: &Path) -> Result<Session, Failure> {
+    let project = base.join("tree").canonicalize().map_err(io_failure("find", base))?;
+    Session::begin(&base.join("home"), &project, "traced")
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// The number of connections that ask at once.
+/// The number of connections that send requests at the same time.
 const CONNECTIONS: usize = 4;
 
 pub(super) struct Client {
@@ -60,7 +60,8 @@ impl Client {
     }
 }
 
-/// Asks for a page on several connections for some time. Returns the number of answers per second.
+/// Requests a page over several connections for some time. Returns the number of answers per
+/// second.
 pub(super) fn measure_rate(
     port: u16,
     path: &str,

@@ -15,7 +15,11 @@ use crate::Failure;
 use crate::bench::scratch::io_failure;
 
 /// Plays turns of two agents, each of which changes one file.
-pub(super) fn write_history(home: &Path, project: &Path, turns: usize) -> Result<(), Failure> {
+pub(in crate::bench) fn write_history(
+    home: &Path,
+    project: &Path,
+    turns: usize,
+) -> Result<(), Failure> {
     fs::create_dir_all(project.join("src")).map_err(io_failure("create", project))?;
     for file in 0..40 {
         write(project, file, 0)?;
@@ -39,7 +43,7 @@ pub(super) fn write_history(home: &Path, project: &Path, turns: usize) -> Result
     }
     let store = opened.store().map_err(|error| error.to_string())?;
     store.merge().map_err(|error| error.to_string())?;
-    // The pages prune nothing, and neither does the server.
+    // Neither the pages nor the server may prune the history.
     fs::write(home.join("config.toml"), "[checkpoints]\nauto_prune = false\n")
         .map_err(io_failure("write", home))
 }

@@ -3,7 +3,7 @@
 
 mod client;
 mod hello;
-mod history;
+pub(super) mod history;
 mod streams;
 
 use std::fs;
@@ -35,7 +35,7 @@ struct Figure {
     limit: Option<Limit>,
 }
 
-/// The least or the most that a number should be.
+/// The lower or upper limit of a number.
 #[derive(Clone, Copy)]
 enum Limit {
     AtLeast(f64),
@@ -58,7 +58,8 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
     if !is_measured_build(&this) {
         return build_and_bench(&["takeback", "xtask"], &["web"], arguments);
     }
-    // In memory, because writing ten thousand checkpoints durably is not what is measured.
+    // The files are in memory, because the time to write ten thousand checkpoints durably is not
+    // measured.
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() {
         memory.join("takeback-bench")
@@ -151,7 +152,7 @@ fn measure_all(
     Ok(figures)
 }
 
-/// Measures the time and the weight of the timeline.
+/// Measures the loading time and the size of the timeline.
 fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Result<(), Failure> {
     let served = Served::start(program, home)?;
     let mut client = served.client()?;
@@ -168,11 +169,18 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
     times.sort();
     let page = client.get(&format!("/w/{workspace}"))?;
     let mut weight = page.len();
-    for asset in find_assets(&page) {
-        weight += client.get(&asset)?.len();
-    }
-    for module in ["page.js", "keys.js", "labels.js", "restore.js", "timeline.js"] {
-        weight += client.get(&format!("/assets/{module}"))?.len();
+    // Each script names the scripts that it needs.
+    let mut assets = find_assets(&page);
+    let mut done = 0;
+    while let Some(asset) = assets.get(done).cloned() {
+        let content = client.get(&asset)?;
+        weight += content.len();
+        done += 1;
+        for needed in find_imports(&content) {
+            if !assets.contains(&needed) {
+                assets.push(needed);
+            }
+        }
     }
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     figures.push(figure("first page right after the start", ms(cold), "ms", None));
@@ -208,6 +216,13 @@ fn find_assets(page: &str) -> Vec<String> {
     addresses.map(str::to_owned).collect()
 }
 
+/// Finds the scripts that a script imports when it is loaded.
+fn find_imports(script: &str) -> Vec<String> {
+    let imports = script.lines().filter(|line| line.starts_with("import "));
+    let names = imports.filter_map(|line| line.split("from \"./").nth(1)?.split('"').next());
+    names.map(|name| format!("/assets/{name}")).collect()
+}
+
 /// Compares the rate of list requests with that of a bare server.
 fn measure_rates(
     program: &Path,
@@ -221,7 +236,8 @@ fn measure_rates(
     let list = format!("/api/v1/checkpoints?limit={ROWS}");
     let time = Duration::from_secs(if options.quick { 1 } else { 3 });
     let mut rates: Vec<(f64, f64)> = Vec::new();
-    // They take turns, so that both meet the same noise.
+    // The two servers are measured alternately, so that other load on the machine affects both
+    // alike.
     for _ in 0..if options.quick { 3 } else { 5 } {
         let bare = client::measure_rate(hello, "/", "", time)?;
         rates.push((bare, client::measure_rate(served.port, &list, &header, time)?));

@@ -1,4 +1,4 @@
-//! Many event streams at once.
+//! Many event streams at the same time.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use crate::Failure;
 /// The number of streams.
 const STREAMS: usize = 200;
 
-/// The number of changes that all streams hear of.
+/// The number of changes that are sent to all streams.
 const CHANGES: usize = 300;
 
 /// Opens many streams, and measures the server's memory before and after many changes.
@@ -26,7 +26,7 @@ pub(super) fn measure_streams(
     let workspace = find_workspace(&served.client()?.get("/")?)?;
     let readers: Result<Vec<_>, Failure> = (0..STREAMS).map(|_| open_stream(&served)).collect();
     let readers = readers?;
-    // A few changes first, so that buffers have their usual size.
+    // A few changes are sent first, so that buffers have their usual size.
     change(&served, &workspace, CHANGES / 10)?;
     let before = read_memory(served.child.id())?;
     change(&served, &workspace, CHANGES)?;
@@ -39,7 +39,7 @@ pub(super) fn measure_streams(
         threads.into_iter().map(|thread| thread.join().unwrap_or(0)).collect()
     });
     if let Some(few) = counts.iter().find(|count| **count < wanted) {
-        return Err(format!("a stream heard of {few} of {wanted} changes"));
+        return Err(format!("a stream received only {few} of {wanted} changes"));
     }
     let after = read_memory(served.child.id())?;
     figures.push(figure("memory with 200 event streams", before as f64 / 1e3, "MB", None));
@@ -64,7 +64,7 @@ fn open_stream(served: &Served) -> Result<BufReader<TcpStream>, Failure> {
     if line.starts_with("HTTP/1.1 200") { Ok(reader) } else { Err(line) }
 }
 
-/// Pins and unpins a checkpoint, which every stream hears of.
+/// Pins and unpins a checkpoint. Each change is sent to every stream.
 fn change(served: &Served, workspace: &str, count: usize) -> Result<(), Failure> {
     let list =
         served.client()?.get(&format!("/api/v1/checkpoints?workspace={workspace}&limit=1"))?;

@@ -1,4 +1,4 @@
-//! Completion of slash commands and paths, and the colour of the prompt.
+//! Completion of slash commands and paths, and the color of the prompt.
 
 use std::borrow::Cow;
 use std::fs;

@@ -50,6 +50,11 @@ impl PromptReader {
         Ok(PromptReader::Lines(Box::new(io::BufReader::new(io::stdin()))))
     }
 
+    /// Returns true if a line editor reads the keys of a terminal.
+    pub(crate) fn is_editor(&self) -> bool {
+        matches!(self, PromptReader::Terminal(_))
+    }
+
     /// Completes the paths in another directory from now on.
     pub(crate) fn set_directory(&mut self, directory: &Path) {
         if let PromptReader::Terminal(editor) = self {

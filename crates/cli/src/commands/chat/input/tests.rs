@@ -38,8 +38,8 @@ fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     Some(terminal)
 }
 
-/// Waits until the screen contains `text` and ends with a prompt. Keys that are pressed earlier
-/// would be interpreted by the terminal, not by the editor.
+/// Waits until the screen contains `text` and ends with a prompt. If keys were pressed earlier, the
+/// terminal would interpret them instead of the editor.
 #[track_caller]
 fn wait_for_prompt(terminal: &PseudoTerminal, text: &str) {
     let is_ready = |screen: &str| {
@@ -56,7 +56,7 @@ fn prompts_are_edited_and_remembered() {
     // Left and backspace change the text before it is entered.
     terminal.press("hallo\u{1b}[D\u{1b}[D\u{1b}[D\u{7f}e\u{5}!\r");
     wait_for_prompt(&terminal, "read: Text(\"hello!\")");
-    // The key up brings it back.
+    // The Up key brings the prompt back.
     terminal.press("\u{1b}[A\r");
     terminal.wait_until("twice", |screen| screen.matches("Text(\"hello!\")").count() == 2);
     wait_for_prompt(&terminal, "");
@@ -144,7 +144,7 @@ fn the_history_is_private_bounded_and_free_of_secrets() {
     let entries = history.load();
     assert_eq!((entries.len(), entries[0].as_str()), (2, "two\nlines \u{1b}"));
     assert!(entries[1].starts_with("use [redacted"), "{entries:?}");
-    // A torn line costs only itself.
+    // If a line is torn, only that line is lost.
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\"torn\n").unwrap();
     (0..3_000).for_each(|number| history.add(&format!("prompt {number}")));
     let entries = history.load();

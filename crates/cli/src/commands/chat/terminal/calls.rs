@@ -1,4 +1,4 @@
-//! Tool calls as lines: one that says what a call does, and its output while it runs.
+//! Tool calls as lines: one line that says what a call does, and its output while it runs.
 
 use serde_json::Value;
 use takeback_runtime::model::RequestedCall;
@@ -23,7 +23,7 @@ const TELLING: [&str; 8] =
 pub(super) struct RunningCall {
     pub(super) id: String,
     title: String,
-    /// The end of its output.
+    /// The last part of its output.
     output: String,
 }
 
@@ -86,7 +86,7 @@ impl RunningCall {
         let left = room.saturating_sub(width_of(&title) + 2);
         let outcome = match outcome {
             "" => String::new(),
-            // A word or two of an outcome would not help.
+            // A word or two of the outcome would be of no use.
             _ if left < 8 => String::new(),
             outcome => format!("  {}", paint(Style::Faint, &shorten(outcome, left))),
         };

@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::output;
 
-/// The settings of the terminal before the keyboard became quiet.
+/// The settings of the terminal before the keyboard was made quiet.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A keyboard whose keys do not appear on the screen, where they would disturb the live lines. The
@@ -40,7 +40,7 @@ pub(crate) fn ask_for_key(question: &str) -> Option<u8> {
     let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &single);
     output::ask(question);
     let mut key = [0];
-    // Not through the buffer of standard input, which could take more keys than one.
+    // This does not use the buffer of standard input, which could take more than one key.
     let count = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut key));
     restore_keyboard();
     count.is_ok_and(|count| count == 1).then_some(key[0])

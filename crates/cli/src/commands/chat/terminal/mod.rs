@@ -45,7 +45,7 @@ struct Shown {
     answer: MarkdownStream,
     /// The lines of the answer that are not finished, as they were last rendered.
     unfinished: Vec<String>,
-    /// The end of the reasoning, while the model thinks.
+    /// The last part of the reasoning, while the model thinks.
     reasoning: String,
     calls: Vec<RunningCall>,
     /// The finished lines that are not yet on the screen.
@@ -69,7 +69,7 @@ fn needs_gap(last: Option<Kind>, next: Kind) -> bool {
     last.is_some_and(|last| last != next)
 }
 
-/// Shortens a text that is more than twice as long as `length` to its end of this length.
+/// Shortens a text that is more than twice as long as `length` to its last `length` bytes.
 fn keep_end(text: &mut String, length: usize) {
     if text.len() > 2 * length {
         let from = text.len() - length;
@@ -123,7 +123,8 @@ impl FrontEnd for TerminalFrontEnd {
         }
         let prompt = prompt_of(question);
         let answers = std::iter::repeat_with(|| parse_answer((self.ask)(&prompt), question));
-        let answer = answers.flatten().next().expect("the user is asked until there is an answer");
+        let answer =
+            answers.flatten().next().expect("the question is repeated until there is an answer");
         let mut shown = self.lock();
         shown.is_asking = false;
         shown.draw();
@@ -192,7 +193,7 @@ impl Shown {
         self.screen.end_answer();
     }
 
-    /// Adds finished lines, after a blank line if the lines before are of another kind.
+    /// Adds finished lines. If the lines before them are of another kind, a blank line comes first.
     fn push(&mut self, kind: Kind, lines: impl IntoIterator<Item = String>) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
@@ -236,7 +237,7 @@ impl Shown {
         self.screen.update(&std::mem::take(&mut self.finished), &live);
     }
 
-    /// Prints the finished lines alone, so that other text can follow.
+    /// Prints only the finished lines, so that other text can follow.
     fn draw_without_live(&mut self) {
         let finished = std::mem::take(&mut self.finished);
         match self.screen.is_live() {

@@ -59,7 +59,7 @@ fn describe_input(key: &str, text: &str, all: bool, columns: usize) -> Vec<Strin
     lines
 }
 
-/// Returns the line in which the user answers.
+/// Returns the line on which the user types the answer.
 pub(super) fn prompt_of(question: &Question<'_>) -> String {
     let always = question.remember.map(|prefix| format!("  [a]lways for \"{}\"", disarm(prefix)));
     format!("  [y]es{}  [N]o, or what to do instead: ", always.unwrap_or_default())

@@ -28,7 +28,7 @@ pub(super) enum Screen {
 }
 
 impl Screen {
-    /// Chooses between the two by what standard output is.
+    /// Chooses one of the two, depending on what standard output is.
     pub(super) fn standard() -> Screen {
         let is_dumb = crate::context::variable("TERM").is_none_or(|term| term == "dumb");
         if !io::stdout().is_terminal() || is_dumb {
@@ -64,7 +64,7 @@ impl Screen {
             true => region.update(finished, live, size),
             false => region.update(&strip_all(finished), &strip_all(live), size),
         };
-        // If the terminal is gone, there is nowhere to report that.
+        // If the terminal is gone, there is nowhere to report the error.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 

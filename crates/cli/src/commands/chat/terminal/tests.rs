@@ -195,7 +195,7 @@ The answer is incomplete: too many cuts
 }
 
 #[test]
-fn every_outcome_is_told() {
+fn the_end_of_a_turn_says_its_outcome() {
     let because = || "the key is wrong".to_owned();
     for (outcome, expected) in [
         (
@@ -229,7 +229,7 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn without_colours_only_the_cursor_is_moved() {
+fn without_colors_only_the_cursor_is_moved() {
     let tape = Tape::new(40, 30);
     let screen = Screen::Live {
         out: Box::new(tape.clone()),
@@ -270,7 +270,7 @@ fn a_pipe_gets_the_answer_as_it_was_written() {
     assert_eq!(notes, "✓ read_file a  x\nStopped.\n");
 }
 
-/// Asks about a call, with these answers in turn. Returns the answer and the screen.
+/// Asks about a call, and gives these answers one after another. Returns the answer and the screen.
 fn ask(arguments: &str, remember: Option<&str>, answers: &'static [&str]) -> (Answer, String) {
     let next = Mutex::new(answers.iter());
     let (front, tape) = live(move |_| {
@@ -344,7 +344,7 @@ fn nothing_is_drawn_while_the_user_is_asked() {
     *tape_of_question.lock().unwrap() = None;
 }
 
-/// Asks about a call, with the keyboard quiet before. Other tests run this in a terminal.
+/// Asks about a call after the keyboard was made quiet. Other tests run this in a terminal.
 #[test]
 #[ignore = "other tests run it in a terminal"]
 fn ask_in_a_terminal() {

@@ -11,7 +11,7 @@ use crate::commands::{config, explain as explaining};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The version of the protocol. It changes when an old client would no longer understand the
+/// The version of the protocol. It changes whenever older clients would no longer understand the
 /// answers.
 const PROTOCOL: u32 = 1;
 
@@ -35,7 +35,7 @@ pub(super) fn status(_: &Server, context: &Context, params: Params) -> Answer {
 
 pub(super) fn config(_: &Server, context: &Context, params: Params) -> Answer {
     params.end()?;
-    answer(&config::collect_settings(context)?)
+    answer(&config::show::collect_settings(context)?)
 }
 
 pub(super) fn explain(_: &Server, context: &Context, mut params: Params) -> Answer {

@@ -41,6 +41,7 @@ pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer 
     let directory: Option<AnyPath> = params.optional("directory")?;
     let chat_only = params.or_default("chat_only")?;
     let git: Option<bool> = params.optional("git")?;
+    let agent: Option<String> = params.optional("agent")?;
     params.end()?;
     let files = match (directory, chat_only) {
         (Some(_), true) => {
@@ -50,8 +51,7 @@ pub(super) fn fork(_: &Server, context: &Context, mut params: Params) -> Answer 
         (Some(AnyPath(directory)), false) => ForkFiles::Into(context.directory.join(directory)),
         (None, false) => ForkFiles::Beside,
     };
-    let repository = git.unwrap_or(true);
-    let wanted = forking::Wanted { files, repository, for_own_agent: false, agent: None };
+    let wanted = forking::Wanted::new(files, git.unwrap_or(true), agent);
     let made = forking::make_fork(&from.into_text(), wanted, context)?;
     answer(&made.1)
 }

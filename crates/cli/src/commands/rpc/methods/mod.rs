@@ -7,6 +7,7 @@ mod reports;
 mod rollback;
 mod sessions;
 mod slash;
+mod threads;
 
 use super::Server;
 use super::params::Params;
@@ -17,7 +18,7 @@ use crate::context::Context;
 pub(super) type Method = fn(&Server, &Context, Params) -> Answer;
 
 /// All methods. A test checks that docs/protocol.md describes each of them.
-const METHODS: [(&str, Method); 39] = [
+const METHODS: [(&str, Method); 47] = [
     ("initialize", about::initialize),
     ("status", about::status),
     ("config.get", about::config),
@@ -67,6 +68,14 @@ const METHODS: [(&str, Method); 39] = [
     ("sessions.redo", sessions::redo),
     ("sessions.stats", sessions::stats),
     ("slash", slash::slash),
+    ("threads.put", threads::put),
+    ("threads.write", threads::write_results),
+    ("threads.get", threads::get),
+    ("threads.list", threads::list),
+    ("threads.copy", threads::copy),
+    ("threads.prune", threads::prune),
+    ("threads.delete", threads::delete),
+    ("threads.delete_runs", threads::delete_runs),
 ];
 
 pub(super) fn find_method(name: &str) -> Option<Method> {

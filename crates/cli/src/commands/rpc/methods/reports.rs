@@ -55,6 +55,9 @@ pub(super) fn report(
             view.failures.push(message.into());
         }
     }
+    if opened.settings().strict && event == "before_tool" {
+        view.refuse_unprotected();
+    }
     answer(&view)
 }
 

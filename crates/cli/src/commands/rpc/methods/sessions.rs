@@ -25,6 +25,7 @@ pub(super) fn list(_: &Server, context: &Context, mut params: Params) -> Answer 
         workspace: workspace.map(|AnyPath(path)| path),
         limit: take_limit(&mut params)?,
         archived: params.or_default("archived")?,
+        fleet: false,
     };
     params.end()?;
     let ledger = logs::current_ledger(context)?;
@@ -58,10 +59,12 @@ pub(super) fn search(server: &Server, context: &Context, mut params: Params) -> 
         query: vec![params.required("query")?],
         sources: params.or_default("sources")?,
         exclude_sources: params.or_default("exclude_sources")?,
+        workspace: None,
         roles: params.or_default("roles")?,
         since: take_since(&mut params)?,
         undone: params.or_default("undone")?,
         limit: take_limit(&mut params)?.unwrap_or(20),
+        fleet: false,
     };
     params.end()?;
     let is_cancelled = || server.is_stopped.load(Ordering::Relaxed);
@@ -149,7 +152,7 @@ pub(super) fn redo(_: &Server, context: &Context, mut params: Params) -> Answer 
 pub(super) fn stats(_: &Server, context: &Context, mut params: Params) -> Answer {
     let by = params.or_default("by")?;
     params.end()?;
-    answer(&totals::add_up(by, &*logs::current_ledger(context)?)?)
+    answer(&totals::add_up(by, &*logs::current_ledger(context)?, context)?)
 }
 
 fn take_limit(params: &mut Params) -> Result<Option<u32>, Error> {

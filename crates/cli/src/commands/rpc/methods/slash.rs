@@ -30,7 +30,7 @@ pub(super) fn slash(_: &Server, context: &Context, mut params: Params) -> Answer
     answer(&answered.map(SlashAnswer::plain))
 }
 
-/// Does the part of an action that needs takeback's own agent. The rest is left to the front end.
+/// Carries out the part of an action that needs takeback's own agent. The front end does the rest.
 fn finish(
     answered: SlashAnswer,
     session: Option<&str>,
@@ -61,7 +61,7 @@ fn finish(
 
 fn describe_goal(id: &str, context: &Context) -> Result<SlashAnswer, Failure> {
     let text = format!(
-        "Working on goal {id} in the background. /goal show {id} shows how far it is, and /goal \
+        "Working on goal {id} in the background. /goal show {id} shows its progress, and /goal \
          pause {id} pauses it."
     );
     Ok(SlashAnswer::data(text, goal::describe(id, context)?))

@@ -65,7 +65,7 @@ fn text_calls_and_usage_are_put_together() {
 }
 
 #[test]
-fn whole_calls_are_kept_apart_whatever_their_indexes() {
+fn whole_calls_are_kept_apart_regardless_of_their_indexes() {
     let whole = |name: &str| json!({ "function": { "name": name, "arguments": "{\"a\":1}" } });
     let numbered =
         |name: &str| json!({ "index": 0, "function": { "name": name, "arguments": "{\"a\":1}" } });
@@ -119,7 +119,7 @@ fn the_last_call_of_a_cut_reply_is_not_complete() {
         assert_eq!(decoded.calls(), [("a", "run", "{}")]);
         assert_eq!(decoded.attempt.reply.cut_calls, 1);
     }
-    // The JSON of the first call is not complete either, although another call follows.
+    // The JSON of the first call is also incomplete, although another call follows.
     let decoded = decode(&[call(0, "a", "run", "{\"x"), call(1, "b", "run", "{}")]);
     assert_eq!((decoded.calls().len(), decoded.attempt.reply.cut_calls), (0, 2));
 }

@@ -1,0 +1,130 @@
+//! `takeback acp`: passes messages between an editor and an agent of the Agent Client Protocol, and
+//! takes checkpoints on the way.
+//!
+//! The conversation comes first: if anything fails here, messages are passed on unchanged.
+
+mod agent;
+mod calls;
+mod commands;
+mod editor;
+mod lines;
+mod message;
+mod process;
+mod proxy;
+mod recorder;
+mod session;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::process::AgentProcess;
+use self::proxy::Proxy;
+use self::recorder::Recorder;
+use self::session::State;
+use super::run::exit_code;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output;
+use crate::takeover::Takeover;
+
+/// Protect any agent that an editor runs over the Agent Client Protocol
+///
+/// For editors such as Zed and JetBrains: enter this command instead of the agent's own. takeback
+/// passes all messages on unchanged, and takes a checkpoint before each prompt and each change that
+/// the agent asks for. In the editor, takeback answers /rollback, /undo, /redo and /diff.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback acp -- npx -y @agentclientprotocol/claude-agent-acp
+  takeback acp -- gemini --acp
+  takeback install zed          enter Claude Code, Codex and Gemini CLI in Zed's settings")]
+pub(crate) struct Arguments {
+    /// The command that starts the agent
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// The time to wait for the rest of the agent's output after the agent has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Runs the agent.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    run_agent(arguments, Some(context.in_directory(&context.directory)))
+}
+
+/// Runs the agent, and records nothing, because takeback's home cannot be used.
+pub(crate) fn run_without_checkpoints(arguments: &Arguments, failure: &Failure) -> ExitCode {
+    output::warn(&format!("{failure}; the agent runs without checkpoints"));
+    run_agent(arguments, None).unwrap_or_else(|failure| failure.report(false))
+}
+
+fn run_agent(arguments: &Arguments, context: Option<Context>) -> Result<ExitCode, Failure> {
+    let takeover = context.as_ref().and_then(|context| Takeover::begin(&context.home).ok());
+    let directory = context.as_ref().map(|context| context.directory.clone());
+    let proxy = takeover.as_ref().map(Takeover::directory);
+    let mut agent = match AgentProcess::start(&arguments.command, directory.as_deref(), proxy) {
+        Ok(agent) => agent,
+        Err(error) => return Ok(report_missing(&arguments.command[0], &error)),
+    };
+    let (input, said) = agent.take_streams();
+    let words: Vec<String> =
+        arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let state = State::new(&words, directory.unwrap_or_else(|| "/".into()));
+    let proxy = Arc::new(Proxy::new(state, Recorder::start(context), takeover, input));
+    let cannot = |error: io::Error| Failure::new("cannot serve the editor").because(&error);
+    agent.group().forward_signals().map_err(cannot)?;
+    let heard = pass_messages(&proxy, &agent, said).map_err(cannot)?;
+    let status = agent.wait();
+    // A process that the agent left behind may keep its output open.
+    let _ = heard.recv_timeout(LAST_WORDS);
+    proxy.finish();
+    match status {
+        Ok(status) => Ok(exit_code(status)),
+        Err(error) => Err(Failure::new("cannot wait for the agent").because(&error)),
+    }
+}
+
+/// Starts the threads that pass messages on. A message arrives once the agent's output has ended.
+fn pass_messages(
+    proxy: &Arc<Proxy>,
+    agent: &AgentProcess,
+    said: std::process::ChildStdout,
+) -> io::Result<mpsc::Receiver<()>> {
+    let (sender, heard) = mpsc::channel();
+    let (to_agent, to_editor, group) = (proxy.clone(), proxy.clone(), agent.group());
+    thread::Builder::new().spawn(move || {
+        // If the agent no longer reads, it is about to end.
+        let _ = to_agent.pass_to_agent(io::stdin());
+        // An editor that has ended no longer reads either. If the editor is still there, the agent
+        // may finish its work.
+        process::wait_for_reader_to_leave();
+        group.end();
+    })?;
+    thread::Builder::new().spawn(move || {
+        let passed = to_editor.pass_to_editor(said);
+        let _ = sender.send(());
+        if passed.is_err() {
+            group.end();
+        }
+    })?;
+    Ok(heard)
+}
+
+/// Reports that the agent could not be started. Returns the exit code that shells use.
+fn report_missing(program: &OsStr, error: &io::Error) -> ExitCode {
+    Failure::new(format!("cannot run {}", program.to_string_lossy())).because(error).report(false);
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    ExitCode::from(if is_missing { 127 } else { 126 })
+}

@@ -1,0 +1,133 @@
+//! The agent's process: starting it, passing signals on, and ending it.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use crate::takeover;
+
+/// The time that an agent has to end after a signal.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Ends the agent if this process is killed. The agent has some time to see the end of its input.
+const WATCHDOG: &str = r#"
+trap '' HUP INT TERM
+read -r over && exit
+sleep 2; kill -s TERM -- "-$1"; sleep 2; kill -s KILL -- "-$1"
+"#;
+
+/// The agent, running in a process group of its own.
+pub(super) struct AgentProcess {
+    child: Child,
+    group: AgentGroup,
+    watchdog: Option<Child>,
+}
+
+/// The process group of the agent.
+#[derive(Clone, Copy)]
+pub(super) struct AgentGroup(Pid);
+
+impl AgentProcess {
+    /// Starts the agent. Its hooks find `proxy`, the directory of this proxy.
+    pub(super) fn start(
+        command: &[OsString],
+        directory: Option<&Path>,
+        proxy: Option<&Path>,
+    ) -> io::Result<AgentProcess> {
+        let (program, words) = command.split_first().expect("clap requires a word");
+        let mut command = Command::new(program);
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        command.env_remove(takeover::VARIABLE);
+        command.envs(proxy.map(|proxy| (takeover::VARIABLE, proxy)));
+        if let Some(directory) = directory {
+            command.current_dir(directory);
+        }
+        let child = command.spawn()?;
+        let group = AgentGroup(Pid::from_child(&child));
+        // If the watchdog cannot be started, the agent ends when it sees the end of its input.
+        let watchdog = start_watchdog(group).ok();
+        Ok(AgentProcess { child, group, watchdog })
+    }
+
+    pub(super) fn group(&self) -> AgentGroup {
+        self.group
+    }
+
+    /// Takes the agent's input and output.
+    pub(super) fn take_streams(&mut self) -> (ChildStdin, ChildStdout) {
+        let input = self.child.stdin.take().expect("the input is piped");
+        (input, self.child.stdout.take().expect("the output is piped"))
+    }
+
+    /// Waits until the agent has ended.
+    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait();
+        if let Some(mut watchdog) = self.watchdog.take() {
+            if let Some(mut input) = watchdog.stdin.take() {
+                let _ = writeln!(input, "over");
+            }
+            let _ = watchdog.wait();
+        }
+        status
+    }
+}
+
+fn start_watchdog(AgentGroup(group): AgentGroup) -> io::Result<Child> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", WATCHDOG, "takeback"]).arg(group.as_raw_nonzero().to_string());
+    command.process_group(0).current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
+impl AgentGroup {
+    /// Sends a signal to the agent and all processes in its group.
+    fn send(self, signal: Signal) {
+        // The agent may have ended already.
+        let _ = kill_process_group(self.0, signal);
+    }
+
+    /// Passes signals on to the agent, which decides what they mean.
+    pub(super) fn forward_signals(self) -> io::Result<()> {
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
+        thread::Builder::new().spawn(move || {
+            for number in signals.forever() {
+                Signal::from_named_raw(number).into_iter().for_each(|signal| self.send(signal));
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Ends the agent, because the editor has ended. First, the agent can end by itself, because
+    /// its input has ended. This process ends together with the agent.
+    pub(super) fn end(self) {
+        thread::sleep(GRACE);
+        self.send(Signal::TERM);
+        thread::sleep(GRACE);
+        self.send(Signal::KILL);
+    }
+}
+
+/// Waits until no process reads standard output any more. If standard output is neither a pipe nor
+/// a socket, this never returns.
+pub(super) fn wait_for_reader_to_leave() {
+    let output = io::stdout();
+    loop {
+        // The end of a pipe is reported even if no event is requested.
+        let mut sources = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
+        match poll(&mut sources, None) {
+            Ok(_) if !sources[0].revents().is_empty() => return,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `takeback fleet`: one ledger for many machines.
+
+mod init;
+mod machines;
+mod status;
+mod sync;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use takeback_fleet::{Fleet, FleetOptions, FleetSettings};
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::failure::Failure;
+
+pub(crate) use self::sync::{find_problem, ship_deletion, sync_quietly};
+
+/// Share one ledger between many machines, in PostgreSQL
+///
+/// Each machine keeps writing to its own ledger, and ships what has changed at the end of a turn.
+/// The setting `fleet.postgres` in config.toml, or the variable TAKEBACK_FLEET_POSTGRES, is the
+/// address of the database.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  takeback config set fleet.postgres postgres://takeback@db.example/fleet
+  takeback fleet init         create the fleet, or join it
+  takeback fleet status       how far behind is it?
+  takeback fleet sync         ship what has changed now
+  takeback fleet machines     the machines of the fleet")]
+pub(crate) struct Arguments {
+    // Defaults to `status`: see `arguments/subcommands.rs`.
+    #[command(subcommand)]
+    command: FleetCommand,
+}
+
+#[derive(Subcommand)]
+enum FleetCommand {
+    Init(init::Arguments),
+    Leave(init::LeaveArguments),
+    Machines(machines::Arguments),
+    Status(status::Arguments),
+    Sync(sync::Arguments),
+}
+
+impl Arguments {
+    /// True for the command that takeback itself starts in the background.
+    pub(crate) fn is_background(&self) -> bool {
+        matches!(&self.command, FleetCommand::Sync(arguments) if arguments.is_background())
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    match &arguments.command {
+        FleetCommand::Init(arguments) => init::run(arguments, context),
+        FleetCommand::Leave(_) => init::run_leave(context),
+        FleetCommand::Machines(_) => machines::run(context),
+        FleetCommand::Status(_) => status::run(context),
+        FleetCommand::Sync(arguments) => sync::run(arguments, context),
+    }
+}
+
+/// The variable with the address of the fleet's database, which takes precedence over the setting.
+const ADDRESS: &str = "TAKEBACK_FLEET_POSTGRES";
+
+/// Reads the settings of the fleet. Returns `None` if there is none.
+fn read_settings(context: &Context) -> Result<Option<FleetSettings>, Failure> {
+    let mut settings = Config::read(&context.home, context.profile())?.fleet;
+    if let Some(address) = context.variable(ADDRESS) {
+        settings.postgres = Some(address.to_string_lossy().into_owned());
+    }
+    Ok(settings.postgres.is_some().then_some(settings))
+}
+
+/// Returns the fleet that the settings name.
+pub(crate) fn open_fleet(context: &Context) -> Result<Fleet, Failure> {
+    let settings = read_settings(context)?.unwrap_or_default();
+    make_fleet(&settings, context)
+}
+
+fn make_fleet(settings: &FleetSettings, context: &Context) -> Result<Fleet, Failure> {
+    Ok(Fleet::new(FleetOptions {
+        home: &context.home,
+        settings,
+        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+    })?)
+}

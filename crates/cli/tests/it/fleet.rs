@@ -1,0 +1,157 @@
+//! `takeback fleet`: machines that share a ledger in a real PostgreSQL server.
+
+use std::fs;
+
+use crate::agent::{Agent, configure, eventually};
+use crate::fleet_server::Server;
+use crate::session::{Session, said};
+
+/// Creates a machine whose settings name the server.
+fn machine(server: &Server, name: &str) -> Session {
+    let session = Session::new();
+    let address = server.address();
+    configure(&session, &format!("[fleet]\npostgres = \"{address}\"\nname = \"{name}\"\n"));
+    session
+}
+
+/// Creates the fleet. Returns its key.
+fn create_fleet(session: &Session) -> String {
+    let joined = session.json(&["fleet", "init"]);
+    joined["key"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn two_machines_share_a_ledger() {
+    let Some(server) = Server::start() else { return };
+    let first = machine(&server, "first");
+    let key = create_fleet(&first);
+    let agent = Agent::new(&first, "s1");
+    agent.hears("find the pineapple");
+    assert!(first.json(&["fleet", "sync"])["rows"].as_u64().unwrap() >= 3);
+
+    let second = machine(&server, "second");
+    let refused = second.output(&["fleet", "init"]);
+    assert!(said(&refused).contains("the fleet's key is needed"), "{}", said(&refused));
+    fs::write(second.project().join("fleet.key"), format!("{key}\n")).unwrap();
+    let joined = second.json(&["fleet", "init", "--key-file", "fleet.key"]);
+    assert_eq!((&joined["new_machine"], &joined["key"]), (&true.into(), &serde_json::Value::Null));
+
+    let found = second.json(&["search", "pineapple", "--fleet"]);
+    assert_eq!(found["results"][0]["machine"], "first");
+    assert_eq!(found["results"][0]["session"], "mine:s1");
+    let text =
+        String::from_utf8(second.output(&["search", "pineapple", "--fleet"]).stdout).unwrap();
+    assert!(text.contains("first") && text.contains(">>>pineapple<<<"), "{text}");
+    let listed = second.json(&["sessions", "list", "--fleet"]);
+    assert_eq!(listed["sessions"][0]["machine"], "first");
+    assert_eq!(second.json(&["sessions", "list"])["sessions"].as_array().unwrap().len(), 0);
+    let totals = second.json(&["sessions", "stats", "--by", "source", "--fleet"]);
+    assert_eq!(
+        (&totals["totals"][0]["key"], &totals["totals"][0]["messages"]),
+        (&"mine".into(), &1.into())
+    );
+    let machines = second.json(&["fleet", "machines"]);
+    let names: Vec<_> =
+        machines["machines"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["first", "second"]);
+}
+
+#[test]
+fn the_end_of_a_turn_ships_what_has_changed() {
+    let Some(server) = Server::start() else { return };
+    let session = machine(&server, "first");
+    create_fleet(&session);
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("write a file", "a.txt", "1\n");
+    eventually("the turn is shipped", || {
+        server.query("SELECT count(*) FROM takeback.turns WHERE ended_at IS NOT NULL") == "1"
+    });
+    eventually("nothing is left", || session.json(&["fleet", "status"])["waiting"] == 0);
+}
+
+#[test]
+fn a_deleted_session_is_deleted_in_the_fleet() {
+    let Some(server) = Server::start() else { return };
+    let session = machine(&server, "first");
+    create_fleet(&session);
+    Agent::new(&session, "s1").hears("forget the pineapple");
+    session.json(&["fleet", "sync"]);
+    assert_eq!(server.query("SELECT count(*) FROM takeback.messages"), "1");
+    let output = session.output(&["sessions", "delete", "mine:s1", "--yes"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("The fleet deletes it, too"), "{text}");
+    eventually("the fleet has deleted it", || {
+        server.query("SELECT count(*) FROM takeback.messages") == "0"
+    });
+}
+
+#[test]
+fn hooks_work_while_the_database_is_down_and_status_says_so() {
+    let Some(mut server) = Server::start() else { return };
+    let session = machine(&server, "first");
+    create_fleet(&session);
+    session.json(&["fleet", "sync"]);
+    server.kill();
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("write a file", "a.txt", "1\n");
+    let output = session.output(&["fleet", "sync"]);
+    assert!(said(&output).contains("cannot be reached"), "{}", said(&output));
+    assert!(said(&output).contains("nothing is lost"), "{}", said(&output));
+    let status = session.json(&["fleet", "status"]);
+    assert!(status["waiting"].as_u64().unwrap() > 0 && status["error"].is_string(), "{status}");
+    let doctor = session.json(&["doctor"]);
+    let problems = doctor["problems"].as_array().unwrap();
+    let is_named = |it: &serde_json::Value| it["message"].as_str().unwrap().contains("behind");
+    assert!(problems.iter().any(is_named), "{problems:?}");
+
+    server.resume();
+    session.json(&["fleet", "sync"]);
+    assert_eq!(session.json(&["fleet", "status"])["waiting"], 0);
+    let doctor = session.json(&["doctor"]);
+    assert!(!doctor["problems"].as_array().unwrap().iter().any(is_named));
+}
+
+#[test]
+fn without_a_fleet_the_ledger_has_no_triggers_and_commands_say_what_to_do() {
+    let session = Session::new();
+    let mut agent = Agent::new(&session, "s1");
+    agent.turn("write a file", "a.txt", "1\n");
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' OR name LIKE 'outbox%'";
+    let ledger = crate::agent::ledger(&session);
+    assert_eq!(ledger.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    assert!(!session.base().join(".takeback/fleet").exists());
+    for arguments in [&["fleet", "status"][..], &["fleet", "sync"], &["search", "x", "--fleet"]] {
+        let output = session.output(arguments);
+        assert!(said(&output).contains("no fleet is configured"), "{}", said(&output));
+        assert!(said(&output).contains("TAKEBACK_FLEET_POSTGRES"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_machine_that_leaves_marks_no_more_changes() {
+    let Some(server) = Server::start() else { return };
+    let session = machine(&server, "first");
+    create_fleet(&session);
+    let output = session.output(&["fleet", "leave"]);
+    assert!(said(&output).contains("the settings still name a fleet"), "{}", said(&output));
+    session.json(&["config", "unset", "fleet.postgres"]);
+    session.json(&["fleet", "leave"]);
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'";
+    let ledger = crate::agent::ledger(&session);
+    assert_eq!(ledger.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[test]
+fn mistakes_in_the_settings_are_explained() {
+    for (setting, expected) in [
+        ("postgres = 'mysql://h/d'", "begins with postgres://"),
+        ("name = ''", "a machine's name has 1 to 64 characters"),
+        ("encrypt = 'some'", "unknown variant `some`"),
+        ("postgre = 'x'", "did you mean `postgres`?"),
+    ] {
+        let session = Session::new();
+        configure(&session, &format!("[fleet]\n{setting}\n"));
+        let output = session.output(&["fleet", "status"]);
+        assert!(said(&output).contains(expected), "{setting}: {}", said(&output));
+    }
+}

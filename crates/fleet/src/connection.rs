@@ -1,0 +1,130 @@
+//! Connections to the fleet's database.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use postgres::config::{Host, SslMode};
+use postgres::{Client, Config, NoTls};
+
+use crate::settings::check_postgres;
+use crate::tls::Rustls;
+use crate::{FleetError, schema};
+
+/// The time that a connection may take, unless the address says otherwise.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// The time after which a connection counts as cut off if the other side is silent.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Limits for each statement, and for a transaction whose client is silent, for example because its
+/// machine sleeps.
+const LIMITS: &str = "SET statement_timeout = '120s';
+    SET idle_in_transaction_session_timeout = '120s';
+    SET client_min_messages = warning";
+
+/// An open connection.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    /// The host and the name of the database, without user and password.
+    pub(crate) target: String,
+}
+
+impl Connection {
+    /// Connects to the database at this address.
+    ///
+    /// A connection to another machine is encrypted, and the server's certificate checked, unless
+    /// the address says `sslmode=disable`.
+    pub(crate) fn open(address: &str) -> Result<Connection, FleetError> {
+        let mut config = check_postgres(address).map_err(FleetError::BadAddress)?;
+        config.application_name("takeback");
+        config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIME);
+        }
+        let target = name_target(&config);
+        let is_open = match config.get_ssl_mode() {
+            SslMode::Disable => true,
+            SslMode::Prefer => config.get_hosts().iter().all(is_here),
+            _ => false,
+        };
+        let connected = if is_open {
+            config.ssl_mode(SslMode::Disable).connect(NoTls)
+        } else {
+            let tls = Rustls::new()
+                .map_err(|source| FleetError::Tls { target: target.clone(), source })?;
+            config.ssl_mode(SslMode::Require).connect(tls)
+        };
+        let client = connected.map_err(|error| FleetError::from_postgres(error, &target))?;
+        let mut connection = Connection { client, target };
+        connection.run(|client| client.batch_execute(LIMITS))?;
+        Ok(connection)
+    }
+
+    /// Connects, and checks that the schema has the version that this program knows.
+    pub(crate) fn open_fleet(address: &str) -> Result<(Connection, schema::FleetRow), FleetError> {
+        let mut connection = Connection::open(address)?;
+        let fleet = schema::read_fleet(&mut connection)?;
+        match fleet {
+            None => Err(FleetError::NoFleet { target: connection.target }),
+            Some(fleet) => {
+                schema::check_version(fleet.schema)?;
+                Ok((connection, fleet))
+            }
+        }
+    }
+
+    /// Runs statements, and classifies an error.
+    pub(crate) fn run<T>(
+        &mut self,
+        statements: impl FnOnce(&mut Client) -> Result<T, postgres::Error>,
+    ) -> Result<T, FleetError> {
+        statements(&mut self.client).map_err(|error| FleetError::from_postgres(error, &self.target))
+    }
+}
+
+/// True for this machine itself.
+fn is_here(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        }
+    }
+}
+
+fn name_target(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => String::new(),
+    };
+    let port = config.get_ports().first().map(|port| format!(":{port}")).unwrap_or_default();
+    let name = config.get_dbname().map(|name| format!("/{name}")).unwrap_or_default();
+    format!("{host}{port}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_database_has_no_password() {
+        let config = check_postgres("postgres://me:secret@db.example:5433/fleet").unwrap();
+        assert_eq!(name_target(&config), "db.example:5433/fleet");
+    }
+
+    #[test]
+    fn only_connections_on_this_machine_are_open() {
+        for (address, here) in [
+            ("postgres:///d?host=/run/postgresql", true),
+            ("postgres://127.0.0.1/d", true),
+            ("postgres://[::1]/d", true),
+            ("postgres://localhost/d", true),
+            ("postgres://db.example/d", false),
+            ("postgres://10.0.0.1/d", false),
+        ] {
+            let config = check_postgres(address).unwrap();
+            assert_eq!(config.get_hosts().iter().all(is_here), here, "{address}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A fleet: machines that share one ledger in PostgreSQL.
+//!
+//! Each machine writes to its own SQLite ledger and nowhere else. [`Fleet::sync`] ships what has
+//! changed, in batches; if the database cannot be reached, the changes wait in the ledger's outbox.
+//! The crates outside know nothing of PostgreSQL. `postgres` is synchronous on the outside and runs
+//! tokio on the inside, so this crate needs no runtime of its own.
+
+mod apply;
+mod connection;
+mod error;
+mod fleet;
+mod identity;
+mod join;
+mod schema;
+mod seal;
+mod search;
+mod sessions;
+mod settings;
+mod status;
+mod sync;
+mod tls;
+
+pub use error::FleetError;
+pub use fleet::{Fleet, FleetOptions};
+pub use identity::KEY_PREFIX;
+pub use join::{JoinOptions, Joined};
+pub use search::{FleetHit, FleetResults};
+pub use sessions::FleetSession;
+pub use settings::{Encrypt, FleetSettings};
+pub use status::{FleetStatus, LastSync, MachineStatus, ServerStatus};
+pub use sync::SyncReport;

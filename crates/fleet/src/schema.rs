@@ -1,0 +1,60 @@
+//! The schema of the fleet's database, its version, and its migrations.
+
+use postgres::Transaction;
+
+use crate::FleetError;
+use crate::connection::Connection;
+
+/// The migrations: each turns the previous version into the next one.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+
+/// The version that this program knows.
+pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// The advisory lock under which the schema changes.
+const LOCK: i64 = 0x746b_626b;
+
+/// The fleet's own row.
+pub(crate) struct FleetRow {
+    pub(crate) id: String,
+    pub(crate) schema: i32,
+    pub(crate) key_check: String,
+}
+
+/// Reads the fleet's own row. Returns `None` if the database holds no fleet.
+pub(crate) fn read_fleet(connection: &mut Connection) -> Result<Option<FleetRow>, FleetError> {
+    connection.run(|client| {
+        let exists = client.query_one("SELECT to_regclass('takeback.fleet') IS NOT NULL", &[])?;
+        if !exists.get::<_, bool>(0) {
+            return Ok(None);
+        }
+        let row = client.query_opt("SELECT id, schema, key_check FROM takeback.fleet", &[])?;
+        Ok(row.map(|row| FleetRow { id: row.get(0), schema: row.get(1), key_check: row.get(2) }))
+    })
+}
+
+/// Fails unless this program knows a version.
+pub(crate) fn check_version(found: i32) -> Result<(), FleetError> {
+    match found.cmp(&VERSION) {
+        std::cmp::Ordering::Less => Err(FleetError::OlderSchema { found, known: VERSION }),
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(FleetError::NewerSchema { found, known: VERSION }),
+    }
+}
+
+/// Takes the lock under which the schema changes. It is held until the end of the transaction.
+pub(crate) fn lock(transaction: &mut Transaction<'_>) -> Result<(), postgres::Error> {
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).map(drop)
+}
+
+/// Carries out the migrations after version `found`.
+pub(crate) fn migrate(
+    transaction: &mut Transaction<'_>,
+    found: i32,
+) -> Result<(), postgres::Error> {
+    let done = usize::try_from(found).unwrap_or_default();
+    for migration in MIGRATIONS.iter().skip(done) {
+        transaction.batch_execute(migration)?;
+    }
+    transaction.execute("UPDATE takeback.fleet SET schema = $1", &[&VERSION]).map(drop)
+}

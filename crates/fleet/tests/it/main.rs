@@ -1,0 +1,11 @@
+//! Tests of the fleet with a real PostgreSQL server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+
+mod faults;
+mod join;
+mod kills;
+mod machine;
+mod reading;
+mod server;
+mod sync;

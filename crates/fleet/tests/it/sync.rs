@@ -1,0 +1,161 @@
+//! Shipping.
+
+use std::fs;
+
+use takeback_fleet::{Encrypt, FleetError, JoinOptions};
+use takeback_ledger::{
+    CallRecord, EffectRecord, Event, MessageRecord, SessionRecord, Tokens, UsageRecord,
+};
+
+use crate::machine::{Machine, at, open_ledger, shipped_messages};
+use crate::server::Server;
+
+#[test]
+fn changes_rewinds_and_deletions_travel() {
+    let Some(server) = Server::start() else { return };
+    let mut machine = Machine::new("m", &server.address());
+    machine.say("claude:old", "user", "from before the fleet");
+    machine.join(&JoinOptions::default()).unwrap();
+    machine.say("claude:a", "user", "one");
+    machine.say("claude:a", "assistant", "two");
+    machine.sync().unwrap();
+    assert_eq!(shipped_messages(&server), machine.messages());
+
+    machine.ledger.rewind_turns("claude:a", 1, at(2)).unwrap();
+    machine.say("claude:b", "user", "three");
+    machine.sync().unwrap();
+    assert_eq!(shipped_messages(&server), machine.messages());
+    assert!(machine.messages().contains("claude:a|1|user|t|one"));
+
+    machine.ledger.delete_session("claude:old").unwrap();
+    machine.ledger.clear_messages("claude:a").unwrap();
+    machine.sync().unwrap();
+    assert_eq!(shipped_messages(&server), machine.messages());
+    assert_eq!(
+        server.query("SELECT string_agg(id, ' ' ORDER BY id) FROM takeback.sessions"),
+        "claude:a claude:b"
+    );
+    assert_eq!(machine.sync().unwrap().rows, 0, "nothing has changed");
+}
+
+#[test]
+fn turns_calls_effects_and_usage_arrive() {
+    let Some(server) = Server::start() else { return };
+    let (mut machine, _) = Machine::first(&server.address());
+    machine.say("claude:a", "user", "one");
+    let session = || "claude:a".to_owned();
+    let call = CallRecord {
+        call: "c1".into(),
+        tool: "bash".into(),
+        input: Some(serde_json::json!({ "command": "curl \0 x" })),
+        ..CallRecord::default()
+    };
+    let effect =
+        EffectRecord { kind: "network".into(), command: "curl".into(), ..EffectRecord::default() };
+    let usage = UsageRecord {
+        model: "m".into(),
+        tokens: Tokens { input: 7, ..Tokens::default() },
+        actual_cost_usd: Some(0.5),
+        ..UsageRecord::default()
+    };
+    let events = [
+        Event::Call { session: session(), call },
+        Event::Effect { session: session(), effect },
+        Event::Usage { session: session(), usage },
+        Event::TurnEnd { session: session() },
+    ];
+    machine.ledger.record(&events, std::time::Duration::from_secs(60), at(3)).unwrap();
+    for _ in 0..2 {
+        machine.sync().unwrap();
+        let row = "SELECT (SELECT count(*) FROM takeback.calls WHERE call = 'c1'),
+            (SELECT count(*) FROM takeback.effects),
+            (SELECT count(*) FROM takeback.turns WHERE ended_at IS NOT NULL),
+            (SELECT sum(input_tokens) FROM takeback.usage), (SELECT sum(actual_cost_usd) FROM takeback.sessions)";
+        assert_eq!(server.query(row), "1|1|1|7|0.5");
+        machine.ledger.restart_outbox().unwrap();
+    }
+}
+
+#[test]
+fn no_text_is_too_odd_to_be_shipped() {
+    let Some(server) = Server::start() else { return };
+    let (mut machine, _) = Machine::first(&server.address());
+    let many = (0..200_000).map(|number| format!("w{number}")).collect::<Vec<_>>().join(" ");
+    let odd = ["nul \0 in text", "it's a \\ 'quote'", "\u{1F600} 漢字 ก", "", &many];
+    for text in odd {
+        machine.say("claude:a", "user", text);
+    }
+    let id = format!("odd:\0{}", "x".repeat(5_000));
+    let record = SessionRecord {
+        id: id.clone(),
+        source: "o\0dd".into(),
+        title: Some("t\0".into()),
+        workspace: Some("/w\0".into()),
+        ..SessionRecord::default()
+    };
+    machine.ledger.create_session(&record, at(0)).unwrap();
+    let message = MessageRecord { role: "r\0".into(), ..MessageRecord::default() };
+    machine.ledger.append(&id, &[message], at(1)).unwrap();
+    machine.sync().unwrap();
+    assert_eq!(server.query("SELECT count(*) FROM takeback.messages"), "6");
+    assert_eq!(server.query("SELECT count(*) FROM takeback.messages WHERE words IS NULL"), "1");
+    machine.ledger.delete_session(&id).unwrap();
+    machine.sync().unwrap();
+    assert_eq!(server.query("SELECT count(*) FROM takeback.sessions"), "1");
+}
+
+#[test]
+fn with_encrypt_all_nothing_readable_leaves() {
+    let Some(server) = Server::start() else { return };
+    let mut machine = Machine::new("m", &server.address());
+    machine.settings.encrypt = Encrypt::All;
+    machine.join(&JoinOptions::default()).unwrap();
+    machine.say("claude:a", "user", "pineapple");
+    machine.ledger.set_title("claude:a", Some("coconut")).unwrap();
+    machine.sync().unwrap();
+    let all = server.query(
+        "SELECT s.*, m.*, encode(s.record, 'escape'), encode(m.record, 'escape')
+         FROM takeback.sessions s, takeback.messages m",
+    );
+    for word in ["pineapple", "coconut", "/work"] {
+        assert!(!all.contains(word), "{all}");
+    }
+}
+
+#[test]
+fn a_copied_home_and_an_older_ledger_are_noticed_and_repaired() {
+    let Some(server) = Server::start() else { return };
+    let (mut machine, key) = Machine::first(&server.address());
+    machine.say("claude:a", "user", "one");
+    machine.sync().unwrap();
+    let mut copied = Machine::new("first", &server.address());
+    fs::create_dir(copied.home.path().join("fleet")).unwrap();
+    for name in ["identity.json", "key"] {
+        let [from, to] = [&machine, &copied].map(|it| it.home.path().join("fleet").join(name));
+        fs::copy(from, to).unwrap();
+    }
+    machine.ledger.copy_to(&copied.path()).unwrap();
+    copied.ledger = open_ledger(&copied.path());
+    machine.say("claude:a", "user", "two");
+    machine.sync().unwrap();
+
+    copied.say("claude:a", "user", "other");
+    assert!(matches!(copied.sync(), Err(FleetError::Diverged)));
+    assert_eq!(shipped_messages(&server), machine.messages(), "nothing was overwritten");
+    copied.settings.name = Some("copy".into());
+    let options = JoinOptions { as_new_machine: true, ..JoinOptions::default() };
+    copied.join(&options).unwrap();
+    copied.sync().unwrap();
+    assert_eq!(server.query("SELECT count(*) FROM takeback.messages"), "4");
+    machine.say("claude:a", "user", "three");
+    machine.sync().unwrap();
+
+    // The database is restored from a backup in which the machine had shipped nothing.
+    server.query("DELETE FROM takeback.sessions");
+    server.query("UPDATE takeback.machines SET receipt = NULL");
+    assert!(matches!(machine.sync(), Err(FleetError::Diverged)));
+    let options = JoinOptions { resend: true, key: Some(key), ..JoinOptions::default() };
+    machine.join(&options).unwrap();
+    machine.sync().unwrap();
+    assert_eq!(shipped_messages(&server), machine.messages());
+}

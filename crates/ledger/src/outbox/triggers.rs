@@ -1,0 +1,154 @@
+//! The tables and triggers of the outbox.
+//!
+//! Triggers run in the transaction of the change, whichever version of takeback makes it. They only
+//! mark the changed row; its content is read when it is shipped. So a row that changes a thousand
+//! times is shipped once.
+
+use rusqlite::Connection;
+
+use super::Kind;
+
+/// The version of the tables and triggers. When it changes, the outbox is created again, and
+/// everything is shipped again.
+pub(super) const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE outbox (
+        -- Never used twice: a row that changes while it is being shipped gets a new number.
+        number  INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind    INTEGER NOT NULL,
+        session INTEGER NOT NULL,
+        -- The message's or turn's number, or the id of the call or of the deleted session.
+        item    NOT NULL
+    );
+    CREATE UNIQUE INDEX outbox_item ON outbox (session, kind, item);
+    CREATE TABLE outbox_state (
+        id      INTEGER PRIMARY KEY CHECK (id = 1),
+        version INTEGER NOT NULL,
+        -- All rows of the sessions up to this key have been marked since the outbox exists.
+        marked  INTEGER NOT NULL DEFAULT 0,
+        -- The receipts of the last batch that arrived, and of the batch that is on its way.
+        shipped TEXT,
+        sending TEXT
+    );";
+
+/// A table whose changes are shipped.
+struct Watched {
+    table: &'static str,
+    kind: Kind,
+    /// The column with the key of the session.
+    session: &'static str,
+    /// The column that identifies the row in its session, or `0` if the session has only one item.
+    item: &'static str,
+}
+
+const WATCHED: [Watched; 7] = [
+    Watched { table: "sessions", kind: Kind::Session, session: "key", item: "0" },
+    Watched { table: "session_texts", kind: Kind::Session, session: "session", item: "0" },
+    Watched { table: "messages", kind: Kind::Message, session: "session", item: "seq" },
+    Watched { table: "turns", kind: Kind::Turn, session: "session", item: "turn" },
+    Watched { table: "calls", kind: Kind::Call, session: "session", item: "call" },
+    Watched { table: "effects", kind: Kind::Effects, session: "session", item: "turn" },
+    Watched { table: "usage", kind: Kind::Usage, session: "session", item: "0" },
+];
+
+impl Watched {
+    /// Writes the statements that mark a row. The old mark is deleted, not replaced: a conflict
+    /// clause in a trigger gives way to the clause of the statement that fires it.
+    fn mark(&self, row: &str) -> String {
+        let session = format!("{row}.{}", self.session);
+        let item = match self.item {
+            "0" => "0".to_owned(),
+            column => format!("{row}.{column}"),
+        };
+        let kind = self.kind as i64;
+        format!(
+            "DELETE FROM outbox WHERE session = {session} AND kind = {kind} AND item = {item};
+             INSERT INTO outbox (kind, session, item) VALUES ({kind}, {session}, {item});"
+        )
+    }
+
+    fn triggers(&self) -> String {
+        let table = self.table;
+        let (new, old) = (self.mark("NEW"), self.mark("OLD"));
+        let moved = match self.item {
+            "0" => String::new(),
+            item => format!(
+                "CREATE TRIGGER outbox_{table}_move AFTER UPDATE OF {item} ON {table}
+                 WHEN OLD.{item} <> NEW.{item} BEGIN {old} END;"
+            ),
+        };
+        let deleted = match self.kind {
+            // The marks of a deleted session mean nothing, and its key may be used again.
+            Kind::Session if table == "sessions" => format!(
+                "DELETE FROM outbox WHERE session = OLD.key;
+                 DELETE FROM outbox WHERE session = 0 AND kind = {kind} AND item = OLD.id;
+                 INSERT INTO outbox (kind, session, item) VALUES ({kind}, 0, OLD.id);",
+                kind = Kind::Deleted as i64
+            ),
+            _ => old,
+        };
+        format!(
+            "CREATE TRIGGER outbox_{table}_insert AFTER INSERT ON {table} BEGIN {new} END;
+             CREATE TRIGGER outbox_{table}_update AFTER UPDATE ON {table} BEGIN {new} END;
+             {moved}
+             CREATE TRIGGER outbox_{table}_delete AFTER DELETE ON {table} BEGIN {deleted} END;"
+        )
+    }
+}
+
+/// Creates the outbox, and marks all sessions. The other rows are marked in slices.
+pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    drop_all(connection)?;
+    connection.execute_batch(TABLES)?;
+    for watched in &WATCHED {
+        connection.execute_batch(&watched.triggers())?;
+    }
+    connection.execute("INSERT INTO outbox_state (id, version) VALUES (1, ?1)", [VERSION])?;
+    connection.execute(
+        "INSERT INTO outbox (kind, session, item) SELECT ?1, key, 0 FROM sessions ORDER BY key",
+        [Kind::Session as i64],
+    )?;
+    Ok(())
+}
+
+/// Deletes the outbox, if there is one.
+pub(super) fn drop_all(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'outbox#_%' ESCAPE '#'")?;
+    let names = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    for name in names {
+        connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
+    connection.execute_batch("DROP TABLE IF EXISTS outbox; DROP TABLE IF EXISTS outbox_state")
+}
+
+/// Marks all rows of the sessions after `marked`, until at least `least` rows are marked. Returns
+/// the key of the last session whose rows are marked, or `None` if none was left.
+pub(super) fn mark_sessions(
+    connection: &Connection,
+    marked: i64,
+    least: usize,
+) -> rusqlite::Result<Option<i64>> {
+    let mut keys =
+        connection.prepare_cached("SELECT key FROM sessions WHERE key > ?1 ORDER BY key")?;
+    let mut keys = keys.query([marked])?;
+    let (mut last, mut rows) = (None, 0);
+    while rows < least
+        && let Some(row) = keys.next()?
+    {
+        let key: i64 = row.get(0)?;
+        for watched in WATCHED.iter().filter(|watched| !matches!(watched.kind, Kind::Session)) {
+            let Watched { table, kind, item, .. } = watched;
+            let sql = format!(
+                "INSERT OR IGNORE INTO outbox (kind, session, item)
+                 SELECT {}, session, {item} FROM {table} WHERE session = ?1 ORDER BY id",
+                *kind as i64
+            );
+            rows += connection.prepare_cached(&sql)?.execute([key])?;
+        }
+        last = Some(key);
+        rows += 1;
+    }
+    Ok(last)
+}

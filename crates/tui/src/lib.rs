@@ -1,0 +1,24 @@
+//! The history in the terminal: a screen on which the user looks at it and takes things back.
+//!
+//! `model` is the state, `update` changes it, `view` shows it; all three are pure. `work` reads and
+//! changes takeback's home in other threads, through the same
+//! [`plan`](takeback_undo::rollback::plan) and [`apply`](takeback_undo::rollback::apply) as the
+//! commands. [`run`] connects them with a terminal.
+
+mod content;
+mod host;
+mod input;
+mod layout;
+mod message;
+mod model;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod update;
+mod view;
+mod work;
+
+pub use host::{Error, Host, Problem};
+pub use terminal::{Options, ScreenKind, run};
+pub use theme::{Colors, Theme};

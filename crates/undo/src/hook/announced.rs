@@ -1,0 +1,115 @@
+//! Calls that the agent only announces. The agent does not wait, so a call may already have changed
+//! files when the workspace is captured.
+//!
+//! Such a call counts as begun right after the workspace's newest checkpoint, because no reported
+//! call has changed the workspace since. Otherwise, changes that the call made before the capture
+//! would count as the user's work.
+
+use takeback_tree::{Capture, Lock, RelPath, Workspace};
+
+use super::call::{CallContext, ScriptWrites};
+use super::protected::ProtectedPath;
+use super::state::OpenCall;
+use crate::Opened;
+use crate::history::record::{Kind, Record};
+use crate::history::{TakeError, new_record, pin_tree};
+
+/// The state from which a call begins.
+pub(super) struct Start {
+    /// The state before the call, as far as it is known.
+    pub(super) capture: Capture,
+    /// The number of the checkpoint that holds this state, if the workspace has changed since.
+    pub(super) known: Option<u64>,
+    /// The present state, if it differs.
+    present: Option<Capture>,
+}
+
+impl Start {
+    /// Finds the state from which a call begins. `capture` is the present state. Without an earlier
+    /// checkpoint of the turn, the call counts as begun now: the newest checkpoint may be old.
+    pub(super) fn find(
+        call: &CallContext<'_>,
+        workspace: &Workspace<'_>,
+        capture: Capture,
+        is_turn_known: bool,
+    ) -> Result<Start, TakeError> {
+        let newest = match is_turn_known && call.deadline.is_announced() {
+            true => find_newest(workspace)?.filter(|(_, newest)| newest.tree != capture.tree),
+            false => None,
+        };
+        Ok(match newest {
+            Some((seq, known)) => {
+                Start { capture: known, known: Some(seq), present: Some(capture) }
+            }
+            None => Start { capture, known: None, present: None },
+        })
+    }
+
+    /// Lists the paths whose first known state may come from a capture for this call. An earlier
+    /// state does not contain paths that only this call names.
+    pub(super) fn named<'p>(&self, path: &'p ProtectedPath) -> &'p [RelPath] {
+        if self.known.is_some() { &[] } else { &path.named }
+    }
+
+    /// Pins the present state if it is not the one from which the call begins. The present state
+    /// may contain edits of the user that the call is about to overwrite.
+    pub(super) fn pin_present(
+        self,
+        opened: &Opened,
+        lock: &mut Lock<'_>,
+        call: &CallContext<'_>,
+        path: &ProtectedPath,
+        writes: &ScriptWrites,
+    ) -> Result<(), TakeError> {
+        let Some(present) = self.present else { return Ok(()) };
+        let reason = format!("when {} was announced", call.tool());
+        let record = Record {
+            call: Some(call.to_ref(&path.named, writes)),
+            ..new_record(opened, lock, Kind::State, &reason)?
+        };
+        let tree = present.tree;
+        pin_tree(opened, lock, tree, record.with_capture(present))?;
+        Ok(())
+    }
+}
+
+/// Reads the state of the workspace's newest checkpoint. Returns `None` if there is none, or if it
+/// cannot be read.
+fn find_newest(workspace: &Workspace<'_>) -> Result<Option<(u64, Capture)>, TakeError> {
+    let store = workspace.store();
+    let newest = store.pin_names(workspace.id())?.pop();
+    let Some(pin) = newest.map(|name| store.pin(&name)).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    let Ok(record) = Record::parse(&pin.message) else { return Ok(None) };
+    let capture = Capture {
+        tree: pin.tree,
+        files: record.files.unwrap_or(0),
+        uncovered: record.uncovered,
+        unsettled: record.unsettled,
+        unprivileged: record.unprivileged,
+        unapplied: Vec::new(),
+        incomplete_index: false,
+        damaged: Vec::new(),
+        filter: record.filter,
+    };
+    Ok(Some((pin.name.seq, capture)))
+}
+
+/// Adds new facts about a call that was announced before. The call began when it was first
+/// announced.
+pub(super) fn update_open_call(
+    call: &CallContext<'_>,
+    path: &ProtectedPath,
+    open_call: OpenCall,
+) -> OpenCall {
+    let writes = call.writes_in(path.path());
+    OpenCall {
+        tool: call.call.tool.clone(),
+        named: path.named.clone(),
+        writes: writes.paths,
+        script: call.call.script().is_some(),
+        bounded: writes.bounded,
+        ..open_call
+    }
+}

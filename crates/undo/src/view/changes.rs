@@ -1,0 +1,74 @@
+//! The changes that an entry of a timeline made itself.
+
+use std::collections::{HashMap, HashSet};
+
+use takeback_tree::{DiffOptions, Oid, RelPath, Store, StoreError, TreeChange, diff_trees};
+
+use crate::Opened;
+use crate::history::record::Checkpoint;
+use crate::history::{History, WorkspaceRef, end_of_row, list_changes};
+
+/// Lists the changes that a checkpoint's turn made itself or, for a safety checkpoint, the changes
+/// that its rollback made. If `paths` is not empty, lists only changes to these paths.
+pub fn list_own_changes(
+    opened: &Opened,
+    workspace: &WorkspaceRef<'_>,
+    history: &History,
+    checkpoint: &Checkpoint,
+    paths: &[RelPath],
+) -> Result<Vec<TreeChange>, StoreError> {
+    if let Some(done) = &checkpoint.record.rollback {
+        let options = DiffOptions { paths, ..DiffOptions::new(opened.rules()) };
+        let compared = diff_trees(workspace.store(), &checkpoint.pin.tree, &done.tree, &options);
+        return Ok(compared?.changes);
+    }
+    let mut rows = history.rows();
+    let Some(row) = rows.find(|row| row.steps().any(|step| step.pin.id == checkpoint.pin.id))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut changes = list_changes(opened, workspace, &row)?;
+    changes.retain(|change| {
+        paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
+    });
+    Ok(changes)
+}
+
+/// Lists the changes that others made while a turn was running: the differences between its beginning
+/// and its end in files that the turn itself did not change. A row without a turn has none.
+pub fn list_others_changes(
+    opened: &Opened,
+    workspace: &WorkspaceRef<'_>,
+    history: &History,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<TreeChange>, StoreError> {
+    let mut rows = history.rows().filter(|row| row.turn().is_some());
+    let Some(row) = rows.find(|row| row.steps().any(|step| step.pin.id == checkpoint.pin.id))
+    else {
+        return Ok(Vec::new());
+    };
+    let own: HashSet<RelPath> =
+        list_changes(opened, workspace, &row)?.into_iter().map(|change| change.path).collect();
+    let (from, to) = (row.first().pin.tree, end_of_row(history, &row));
+    let compared = diff_trees(workspace.store(), &from, &to, &DiffOptions::new(opened.rules()))?;
+    let is_others = |change: &TreeChange| !own.contains(&change.path);
+    Ok(compared.changes.into_iter().filter(is_others).collect())
+}
+
+/// Lists the paths that changed in each row, by the id of the row's first checkpoint. The list is
+/// for finding rows, so it also contains the paths that others changed during a turn. Rows whose
+/// trees cannot be read are left out, and `is_over` ends the work early.
+pub fn list_changed_paths(
+    store: &Store,
+    history: &History,
+    is_over: &dyn Fn() -> bool,
+) -> HashMap<Oid, Vec<RelPath>> {
+    let mut found = HashMap::new();
+    for row in history.rows().take_while(|_| !is_over()) {
+        let first = row.first();
+        if let Ok(changes) = store.changed_paths(&first.pin.tree, &end_of_row(history, &row)) {
+            found.insert(first.pin.id, changes.into_iter().map(|change| change.path).collect());
+        }
+    }
+    found
+}

@@ -1,0 +1,96 @@
+//! `cargo xtask dist`: the static program, and the packages that contain it. Each package is
+//! installed into a scratch directory and run there.
+
+mod install_tests;
+mod packages;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use self::packages::Packager;
+use crate::Failure;
+use crate::results::Tally;
+use crate::run::{cargo, repository, run_step, target_directory};
+
+/// The platform that a static program can be built for without other tools.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Links everything into the program, and stores the relocations compactly.
+const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs";
+
+/// The address of the releases until they are published.
+const BASE_URL: &str = "https://example.com/takeback/releases";
+
+/// Runs `cargo xtask dist`.
+pub(crate) fn make_packages(options: &[&str]) -> Result<(), Failure> {
+    let (mut binary, mut base_url) = (None, BASE_URL);
+    let mut rest = options;
+    loop {
+        rest = match rest {
+            [] => break,
+            ["--binary", path, rest @ ..] => {
+                binary = Some(PathBuf::from(path));
+                rest
+            }
+            ["--base-url", url, rest @ ..] => {
+                base_url = url;
+                rest
+            }
+            [unknown, ..] => return Err(format!("unknown option {unknown}")),
+        }
+    }
+    let binary = match binary {
+        Some(binary) => fs::canonicalize(&binary)
+            .map_err(|error| format!("cannot read {}: {error}", binary.display()))?,
+        None => build_program()?,
+    };
+    let directory = target_directory().join("packages");
+    let packages = Packager::new(&binary, &directory, base_url)?.write_all()?;
+    let mut tally = Tally::default();
+    let outcome = install_tests::test_packages(&packages, &mut tally);
+    eprintln!("\n{tally}");
+    outcome
+}
+
+/// Builds the static program, prints its size, and checks that it needs no library.
+fn build_program() -> Result<PathBuf, Failure> {
+    let mut build = cargo();
+    build.args(["build", "--locked", "--package", "takeback", "--bin", "takeback"]);
+    build.args(["--profile", "dist", "--target", TARGET]);
+    run_step(build.env("RUSTFLAGS", STATIC))?;
+    let program = target_directory().join(TARGET).join("dist/takeback");
+    let size = fs::metadata(&program).map_err(|error| error.to_string())?.len();
+    eprintln!("\n{}: {} bytes", program.display(), size);
+    let headers = run_for_output(Command::new("readelf").args(["-l", "-W"]).arg(&program))?;
+    if headers.contains("INTERP") {
+        return Err(format!("{} is not static", program.display()));
+    }
+    Ok(program)
+}
+
+/// Runs a command, and returns what it prints.
+fn run_for_output(command: &mut Command) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("cannot run {name}: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(format!("failed ({}): {name}\n{}", output.status, text(&output.stderr))),
+    }
+}
+
+/// Reads a file below `packaging/`.
+fn read_packaging_file(name: &str) -> Result<String, Failure> {
+    let path = repository().join("packaging").join(name);
+    fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// Writes a file, and creates its directory.
+fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let write = || {
+        fs::create_dir_all(path.parent().unwrap_or(path))?;
+        fs::write(path, content)
+    };
+    write().map_err(|error| format!("cannot write {}: {error}", path.display()))
+}

@@ -1,0 +1,299 @@
+//! The packages: a tarball, a Debian package, npm packages, a wheel, and the files that fetch them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{read_packaging_file, run_for_output, write_file};
+use crate::Failure;
+use crate::run::{repository, run_step};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const DESCRIPTION: &str =
+    "Takes back what an AI agent did: its files and its conversation, together";
+const LICENSE: &str = "MIT OR Apache-2.0";
+const LICENSE_FILES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+
+/// The platforms of the npm packages and the tarballs, as npm names them.
+const PLATFORMS: [&str; 4] = ["linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"];
+
+/// The platform for which the packages are built.
+const PLATFORM: &str = PLATFORMS[0];
+
+/// The files that were created.
+pub(super) struct Packages {
+    pub(super) directory: PathBuf,
+    pub(super) tarball: PathBuf,
+    pub(super) debian: PathBuf,
+    /// The package that users install, and the one that holds the program.
+    pub(super) npm: [PathBuf; 2],
+    pub(super) wheel: PathBuf,
+    pub(super) install_script: PathBuf,
+}
+
+pub(super) struct Packager<'a> {
+    binary: &'a Path,
+    directory: &'a Path,
+    base_url: &'a str,
+    /// The time of the last commit, which all files in the packages have.
+    time: String,
+}
+
+impl<'a> Packager<'a> {
+    /// Starts packaging into `directory`, which is emptied first.
+    pub(super) fn new(
+        binary: &'a Path,
+        directory: &'a Path,
+        base_url: &'a str,
+    ) -> Result<Packager<'a>, Failure> {
+        if directory.exists() {
+            fs::remove_dir_all(directory).map_err(|error| error.to_string())?;
+        }
+        let mut git = Command::new("git");
+        let time =
+            run_for_output(git.current_dir(repository()).args(["log", "-1", "--format=%ct"]));
+        let time = time.map_or_else(|_| "0".to_owned(), |time| time.trim().to_owned());
+        Ok(Packager { binary, directory, base_url, time })
+    }
+
+    pub(super) fn write_all(&self) -> Result<Packages, Failure> {
+        let tree = self.stage_tree()?;
+        let tarball = self.write_tarball(&tree)?;
+        let packages = Packages {
+            directory: self.directory.to_owned(),
+            debian: self.write_debian(&tree)?,
+            npm: [self.write_npm_root()?, self.write_npm_platform()?],
+            wheel: self.write_wheel()?,
+            install_script: self.write_filled("install.sh", &tarball)?,
+            tarball,
+        };
+        self.write_filled("homebrew/takeback.rb", &packages.tarball)?;
+        self.write_filled("Dockerfile", &packages.tarball)?;
+        self.write_checksums(&packages)?;
+        Ok(packages)
+    }
+
+    /// Returns a directory for the content of a package.
+    fn staging(&self, name: &str) -> PathBuf {
+        self.directory.join("staging").join(name)
+    }
+
+    /// Writes the tree that the tarball and the Debian package contain: the program, the manual,
+    /// the completions and the licenses.
+    fn stage_tree(&self) -> Result<PathBuf, Failure> {
+        let tree = self.staging(&format!("takeback-{VERSION}-{PLATFORM}"));
+        self.copy_program(&tree.join("bin/takeback"))?;
+        let share = tree.join("share");
+        let completions = [
+            ("bash", "bash-completion/completions/takeback"),
+            ("zsh", "zsh/site-functions/_takeback"),
+            ("fish", "fish/vendor_completions.d/takeback.fish"),
+        ];
+        for (shell, file) in completions {
+            let script = run_for_output(Command::new(self.binary).args(["completions", shell]))?;
+            write_file(&share.join(file), script)?;
+        }
+        let pages = share.join("man/man1");
+        fs::create_dir_all(&pages).map_err(|error| error.to_string())?;
+        run_step(Command::new(self.binary).arg("man-pages").arg(&pages))?;
+        for file in LICENSE_FILES.into_iter().chain(["README.md", "CHANGELOG.md"]) {
+            copy_file(&repository().join(file), &share.join("doc/takeback").join(file))?;
+        }
+        Ok(tree)
+    }
+
+    fn copy_program(&self, to: &Path) -> Result<(), Failure> {
+        copy_file(self.binary, to)?;
+        fs::set_permissions(to, fs::Permissions::from_mode(0o755))
+            .map_err(|error| error.to_string())
+    }
+
+    fn write_tarball(&self, tree: &Path) -> Result<PathBuf, Failure> {
+        let tarball = self.directory.join(format!("takeback-{VERSION}-{PLATFORM}.tar.gz"));
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX"]);
+        tar.arg(format!("--mtime=@{}", self.time)).arg("-C").arg(tree.parent().unwrap_or(tree));
+        tar.args(["--use-compress-program=gzip -9n", "-cf"]).arg(&tarball);
+        run_step(tar.arg(tree.file_name().unwrap_or_default()))?;
+        Ok(tarball)
+    }
+
+    /// Writes the Debian package. Debian keeps the files below `/usr`, and the manual compressed.
+    fn write_debian(&self, tree: &Path) -> Result<PathBuf, Failure> {
+        let root = self.staging("deb");
+        let usr = root.join("usr");
+        fs::create_dir_all(&usr).map_err(|error| error.to_string())?;
+        run_step(
+            Command::new("cp").arg("-a").arg(tree.join("bin")).arg(tree.join("share")).arg(&usr),
+        )?;
+        let doc = usr.join("share/doc/takeback");
+        fs::rename(doc.join(LICENSE_FILES[0]), doc.join("copyright"))
+            .map_err(|error| error.to_string())?;
+        // For packages, `zsh` looks for completions in a different directory from its own.
+        let zsh = usr.join("share/zsh");
+        fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))
+            .map_err(|error| error.to_string())?;
+        run_step(Command::new("sh").current_dir(usr.join("share")).args([
+            "-c",
+            "gzip -9n man/man1/*.1 doc/takeback/CHANGELOG.md && chmod -R u+rwX,go+rX,go-w .",
+        ]))?;
+        let kilobytes = run_for_output(Command::new("du").arg("-sk").arg(&usr))?;
+        let kilobytes = kilobytes.split_whitespace().next().unwrap_or("0").to_owned();
+        let control = read_packaging_file("deb/control")?;
+        let control = control.replace("{version}", VERSION).replace("{architecture}", "amd64");
+        let control = control.replace("{size}", &kilobytes);
+        write_file(&root.join("DEBIAN/control"), control)?;
+        let package = self.directory.join(format!("takeback_{VERSION}_amd64.deb"));
+        let mut build = Command::new("dpkg-deb");
+        build.env("SOURCE_DATE_EPOCH", &self.time).args(["--root-owner-group", "--build"]);
+        run_step(build.arg(&root).arg(&package))?;
+        Ok(package)
+    }
+
+    /// Writes the npm package that users install. It contains only the launcher, and depends on the
+    /// packages with the program.
+    fn write_npm_root(&self) -> Result<PathBuf, Failure> {
+        let launcher = read_packaging_file("npm/launcher.js")?;
+        write_file(&self.staging("npm-root").join("launcher.js"), launcher)?;
+        let platforms = PLATFORMS.map(|platform| (format!("takeback-{platform}"), json!(VERSION)));
+        let manifest = json!({
+            "name": "takeback",
+            "version": VERSION,
+            "description": DESCRIPTION,
+            "license": LICENSE,
+            "bin": { "takeback": "launcher.js" },
+            "engines": { "node": ">=18" },
+            "optionalDependencies": serde_json::Map::from_iter(platforms),
+        });
+        self.pack_npm("npm-root", &manifest)
+    }
+
+    fn write_npm_platform(&self) -> Result<PathBuf, Failure> {
+        let name = format!("takeback-{PLATFORM}");
+        self.copy_program(&self.staging(&name).join("bin/takeback"))?;
+        let (system, machine) = PLATFORM.split_once('-').expect("a platform has two parts");
+        let manifest = json!({
+            "name": name,
+            "version": VERSION,
+            "description": format!("The program takeback for {PLATFORM}"),
+            "license": LICENSE,
+            "os": [system],
+            "cpu": [machine],
+            "preferUnplugged": true,
+        });
+        self.pack_npm(&name, &manifest)
+    }
+
+    fn pack_npm(&self, name: &str, manifest: &serde_json::Value) -> Result<PathBuf, Failure> {
+        let staging = self.staging(name);
+        for file in LICENSE_FILES.into_iter().chain(["README.md"]) {
+            copy_file(&repository().join(file), &staging.join(file))?;
+        }
+        write_file(&staging.join("package.json"), format!("{manifest:#}\n"))?;
+        let mut npm = Command::new("npm");
+        npm.current_dir(&staging).args(["pack", "--silent", "--pack-destination"]);
+        let packed = run_for_output(npm.arg(self.directory))?;
+        Ok(self.directory.join(packed.trim()))
+    }
+
+    /// Writes the wheel. Its only content is the program, as a script.
+    fn write_wheel(&self) -> Result<PathBuf, Failure> {
+        // The program is static, so the wheel gets the tag that even the oldest systems accept.
+        let tag = "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64";
+        let name = format!("takeback-{VERSION}");
+        let staging = self.staging("wheel");
+        let (data, info) = (format!("{name}.data"), format!("{name}.dist-info"));
+        self.copy_program(&staging.join(&data).join("scripts/takeback"))?;
+        for file in LICENSE_FILES {
+            copy_file(&repository().join(file), &staging.join(&info).join("licenses").join(file))?;
+        }
+        write_file(&staging.join(&info).join("METADATA"), wheel_metadata()?)?;
+        let tags: String = tag
+            .rsplit('-')
+            .next()
+            .unwrap_or(tag)
+            .split('.')
+            .map(|platform| format!("Tag: py3-none-{platform}\n"))
+            .collect();
+        let wheel =
+            format!("Wheel-Version: 1.0\nGenerator: takeback\nRoot-Is-Purelib: false\n{tags}");
+        write_file(&staging.join(&info).join("WHEEL"), wheel)?;
+        let mut files = vec![format!("{data}/scripts/takeback")];
+        files.extend(LICENSE_FILES.map(|file| format!("{info}/licenses/{file}")));
+        files.extend(["METADATA", "WHEEL"].map(|file| format!("{info}/{file}")));
+        write_file(&staging.join(&info).join("RECORD"), wheel_record(&staging, &info, &files)?)?;
+        let package = self.directory.join(format!("{name}-{tag}.whl"));
+        let mut zip = Command::new("python3");
+        zip.current_dir(&staging).args(["-m", "zipfile", "-c"]).arg(&package);
+        run_step(zip.arg(&data).arg(&info))?;
+        Ok(package)
+    }
+
+    /// Writes a file of `packaging/` with its version, address and checksums.
+    fn write_filled(&self, name: &str, tarball: &Path) -> Result<PathBuf, Failure> {
+        let text = read_packaging_file(name)?.replace("{version}", VERSION);
+        let text = text.replace("{base_url}", self.base_url);
+        let sum = hex_digest(tarball)?;
+        let text = text.replace(&format!("{{sha256:{PLATFORM}}}"), &sum);
+        let path = self.directory.join(Path::new(name).file_name().unwrap_or_default());
+        write_file(&path, text)?;
+        Ok(path)
+    }
+
+    fn write_checksums(&self, packages: &Packages) -> Result<(), Failure> {
+        let [root, platform] = &packages.npm;
+        let mut lines = String::new();
+        for file in [&packages.tarball, &packages.debian, root, platform, &packages.wheel] {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            lines.push_str(&format!("{}  {name}\n", hex_digest(file)?));
+        }
+        write_file(&self.directory.join("SHA256SUMS"), lines)
+    }
+}
+
+fn wheel_metadata() -> Result<String, Failure> {
+    let readme = repository().join("README.md");
+    let readme = fs::read_to_string(&readme).map_err(|error| error.to_string())?;
+    Ok(format!(
+        "Metadata-Version: 2.4\nName: takeback\nVersion: {VERSION}\nSummary: {DESCRIPTION}\n\
+         License-Expression: {LICENSE}\nLicense-File: {}\nLicense-File: {}\n\
+         Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n{readme}",
+        LICENSE_FILES[0], LICENSE_FILES[1]
+    ))
+}
+
+/// Lists the files of a wheel with their digests.
+fn wheel_record(staging: &Path, info: &str, files: &[String]) -> Result<String, Failure> {
+    let mut record = String::new();
+    for file in files {
+        let (digest, size) = digest(&staging.join(file))?;
+        record.push_str(&format!("{file},sha256={},{size}\n", URL_SAFE_NO_PAD.encode(digest)));
+    }
+    Ok(record + &format!("{info}/RECORD,,\n"))
+}
+
+fn hex_digest(path: &Path) -> Result<String, Failure> {
+    Ok(digest(path)?.0.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Returns the SHA-256 digest and the size of a file.
+fn digest(path: &Path) -> Result<(Vec<u8>, usize), Failure> {
+    let content = fs::read(path);
+    let content = content.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok((Sha256::digest(&content).to_vec(), content.len()))
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
+    let copy = || {
+        fs::create_dir_all(to.parent().unwrap_or(to))?;
+        fs::copy(from, to)
+    };
+    let copied = copy().map(drop);
+    copied.map_err(|error| format!("cannot copy {} to {}: {error}", from.display(), to.display()))
+}

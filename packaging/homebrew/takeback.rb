@@ -1,0 +1,45 @@
+# `cargo xtask dist` fills in the words in braces, and writes the result to target/packages.
+class Takeback < Formula
+  desc "Take back what an AI agent did: its files and its conversation, together"
+  homepage "{base_url}"
+  version "{version}"
+  license any_of: ["MIT", "Apache-2.0"]
+
+  on_macos do
+    on_arm do
+      url "{base_url}/v{version}/takeback-{version}-darwin-arm64.tar.gz"
+      sha256 "{sha256:darwin-arm64}"
+    end
+    on_intel do
+      url "{base_url}/v{version}/takeback-{version}-darwin-x64.tar.gz"
+      sha256 "{sha256:darwin-x64}"
+    end
+  end
+
+  on_linux do
+    on_arm do
+      url "{base_url}/v{version}/takeback-{version}-linux-arm64.tar.gz"
+      sha256 "{sha256:linux-arm64}"
+    end
+    on_intel do
+      url "{base_url}/v{version}/takeback-{version}-linux-x64.tar.gz"
+      sha256 "{sha256:linux-x64}"
+    end
+  end
+
+  def install
+    bin.install "bin/takeback"
+    man1.install Dir["share/man/man1/*.1"]
+    bash_completion.install "share/bash-completion/completions/takeback"
+    zsh_completion.install "share/zsh/site-functions/_takeback"
+    fish_completion.install "share/fish/vendor_completions.d/takeback.fish"
+  end
+
+  test do
+    (testpath/"file").write "mine"
+    system bin/"takeback", "checkpoint"
+    (testpath/"file").delete
+    system bin/"takeback", "rollback", "1", "--yes"
+    assert_equal "mine", (testpath/"file").read
+  end
+end
