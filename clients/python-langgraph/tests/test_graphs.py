@@ -9,7 +9,7 @@ import threading
 import unittest
 from operator import add
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, TypedDict
+from typing import Annotated, Any, Dict, List, Set, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.delta import DeltaChannel
@@ -196,17 +196,24 @@ class ThreadsTest(ScratchTest):
         request = saver.takeback.call
 
         deaths = 0
-        survivors = 0
+        lock = threading.Lock()
+        # The threads whose request is running, or has died and is about to be repeated.
+        busy: Set[int] = set()
 
         def call(method: str, **params: Any) -> Any:
-            # takeback dies before or while it answers, but not twice in a row.
-            nonlocal deaths, survivors
-            pid = saver.takeback.server_pid
-            survivors += 1
-            if pid is not None and survivors > 2 and chance.random() < 0.5:
-                deaths, survivors = deaths + 1, 0
-                threading.Timer(chance.random() / 200, kill, (pid,)).start()
-            return request(method, **params)
+            # takeback dies before or while it answers, but never during a repeated request.
+            nonlocal deaths
+            thread = threading.get_ident()
+            with lock:
+                pid = None if busy else saver.takeback.server_pid
+                busy.add(thread)
+                if pid is not None and chance.random() < 0.5:
+                    deaths += 1
+                    threading.Timer(chance.random() / 200, kill, (pid,)).start()
+            result = request(method, **params)
+            with lock:
+                busy.discard(thread)
+            return result
 
         saver.takeback.call = call  # type: ignore[method-assign]
         for round in range(6):
