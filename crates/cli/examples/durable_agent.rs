@@ -19,8 +19,7 @@ use takeback_runtime::approval::ApprovalMode;
 use takeback_runtime::model::{ApiKind, Client, ClientOptions, Provider, ToolSpec};
 use takeback_runtime::tools::{Tool, ToolContext, ToolOutput, ToolSettings, Tools};
 use takeback_runtime::{Agent, Answer, FrontEnd, NewSession, Question, Task, TurnEvent};
-use takeback_tree::ForbiddenRoots;
-use takeback_undo::{OpenOptions, Opened, Protection, Settings, ToolWork};
+use takeback_undo::{OpenOptions, Opened, ToolWork};
 
 /// A tool of our own: it tells the time.
 struct Clock;
@@ -65,20 +64,7 @@ impl FrontEnd for Printer {
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::current_dir()?;
     let home = directory.join(".durable-agent");
-    let opened = Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-        home,
-        settings: Settings::default(),
-        protection: Protection::default(),
-        redact: false,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
-        conversations: Default::default(),
-        lock_wait: None,
-    });
+    let opened = Opened::new(OpenOptions::new(home));
     let settings =
         ToolSettings { environment: std::env::vars_os().collect(), ..ToolSettings::default() };
     let agent = Arc::new(Agent {

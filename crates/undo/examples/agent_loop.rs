@@ -18,12 +18,10 @@ use std::time::SystemTime;
 
 use serde_json::json;
 use takeback_ledger::MessageRecord;
-use takeback_tree::ForbiddenRoots;
 use takeback_undo::hook::{find_tampering, handle};
 use takeback_undo::rollback::{self, notice_text, take_notices};
 use takeback_undo::{
-    Deadline, Destination, OpenOptions, Opened, Protection, Report, ReportedEvent, Request,
-    Settings, ToolCall, ToolWork,
+    Deadline, Destination, OpenOptions, Opened, Report, ReportedEvent, Request, ToolCall, ToolWork,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -107,20 +105,7 @@ impl Agent {
 }
 
 fn open(home: PathBuf) -> Opened {
-    Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-        home,
-        settings: Settings::default(),
-        protection: Protection::default(),
-        redact: false,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
-        conversations: Default::default(),
-        lock_wait: None,
-    })
+    Opened::new(OpenOptions::new(home))
 }
 
 fn main() -> Outcome<()> {

@@ -6,9 +6,7 @@
 //!
 //! ```
 //! use std::fs;
-//! use std::time::SystemTime;
 //!
-//! use takeback_tree::ForbiddenRoots;
 //! use takeback_undo::{
 //!     Deadline, Destination, OpenOptions, Opened, Report, ReportedEvent, Request, ToolCall,
 //!     ToolWork, hook, rollback,
@@ -20,20 +18,7 @@
 //! # let home = scratch.path().join("home");
 //! # fs::create_dir(&project)?;
 //! # fs::write(project.join("cart.rs"), "struct Cart;\n")?;
-//! # let opened = Opened::new(OpenOptions {
-//! #     forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-//! #     home,
-//! #     settings: Default::default(),
-//! #     protection: Default::default(),
-//! #     redact: false,
-//! #     lock_wait: None,
-//! #     clock: SystemTime::now,
-//! #     on_recovery: |_| {},
-//! #     resume_hint: |_| None,
-//! #     find_hook_files: |_| Vec::new(),
-//! #     reports_ends: |_| true,
-//! #     conversations: Default::default(),
-//! # });
+//! # let opened = Opened::new(OpenOptions::new(home));
 //! let report = |event| Report {
 //!     agent: "mine".into(),
 //!     session: "1".into(),

@@ -75,6 +75,27 @@ pub struct OpenOptions {
     pub lock_wait: Option<LockWait>,
 }
 
+impl OpenOptions {
+    /// The options for a program that keeps its checkpoints and sessions in a home of its own, and
+    /// reports the end of each of its calls.
+    pub fn new(home: PathBuf) -> OpenOptions {
+        OpenOptions {
+            forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
+            home,
+            settings: Settings::default(),
+            protection: Protection::default(),
+            redact: false,
+            clock: SystemTime::now,
+            on_recovery: |_| {},
+            resume_hint: |_| None,
+            find_hook_files: |_| Vec::new(),
+            reports_ends: |_| true,
+            conversations: OwnConversations::default(),
+            lock_wait: None,
+        }
+    }
+}
+
 /// A function that moves the agent's own conversation of a session to the point where it ends in
 /// the ledger.
 pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;

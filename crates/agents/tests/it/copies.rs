@@ -5,12 +5,10 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use takeback_agents::{continue_session, fault, finish_copies, list_copies, log_format};
-use takeback_tree::ForbiddenRoots;
-use takeback_undo::{OpenOptions, Opened, OwnConversations, Protection, Resume, Settings};
+use takeback_undo::{OpenOptions, Opened, OwnConversations, Resume};
 use tempfile::TempDir;
 
 use crate::rewind::Session;
@@ -31,22 +29,12 @@ pub(crate) fn open_typed_in(directory: &Path, agent: &str, typed_in: Option<&str
     let home = directory.join("home");
     let log_directories = [(agent.to_owned(), directory.join("sessions"))].into();
     Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-        home,
-        settings: Settings::default(),
-        protection: Protection::default(),
-        redact: false,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
         conversations: OwnConversations {
             log_directories,
             typed_in: typed_in.map(str::to_owned),
             ..OwnConversations::default()
         },
-        lock_wait: None,
+        ..OpenOptions::new(home)
     })
 }
 

@@ -3,15 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 
 use takeback_ledger::{Ledger, LedgerOptions, MessageFilter, MessageRecord};
 use takeback_runtime::approval::ApprovalMode;
 use takeback_runtime::model::{ApiKind, Client, ClientOptions, Prices, Provider};
 use takeback_runtime::tools::{ToolSettings, Tools};
 use takeback_runtime::{Agent, Answer, FrontEnd, NewSession, Question, Task, TurnEvent};
-use takeback_tree::ForbiddenRoots;
-use takeback_undo::{Destination, OpenOptions, Opened, Protection, Request, Settings, rollback};
+use takeback_undo::{Destination, OpenOptions, Opened, Request, rollback};
 
 pub(crate) struct Scratch {
     base: tempfile::TempDir,
@@ -81,20 +79,7 @@ fn show_message(message: &MessageRecord) -> String {
 
 pub(crate) fn open(base: &Path) -> Opened {
     let home = base.join("home");
-    Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-        home,
-        settings: Settings::default(),
-        protection: Protection::default(),
-        redact: false,
-        lock_wait: None,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
-        conversations: Default::default(),
-    })
+    Opened::new(OpenOptions::new(home))
 }
 
 pub(crate) fn provider(url: &str) -> Provider {

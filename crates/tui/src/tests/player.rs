@@ -13,11 +13,11 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use serde_json::json;
-use takeback_tree::{ForbiddenRoots, Oid};
+use takeback_tree::Oid;
 use takeback_undo::history::{open_workspace, take_checkpoint};
 use takeback_undo::{
-    CheckpointOptions, Deadline, OpenOptions, Opened, Protection, Report, ReportedEvent, Settings,
-    ToolCall, ToolWork, hook,
+    CheckpointOptions, Deadline, OpenOptions, Opened, Report, ReportedEvent, ToolCall, ToolWork,
+    hook,
 };
 
 use crate::host::{Error, Host, Problem};
@@ -107,20 +107,7 @@ impl Player {
         let directory = base.path().canonicalize().unwrap().join("shop");
         fs::create_dir(&directory).unwrap();
         let home = base.path().join("home");
-        let opened = Opened::new(OpenOptions {
-            forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-            home,
-            settings: Settings::default(),
-            protection: Protection::default(),
-            redact: false,
-            lock_wait: None,
-            clock,
-            on_recovery: |_| {},
-            resume_hint: |_| None,
-            find_hook_files: |_| Vec::new(),
-            reports_ends: |_| true,
-            conversations: Default::default(),
-        });
+        let opened = Opened::new(OpenOptions { clock, ..OpenOptions::new(home) });
         let messages = Mutex::default();
         let host =
             Arc::new(TestHost { opened: Arc::new(opened), directory: directory.clone(), messages });

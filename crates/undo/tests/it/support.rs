@@ -7,11 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use takeback_base::lock_wait::LockWait;
-use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
     Deadline, Destination, FollowSession, FollowUp, Handled, OpenOptions, Opened, OwnConversations,
-    Planned, Protection, Report, ReportedEvent, Request, RollbackError, RollbackView, Settings,
-    ToolCall, ToolWork, TurnUndo, hook, rollback,
+    Planned, Report, ReportedEvent, Request, RollbackError, RollbackView, ToolCall, ToolWork,
+    TurnUndo, hook, rollback,
 };
 
 thread_local! {
@@ -89,20 +88,7 @@ impl Scratch {
 
     fn options(base: &Path) -> OpenOptions {
         let home = base.join("home");
-        OpenOptions {
-            forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-            home,
-            settings: Settings::default(),
-            protection: Protection::default(),
-            redact: false,
-            lock_wait: None,
-            clock: shifted_clock,
-            on_recovery: |_| {},
-            resume_hint: |_| None,
-            find_hook_files: |_| Vec::new(),
-            reports_ends: |_| false,
-            conversations: Default::default(),
-        }
+        OpenOptions { clock: shifted_clock, reports_ends: |_| false, ..OpenOptions::new(home) }
     }
 
     pub(crate) fn base(&self) -> &Path {

@@ -4,13 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
 
 use serde_json::json;
-use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
-    Deadline, OpenOptions, Opened, Protection, Report, ReportedEvent, Settings, ToolCall, ToolWork,
-    hook,
+    Deadline, OpenOptions, Opened, Report, ReportedEvent, ToolCall, ToolWork, hook,
 };
 use takeback_web::{Certificate, Error, Home, Problem, Reach, Server, ServerOptions, Stopper};
 use takeback_web::{CheckedAgent, Checkup, Finding};
@@ -79,20 +76,7 @@ impl Scratch {
         let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs::create_dir(base.path().join("project")).unwrap();
         let home = base.path().join("home");
-        let opened = Arc::new(Opened::new(OpenOptions {
-            forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-            home,
-            settings: Settings::default(),
-            protection: Protection::default(),
-            redact: false,
-            lock_wait: None,
-            clock: SystemTime::now,
-            on_recovery: |_| {},
-            resume_hint: |_| None,
-            find_hook_files: |_| Vec::new(),
-            reports_ends: |_| true,
-            conversations: Default::default(),
-        }));
+        let opened = Arc::new(Opened::new(OpenOptions::new(home)));
         let project = base.path().join("project").canonicalize().unwrap();
         let chat = TestChat { opened: opened.clone(), url: url.to_owned(), directory: project };
         let (stopper, link, server) = serve(&opened, chat, certificate);

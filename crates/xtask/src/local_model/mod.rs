@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use takeback_base::errors::error_chain;
 use takeback_ledger::MessageFilter;
@@ -18,8 +17,7 @@ use takeback_runtime::tools::{ToolSettings, Tools};
 use takeback_runtime::{
     Agent, Answer, FrontEnd, NewSession, Pause, Question, Task, TurnEvent, TurnOutcome,
 };
-use takeback_tree::ForbiddenRoots;
-use takeback_undo::{OpenOptions, Opened, Protection, Settings};
+use takeback_undo::{OpenOptions, Opened};
 
 use crate::Failure;
 use crate::run::{run_step, target_directory};
@@ -129,20 +127,7 @@ fn expect(holds: bool, describe: impl FnOnce() -> String) -> Result<(), Failure>
 }
 
 fn build_agent(server: &LocalServer, kind: ApiKind, home: PathBuf) -> Agent {
-    let opened = Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-        home,
-        settings: Settings::default(),
-        protection: Protection::default(),
-        redact: true,
-        lock_wait: None,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
-        conversations: Default::default(),
-    });
+    let opened = Opened::new(OpenOptions { redact: true, ..OpenOptions::new(home) });
     Agent {
         opened: Arc::new(opened),
         client: Client::new(ClientOptions::default()),

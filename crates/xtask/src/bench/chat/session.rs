@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use takeback_base::errors::error_chain;
 use takeback_runtime::approval::ApprovalMode;
@@ -12,8 +12,7 @@ use takeback_runtime::tools::{ToolSettings, Tools};
 use takeback_runtime::{
     Agent, Answer, FrontEnd, NewSession, Pause, Question, Task, TurnEvent, TurnOutcome,
 };
-use takeback_tree::ForbiddenRoots;
-use takeback_undo::{FollowUp, OpenOptions, Opened, Protection, Settings, hook};
+use takeback_undo::{FollowUp, OpenOptions, Opened, hook};
 
 use super::super::ledger::Latencies;
 use super::model::{ModelTimes, start_model};
@@ -132,20 +131,7 @@ fn processor_time() -> f64 {
 }
 
 fn build_agent(home: PathBuf, url: &str, follow_ups: FollowUps) -> Agent {
-    let opened = Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.clone())),
-        home,
-        settings: Settings::default(),
-        protection: Protection::default(),
-        redact: true,
-        lock_wait: None,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
-        conversations: Default::default(),
-    });
+    let opened = Opened::new(OpenOptions { redact: true, ..OpenOptions::new(home) });
     Agent {
         opened: Arc::new(opened),
         client: Client::new(ClientOptions::default()),

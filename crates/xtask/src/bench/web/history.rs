@@ -2,13 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
 
 use serde_json::json;
-use takeback_tree::ForbiddenRoots;
 use takeback_undo::{
-    Deadline, OpenOptions, Opened, Protection, Report, ReportedEvent, Settings, ToolCall, ToolWork,
-    hook,
+    Deadline, OpenOptions, Opened, Report, ReportedEvent, Settings, ToolCall, ToolWork, hook,
 };
 
 use crate::Failure;
@@ -25,18 +22,8 @@ pub(in crate::bench) fn write_history(
         write(project, file, 0)?;
     }
     let opened = Opened::new(OpenOptions {
-        forbidden: ForbiddenRoots::new(None, Vec::new(), Some(home.to_owned())),
-        home: home.to_owned(),
         settings: Settings { auto_prune: false, ..Settings::default() },
-        protection: Protection::default(),
-        redact: false,
-        lock_wait: None,
-        clock: SystemTime::now,
-        on_recovery: |_| {},
-        resume_hint: |_| None,
-        find_hook_files: |_| Vec::new(),
-        reports_ends: |_| true,
-        conversations: Default::default(),
+        ..OpenOptions::new(home.to_owned())
     });
     for turn in 0..turns {
         play_turn(&opened, project, turn)?;
