@@ -433,6 +433,36 @@ fn files_that_a_sweep_spared_stay_when_the_restore_is_undone() {
 }
 
 #[test]
+fn ignored_files_that_git_overwrites_come_back() {
+    for command in ["git checkout -q other", "git merge -q other", "git reset -q --hard other"] {
+        let session = Session::new();
+        let project = session.project();
+        make_repository(&project);
+        session.write(".gitignore", "*.local\n");
+        run_git(&project, &["add", ".gitignore"]);
+        run_git(&project, &["commit", "-qm", "rules"]);
+        run_git(&project, &["checkout", "-qb", "other"]);
+        session.write("settings.local", "theirs");
+        run_git(&project, &["add", "-f", "settings.local"]);
+        run_git(&project, &["commit", "-qm", "theirs"]);
+        run_git(&project, &["checkout", "-q", "-"]);
+        session.write("settings.local", "mine");
+        session.write("also.local", "mine");
+        let mut agent = Agent::new(&session, "s1");
+        agent.hears("switch");
+        agent.runs(command);
+        agent.is_done();
+        assert_eq!(session.read("settings.local"), "theirs", "{command}");
+        session.write("also.local", "edited since");
+        let back = session.json(&["rollback", "1"]);
+        assert_eq!(session.read("settings.local"), "mine", "{command}: {back:#}");
+        assert_eq!(session.read("also.local"), "edited since");
+        session.json(&["rollback", "undo"]);
+        assert_eq!(session.read("settings.local"), "theirs", "{command}");
+    }
+}
+
+#[test]
 fn a_repository_that_a_sweep_deletes_is_restored() {
     let session = Session::new();
     make_repository(&session.project());

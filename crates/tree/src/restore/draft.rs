@@ -142,8 +142,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             || (planner.target.silent && self.target_guard.is_excluded(&path)?)
         {
             self.kept.push(KeptPath { path, reason: KeptReason::NotCovered });
-        } else if !planner.is_asked_by_name(&path)
-            && (self.target_guard.is_guarded(&path)? || self.present_guard.is_guarded(&path)?)
+        } else if (self.target_guard.is_guarded(&path)? || self.present_guard.is_guarded(&path)?)
+            && !planner.may_change_guarded(&path)
         {
             self.guarded.push(path);
         } else {
@@ -175,8 +175,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
             }
             Some(_)
                 if !self.is_swapped(&path)
-                    && !planner.is_asked_by_name(&path)
-                    && self.target_guard.is_guarded(&path)? =>
+                    && self.target_guard.is_guarded(&path)?
+                    && !planner.may_change_guarded(&path) =>
             {
                 self.guarded.push(path);
             }
@@ -187,10 +187,11 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
 
     /// Decides what to do with a file, symlink or directory that both states have.
     fn add_changed(&mut self, path: RelPath, from: Node, to: Node) -> Result<(), PlanError> {
-        let is_free = to.mode.is_directory()
-            || self.planner.is_asked_by_name(&path)
-            || self.planner.is_as_restored(&path, Some(from));
-        if !is_free && self.target_guard.is_guarded(&path)? {
+        let is_free = to.mode.is_directory() || self.planner.is_as_restored(&path, Some(from));
+        if !is_free
+            && self.target_guard.is_guarded(&path)?
+            && !self.planner.may_change_guarded(&path)
+        {
             self.guarded.push(path);
         } else {
             self.push_step(path, Some(from), Some(to));

@@ -1,6 +1,7 @@
 //! Making a plan: compares the current state with the target, and decides how to handle each
 //! difference.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
@@ -9,8 +10,11 @@ use super::draft::{Draft, ancestors, find_swaps, is_directory};
 use super::guard::Guard;
 use super::{BlockedPath, BlockedReason, Plan, PlanError, Recovery, RestoreTarget};
 use crate::beneath::{self, Root, Stat};
+use crate::capture::databases::database_of;
 use crate::capture::{Capture, CaptureOptions};
 use crate::compare::{Difference, Node, compare_trees, find_node};
+use crate::git::GitDirectory;
+use crate::git::index::TrackedPaths;
 use crate::lock::Lock;
 use crate::object::Mode;
 use crate::path::{RelPath, split};
@@ -45,7 +49,8 @@ impl Lock<'_> {
         let mut in_the_way = Vec::new();
         let mut present = self.capture_for_restore(options, &in_the_way)?;
         loop {
-            let planner = Planner { lock: self, target, paths, skipped, present: &present };
+            let tracked = OnceCell::new();
+            let planner = Planner { lock: self, target, paths, skipped, present: &present, tracked };
             let differences = planner.find_differences()?;
             let mut uncaptured = planner.find_uncaptured_in_the_way(&differences)?;
             uncaptured.extend(planner.find_uncaptured_since_restore()?);
@@ -87,6 +92,8 @@ pub(super) struct Planner<'a, 'w> {
     /// The paths that are left unchanged.
     pub(super) skipped: &'a [RelPath],
     pub(super) present: &'a Capture,
+    /// The paths that git tracks now. They are read on first use.
+    tracked: OnceCell<TrackedPaths>,
 }
 
 impl<'a> Planner<'a, '_> {
@@ -99,10 +106,25 @@ impl<'a> Planner<'a, '_> {
         self.paths.is_empty() || self.paths.iter().any(|asked| path.starts_with(asked))
     }
 
-    /// True if a guarded file may be changed: the user asks for it by name, or a call that is taken
-    /// back named it.
-    pub(super) fn is_asked_by_name(&self, path: &RelPath) -> bool {
+    /// True if the user asks for a file by name, or a call that is taken back named it.
+    fn is_asked_by_name(&self, path: &RelPath) -> bool {
         self.paths.contains(path) || self.target.released.contains(path)
+    }
+
+    /// True if a guarded file may be changed: it is asked for by name, or git tracks it now.
+    ///
+    /// In the latter case, a checkout, a merge or the like has replaced the ignored file, or the
+    /// user has added it to git. It is then restored like every other file that git tracks.
+    pub(super) fn may_change_guarded(&self, path: &RelPath) -> bool {
+        let tracked = || {
+            let read = |git: GitDirectory| TrackedPaths::read(&git.index_path());
+            let git = || GitDirectory::find(self.lock.workspace().path());
+            self.tracked.get_or_init(|| git().map(read).unwrap_or_default())
+        };
+        let bytes = path.as_bytes();
+        self.is_asked_by_name(path)
+            || tracked().contains(bytes)
+            || database_of(bytes).is_some_and(|database| tracked().contains(database))
     }
 
     /// Finds the requested paths at which the current state and the target differ. Includes missing
@@ -225,9 +247,9 @@ impl<'a> Planner<'a, '_> {
             };
             // A guarded file will be left unchanged, so it is not in the way.
             let is_left_alone = !to.mode.is_directory()
-                && !self.is_asked_by_name(path)
                 && !ancestors(path).any(|above| swaps.contains(&above))
-                && target_guard.is_guarded(path)?;
+                && target_guard.is_guarded(path)?
+                && !self.may_change_guarded(path);
             let are_directories = stat.is_directory() && to.mode.is_directory();
             if !is_left_alone && !are_directories {
                 in_the_way.push(path.clone());
