@@ -175,6 +175,7 @@ impl<'w> Lock<'w> {
             expected: self.expected.take().filter(|_| in_the_way.is_none()),
             suspects,
             damaged: RefCell::default(),
+            distrusted: RefCell::default(),
             unsettled: RefCell::default(),
             unapplied: RefCell::default(),
         };

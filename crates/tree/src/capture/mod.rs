@@ -22,6 +22,7 @@ mod state;
 mod summary;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -183,6 +184,8 @@ pub(crate) struct CaptureContext<'a> {
     pub(crate) suspects: Option<Vec<String>>,
     /// The packs that turn out to be lost or damaged.
     pub(crate) damaged: RefCell<Vec<String>>,
+    /// The objects whose stored copies are damaged. They are stored again.
+    pub(crate) distrusted: RefCell<HashSet<Oid>>,
     /// The databases that were being written to each time they were read.
     pub(crate) unsettled: RefCell<Vec<RelPath>>,
     /// The `.gitignore` files that were not applied, because they have too many patterns.
@@ -270,7 +273,7 @@ pub(crate) fn capture_workspace(
         Some(state) => {
             let is_partial = context.find_expected(&state.known, &head).is_some();
             let cutoff = state.known.cache.head.cutoff;
-            let state = update_state(context, &coverage, &mut head, state)?;
+            let state = update_state(context, &coverage, options.named, &mut head, state)?;
             if is_partial {
                 // Not all files were read again, and those that are newer than the earlier cutoff
                 // are still not trusted.
@@ -325,6 +328,7 @@ fn make_first_state(
 fn update_state(
     context: &CaptureContext<'_>,
     coverage: &Coverage,
+    named: &[RelPath],
     head: &mut CacheHead,
     WorkspaceState { mut known, mut unsaved }: WorkspaceState,
 ) -> Result<WorkspaceState, CaptureError> {
@@ -341,6 +345,7 @@ fn update_state(
         // The list of packs has to be saved again, along with the state.
         unsaved = unsaved.merge(Unsaved::Entries(Vec::new()));
     }
+    rebuild_trees |= state::distrust_damaged_objects(&mut known, named, context);
     let expected = context.find_expected(&known, head);
     let mut tasks = check::find_changes(context.root, &known, known_head.cutoff, expected);
     if known_head.rules != head.rules {
@@ -358,7 +363,7 @@ fn update_state(
         // Objects of the known state may have been in the broken packs. The store now has a new
         // generation, so the recursive call checks for them.
         head.generation = context.store.generation();
-        return update_state(context, coverage, head, WorkspaceState { known, unsaved });
+        return update_state(context, coverage, named, head, WorkspaceState { known, unsaved });
     }
     let sink = ObjectSink::new(context);
     let results = scan_changes(context, coverage, &sink, Some((&known, &tasks)), head)?;

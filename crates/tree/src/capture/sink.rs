@@ -1,5 +1,6 @@
 //! The destination of captured objects: one pack for the objects that the store lacks.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,8 @@ use crate::packs::Packs;
 /// The collector of a capture's objects, shared by many threads.
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
+    /// The objects that are added although the packs have them.
+    distrusted: HashSet<Oid>,
     /// The number of files so far, for the user who waits.
     handled: &'a AtomicU64,
     writer: &'a PackWriter,
@@ -27,6 +30,7 @@ impl<'a> ObjectSink<'a> {
     pub(crate) fn new(context: &CaptureContext<'a>) -> ObjectSink<'a> {
         ObjectSink {
             packs: context.store.packs(),
+            distrusted: context.distrusted.borrow().clone(),
             handled: &context.store.handled,
             writer: context.writer,
             max_size: context.max_size,
@@ -48,7 +52,8 @@ impl<'a> ObjectSink<'a> {
         if kind == ObjectKind::Blob {
             self.handled.fetch_add(1, Ordering::Relaxed);
         }
-        if self.writer.contains(&oid) || self.packs.contains(&oid) {
+        let is_stored = || self.packs.contains(&oid) && !self.distrusted.contains(&oid);
+        if self.writer.contains(&oid) || is_stored() {
             return;
         }
         if let Err(error) = self.writer.add(kind, oid, content) {

@@ -1,7 +1,7 @@
 //! The state of a workspace after a scan, with its trees. It is assembled from the known state and
 //! the results of the scan.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 
 use rayon::prelude::*;
@@ -18,7 +18,8 @@ use super::{CaptureContext, CaptureError, Unsaved};
 use crate::beneath::Stat;
 use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
-use crate::path::join;
+use crate::path::{RelPath, join};
+use crate::store::ObjectError;
 
 /// With fewer trees than this at one depth, building them in parallel is not worthwhile.
 const MIN_TREES_FOR_THREADS: usize = 64;
@@ -71,6 +72,73 @@ pub(crate) fn distrust_missing_objects(
         }
     }
     is_any_missing
+}
+
+/// The maximum number of objects of named paths that a capture reads back.
+const MAX_READ_BACK: usize = 64;
+/// The maximum size of the files that a capture reads back.
+const MAX_READ_BACK_SIZE: u64 = 4 << 20;
+
+/// Reads the stored objects of the paths that the caller names, and of the directories above them.
+/// If one of them is damaged, makes the capture store it again. These are the files that are about
+/// to change, so a later check of the store would find the damage too late. Returns true if any
+/// object is damaged.
+pub(crate) fn distrust_damaged_objects(
+    known: &mut KnownState,
+    named: &[RelPath],
+    context: &CaptureContext<'_>,
+) -> bool {
+    let mut indexes = find_named_entries(known, named);
+    indexes.retain(|index| {
+        let entry = &known.cache.entries[*index as usize];
+        entry.kind != EntryKind::Uncovered && !is_left_out(entry)
+    });
+    let mut damaged = context.damaged.borrow_mut();
+    let mut distrusted = context.distrusted.borrow_mut();
+    let mut left = MAX_READ_BACK_SIZE;
+    for index in indexes.into_iter().take(MAX_READ_BACK) {
+        let entry = &mut known.cache.entries[index as usize];
+        if entry.stat.size > left {
+            continue;
+        }
+        left -= entry.stat.size;
+        // An object that is missing may have been added by this process and not written yet.
+        if let Err(ObjectError::Damaged { pack, .. }) =
+            context.store.packs().read_object(&entry.oid)
+        {
+            if entry.kind != EntryKind::Directory {
+                entry.stat = Stat { mode: entry.stat.mode, ..Stat::default() };
+            }
+            distrusted.insert(entry.oid);
+            damaged.push(pack);
+        }
+    }
+    !distrusted.is_empty()
+}
+
+/// Finds the entries of named paths, of the directories above them, and of what is below them.
+/// Those that are nearest to the root come first.
+fn find_named_entries(known: &KnownState, named: &[RelPath]) -> Vec<u32> {
+    let cache = &known.cache;
+    let mut above = BTreeSet::new();
+    let mut pending = VecDeque::new();
+    for path in named.iter().filter(|path| !path.is_root()) {
+        let mut at = Some(0);
+        for name in path.as_bytes().split(|byte| *byte == b'/') {
+            above.extend(at);
+            at = at.and_then(|at| known.find_child(&cache.entries[at as usize], name));
+        }
+        pending.extend(at);
+    }
+    let mut found: Vec<u32> = above.into_iter().collect();
+    while let Some(index) = pending.pop_front()
+        && found.len() < MAX_READ_BACK
+    {
+        found.push(index);
+        let (start, count) = cache.entries[index as usize].children;
+        pending.extend(start..start + count);
+    }
+    found
 }
 
 /// True if no name appeared or disappeared. In that case, the results can replace known entries in

@@ -50,7 +50,8 @@ impl Lock<'_> {
         let mut present = self.capture_for_restore(options, &in_the_way)?;
         loop {
             let tracked = OnceCell::new();
-            let planner = Planner { lock: self, target, paths, skipped, present: &present, tracked };
+            let planner =
+                Planner { lock: self, target, paths, skipped, present: &present, tracked };
             let differences = planner.find_differences()?;
             let mut uncaptured = planner.find_uncaptured_in_the_way(&differences)?;
             uncaptured.extend(planner.find_uncaptured_since_restore()?);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use takeback_base::errors::error_chain;
 use takeback_tree::{Capture, ForbiddenRoots, Store, StoreError};
 
-use crate::support::{Scratch, child_variable, git, read_directory, rerun_test, succeed};
+use crate::support::{Scratch, child_variable, git, read_directory, rel, rerun_test, succeed};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -137,6 +137,34 @@ fn objects_with_flipped_bytes_are_found_over_time_and_stored_again() {
     assert_eq!(capture.tree, scratch.fresh().tree);
     assert_complete(&scratch);
     assert!(scratch.store.verify(&|_, _| {}).unwrap().packs.is_empty());
+}
+
+#[test]
+fn a_named_file_whose_stored_copy_is_damaged_is_stored_again() {
+    let mut noticed = 0;
+    for position in (12..).step_by(3) {
+        let mut scratch = Scratch::in_memory();
+        scratch.ahead = HOUR;
+        scratch.write("src/a", "precious");
+        scratch.write("b", "1");
+        scratch.capture();
+        let packs = list_packs(&scratch);
+        let mut content = fs::read(&packs[0]).unwrap();
+        if position >= content.len() - 20 {
+            break;
+        }
+        content[position] ^= 1;
+        overwrite(&packs[0], &content);
+        // The call names only one file, and changes it after the capture.
+        scratch.named = vec![rel("src/a")];
+        let capture = scratch.capture();
+        noticed += usize::from(!capture.damaged.is_empty());
+        scratch.write("src/a", "changed");
+        scratch.write("b", "2");
+        scratch.restore(&capture, &["src/a"]);
+        assert_eq!(scratch.read("src/a"), "precious", "{position}");
+    }
+    assert!(noticed > 10, "{noticed}");
 }
 
 #[test]
