@@ -38,13 +38,13 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
 ) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(directory);
-    // Do not pass on an unknown profile: it would be an error and prevent the background work.
+    // Do not pass on an unknown profile: the new process would fail with an error.
     command.env_remove(PROFILE);
     if let Some(profile) = context.profile().filter(|name| has_profile(&context.home, name)) {
         command.arg("--profile").arg(profile);
     }
     command.arg("--end-after").arg(LONGEST_LIFE.as_secs().to_string()).args(arguments);
-    // A process in the workspace would keep the workspace's file system from being unmounted.
+    // If the process worked in the workspace, the workspace's file system could not be unmounted.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn()?;
@@ -55,7 +55,7 @@ pub(crate) fn spawn_takeback<S: AsRef<OsStr>>(
 }
 
 /// Starts a process that continues a goal, and does not wait for it. If the last run was
-/// interrupted, it is continued, and what it has spent still counts.
+/// interrupted, the process continues that run, and what the run has spent still counts.
 pub(crate) fn spawn_goal(context: &Context, goal: &str, is_interrupted: bool) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--home").arg(&context.home).arg("-C").arg(&context.directory);
@@ -78,7 +78,7 @@ pub(crate) fn detach_from_terminal() {
 }
 
 /// Starts the background work that follows a report. If the process cannot be started, a later
-/// report makes up for it. `log` is the agent's log.
+/// report will start this work. `log` is the agent's log.
 pub(crate) fn spawn_follow_up(
     context: &Context,
     follow_up: &FollowUp,
@@ -107,8 +107,8 @@ pub(crate) fn spawn_follow_up(
     let _ = spawn_takeback(context, workspace, words, None);
 }
 
-/// Starts merging packs and enforcing limits in the background, if either is due. Both may be due
-/// after a large capture, and must not be put off until the end of a long turn.
+/// Starts merging packs and enforcing limits in the background, if either is due. After a large
+/// capture, both may be due, and neither can wait until the end of a long turn.
 pub(crate) fn spawn_upkeep(context: &Context, opened: &Opened) {
     let needs_merge = opened.store().is_ok_and(takeback_tree::Store::needs_merge);
     if needs_merge || has_packs_over_size_cap(opened) || is_prune_due(opened) {

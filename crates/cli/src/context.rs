@@ -99,7 +99,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// The maximum time that a user's command waits for other processes, and the function that tells
-/// the user about the wait.
+/// the user that the command is waiting.
 const LOCK_WAIT: LockWait =
     LockWait { limit: Duration::from_secs(10), on_wait: output::report_waiting };
 
@@ -318,7 +318,7 @@ impl Context {
     }
 
     /// Opens takeback's home even if the configuration is invalid, and prints a warning in that
-    /// case: the way back must never be blocked.
+    /// case: a mistake in the settings must never prevent a rollback.
     pub(crate) fn opened_anyway(&self) -> Result<&Opened, Failure> {
         if self.opened.get().is_none() {
             let (config, problem) = Config::read_anyway(&self.home, self.profile());
@@ -339,13 +339,14 @@ impl Context {
     }
 
     /// Returns the directory for the copies that imports make. It is beside the ledger, because the
-    /// copies are private and may be large. Its name is unusual, because takeback deletes its
-    /// contents even if the user has chosen a home that holds other files.
+    /// copies are private and may be large. Its name is unusual, because takeback deletes the
+    /// contents of the directory, even if the user has chosen a home that holds other files.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.home.join("import-copies")
     }
 
-    /// Opens takeback's home with a configuration. Removes what a killed import left behind.
+    /// Opens takeback's home with a configuration. Removes the copies that a killed import left
+    /// behind.
     pub(crate) fn open_with(&self, config: Config) -> Opened {
         let _ = scratch::sweep(&self.scratch());
         let mut settings = config.checkpoints;
@@ -420,8 +421,8 @@ impl Context {
         }
     }
 
-    /// Warns if the user names a directory that does not exist. The workspace that it belonged to can
-    /// still be restored, but the name may also be wrong.
+    /// Warns if the user names a directory that does not exist. The user may want to restore the
+    /// workspace that it belonged to, but may also have mistyped the name.
     pub(crate) fn warn_of_missing_directory(&self) {
         if let Some(typed) = self.globals.directory.as_ref().filter(|_| self.is_attended)
             && self.directory.symlink_metadata().is_err()

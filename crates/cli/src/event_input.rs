@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 use serde::de::IgnoredAny;
 
-/// The shortest time that the hook waits for its event. An agent on a busy machine may need some
-/// time to write it.
+/// The minimum time that the hook waits for its event. An agent on a busy machine may need some
+/// time to write the event.
 const MIN_WAIT: Duration = Duration::from_secs(3);
 
 /// The byte order mark, which some programs put before UTF-8 text.
@@ -27,7 +27,7 @@ pub(crate) fn read_event(input: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// An input that fails if nothing arrives for too long.
+/// An input from which reading fails if nothing arrives for too long.
 pub(crate) struct TimedInput<F> {
     input: F,
     /// The maximum time between two reads; `None` if there is no limit.

@@ -12,8 +12,8 @@ use takeback_undo::LedgerGuard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The time to wait for an agent to log the end of a turn. Some agents do so only after their hooks
-/// have run.
+/// The time to wait for an agent to log the end of a turn. Some agents log it only after their
+/// hooks have run.
 const LAST_WORDS: Duration = Duration::from_millis(1_000);
 
 /// The time that a command waits for other processes before it continues without new entries.
@@ -43,7 +43,8 @@ pub(crate) fn catch_up_session(
     }
     let mut ledger = context.ledger()?;
     import_logs(format, &logs, &mut ledger, context)?;
-    // If a log does not exist yet, a later command will read it, because it now has a bookmark.
+    // If a log does not exist yet, a later command will read it, because the log now has a
+    // bookmark.
     if logs.iter().any(|log| log.path.exists()) {
         thread::sleep(LAST_WORDS);
         import_logs(format, &find_logs(), &mut ledger, context)?;
@@ -74,9 +75,10 @@ fn import_logs(
 /// Opens the ledger and imports new entries from recently read logs. Entries that cannot be read
 /// now are left for a later command.
 pub(crate) fn current_ledger(context: &Context) -> Result<LedgerGuard<'_>, Failure> {
-    // A fork that was cut off may still lack its session.
+    // A fork that was interrupted may still lack its session.
     takeback_undo::finish_forks(context.opened()?);
-    // A copy of a conversation that was cut off must be recorded before its log is read.
+    // If a process was killed while it made a copy of a conversation, the copy must be recorded
+    // before the log of the copy is read.
     takeback_agents::finish_copies(context.opened()?);
     let mut ledger = context.ledger()?;
     ledger.set_wait(PATIENCE);
@@ -108,7 +110,7 @@ fn catch_up_recent_logs(ledger: &mut Ledger, context: &Context) {
 }
 
 /// True if a log may have entries after its bookmark. For an existing database this is always true,
-/// because only reading it would show whether there are any.
+/// because takeback could find out only by reading the database.
 fn has_new_entries(log: &LogRef, bookmark: &Bookmark) -> bool {
     let length = fs::metadata(&log.path).map(|metadata| metadata.len());
     length.is_ok_and(|length| log.session.is_some() || length != bookmark.offset)

@@ -88,7 +88,7 @@ pub(crate) fn strict_refusal(reasons: &[String]) -> String {
 }
 
 /// Opens takeback's home for an agent, and returns it with the errors in the configuration. If
-/// there are any, only the valid settings apply. Returns `None` if checkpoints are switched off.
+/// there are errors, only the valid settings apply. Returns `None` if checkpoints are switched off.
 pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     if context.is_switched_off() {
         return None;
@@ -103,7 +103,8 @@ pub(crate) fn open(context: &Context) -> Option<(Arc<Opened>, Vec<String>)> {
     opened.settings().enabled.then_some((opened, failures))
 }
 
-/// Returns the workspace that contains a directory. Its list shows the failures in that directory.
+/// Returns the workspace that contains a directory. The list of that workspace shows the failures
+/// in the directory.
 pub(crate) fn workspace_of(opened: &Opened, directory: &Path) -> PathBuf {
     opened.find_root(directory).unwrap_or_else(|_| directory.to_owned())
 }
@@ -193,7 +194,7 @@ impl PendingReport {
                 Waited::Done(handled)
             }
             Err(RecvTimeoutError::Timeout) => {
-                // The late capture must still find the files that the call deletes from now on.
+                // The call may delete files from now on, and the late capture must still find them.
                 let held = hook::hold_files(&self.opened, &self.report);
                 if let Ok(handled) = self.handled.try_recv() {
                     held.into_iter().for_each(hook::HeldFiles::discard);
@@ -215,7 +216,7 @@ impl PendingReport {
     }
 
     /// Waits until the turn is concluded, but no longer than the agent waits for a checkpoint. The
-    /// follow-up work does what remains.
+    /// work in the background does the rest.
     fn wait_for_conclusion(&self) {
         if self.report.event.ends_turn() {
             let limit = Duration::from_millis(self.opened.settings().timeout_ms);

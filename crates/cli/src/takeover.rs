@@ -20,7 +20,7 @@ use takeback_base::durable::{self, FileLock};
 use takeback_base::hex;
 use takeback_undo::{Report, ReportedEvent};
 
-/// The variable that names the directory to the agent's processes.
+/// The variable that tells the agent's processes the path of the directory.
 pub(crate) const VARIABLE: &str = "TAKEBACK_ACP";
 
 /// The directory in takeback's home that holds the directories of all proxies.
@@ -28,7 +28,7 @@ const ROOT: &str = "acp";
 
 const LOCK: &str = "lock";
 
-/// The content of the file for a session of the proxy.
+/// The content of the file that the directory holds for each session of the proxy.
 #[derive(Serialize, Deserialize)]
 struct SessionFile {
     /// The name of the agent in the ledger.
@@ -41,10 +41,10 @@ pub(crate) struct Takeover {
     _lock: FileLock,
 }
 
-/// The share of a report that a hook handles.
+/// The part of a report that a hook handles.
 #[derive(Debug, PartialEq)]
 pub(crate) enum HookDuty {
-    /// The whole report: no proxy reports the session.
+    /// The whole report, because no proxy reports this event.
     Report,
     /// Nothing, because the proxy reports this event.
     Nothing,
@@ -54,17 +54,18 @@ pub(crate) enum HookDuty {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum HookReports {
     Nothing,
-    /// Hooks are there, but have reported no call. Some agents run only some of their hooks when an
-    /// editor uses them.
+    /// The agent has hooks, but they have reported no call. Some agents run only some of their
+    /// hooks when an editor uses them.
     NoCallYet,
     Calls,
 }
 
 impl Takeover {
-    /// Creates the directory of a proxy, and removes those of proxies that were killed.
+    /// Creates the directory of a proxy, and removes the directories of proxies that were killed.
     pub(crate) fn begin(home: &Path) -> io::Result<Takeover> {
         let root = home.join(ROOT);
-        // Until a directory is locked, another proxy would mistake it for that of a killed one.
+        // Until a new directory is locked, another proxy would mistake it for the directory of a
+        // killed proxy.
         let _guard = FileLock::exclusive_on_directory(&root)?;
         for entry in durable::if_exists(fs::read_dir(&root))?.into_iter().flatten().flatten() {
             if !is_alive(&entry.path()) {
@@ -105,7 +106,7 @@ impl Takeover {
         )
     }
 
-    /// Returns what the agent's hooks report in a session.
+    /// Returns what the agent's hooks have reported in a session.
     pub(crate) fn hook_reports(&self, session: &str) -> HookReports {
         match fs::metadata(calls_file(&self.directory, session)) {
             Err(_) => HookReports::Nothing,
@@ -121,8 +122,8 @@ impl Takeover {
     }
 }
 
-/// Determines which share of a report a hook handles, and assigns the report to the proxy's
-/// session. `directory` is the value of [`VARIABLE`].
+/// Determines which part of a report a hook handles, and assigns the report to the proxy's session.
+/// `directory` is the value of [`VARIABLE`].
 pub(crate) fn join_session(directory: Option<&Path>, report: &mut Report) -> HookDuty {
     let Some(directory) = directory.filter(|directory| is_alive(directory)) else {
         return HookDuty::Report;
@@ -152,7 +153,8 @@ pub(crate) fn join_session(directory: Option<&Path>, report: &mut Report) -> Hoo
     }
 }
 
-/// Remembers that hooks report the calls of a session, and the id of one of the calls.
+/// Records that the agent's hooks are used in a session and, if there is a call, the id of the
+/// call.
 fn note_call(directory: &Path, session: &str, call: Option<&str>) -> io::Result<()> {
     let mut file = durable::append_file(&calls_file(directory, session))?;
     match call {
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(join_session(Some(takeover.directory()), &mut other), HookDuty::Report);
         assert_eq!(other, prompt());
         assert_eq!(join_session(None, &mut other), HookDuty::Report);
-        // A killed proxy leaves its directory without a lock.
+        // A killed proxy leaves its directory behind, without a lock.
         let killed = home.path().join("acp/1-0");
         fs::create_dir(&killed).unwrap();
         for entry in fs::read_dir(takeover.directory()).unwrap().flatten() {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output::{self, Cell, Column, Progress, Table};
 
-/// The maximum number of lines of a test's output that are shown.
+/// The maximum number of output lines that are shown for a test.
 const SHOWN: usize = 5;
 
 /// Compare the files of two directories, and the cost of the agents' work there
@@ -57,7 +57,7 @@ struct Comparison {
 struct SideView {
     directory: AnyPath,
     sessions: usize,
-    /// The number of prompts, without those that a fork has in common with its parent.
+    /// The number of prompts, not counting those that a fork has in common with its parent.
     turns: usize,
     input_tokens: i64,
     output_tokens: i64,

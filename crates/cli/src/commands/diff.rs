@@ -132,7 +132,7 @@ fn open_workspace_with<'c>(
     Ok(history::revive_workspace(opened, &path)?)
 }
 
-/// Splits off the first word if it names a checkpoint, which is then the second of the two to
+/// Splits off the first word if it names a checkpoint: the second of the two checkpoints to
 /// compare. All other words are paths.
 fn split_second<'h, 'a>(
     words: &'a [PathBuf],

@@ -114,7 +114,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Describes a fork that an agent is to continue. Without one, it is the session's own agent.
+    /// Describes a fork that `agent` is to continue. By default, the session's own agent continues
+    /// it.
     pub(crate) fn new(files: ForkFiles, repository: bool, agent: Option<String>) -> Wanted {
         let for_own_agent = agent.as_deref() != Some(takeback_runtime::AGENT);
         Wanted { files, repository, for_own_agent, agent: agent.filter(|_| for_own_agent) }

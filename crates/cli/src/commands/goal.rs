@@ -240,7 +240,7 @@ pub(crate) fn work(
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Finds a goal. If the goal's process has ended, the goal is stored as paused.
+/// Finds a goal. If the goal's process has ended, first stores the goal as paused.
 fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     let id = context.ledger()?.resolve_goal(typed)?;
     list_goals(context.opened()?)?;
@@ -253,8 +253,8 @@ pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
     view_with_checkpoints(&goal, context)
 }
 
-/// Refuses to pause a goal that has stopped for another reason, and to change one that is over: the
-/// reason would be lost.
+/// Refuses changes that would lose the reason why a goal has stopped: pausing a goal that has
+/// stopped for another reason, and changing a goal that is over.
 fn check_change(goal: &GoalRecord, state: GoalState) -> Result<(), Failure> {
     let is_allowed = match state {
         GoalState::Paused => matches!(goal.state, GoalState::Active | GoalState::Paused),
@@ -285,7 +285,8 @@ fn change(
     let changed = context.ledger()?.update_goal(&update, context.now())?;
     let is_running = context.ledger()?.running_tasks()?.contains(&goal.task);
     context.close_ledger();
-    // A goal that is not active shares its task with a conversation, which must not be stopped.
+    // If a goal is not active, a conversation may be using the goal's task, and must not be
+    // stopped.
     let works_on_it = is_running && goal.state == GoalState::Active;
     if works_on_it || (!is_running && state == GoalState::Cancelled) {
         takeback_runtime::cancel_task(context.opened_arc()?, &goal.task)?;

@@ -65,7 +65,7 @@ const MAX_INPUT: u64 = 256 << 20;
 struct EventOutcome {
     failures: Vec<String>,
     unprotected: Vec<Unprotected>,
-    /// True if the user prefers a refused call to an unprotected one.
+    /// True in strict mode, which refuses unprotected calls.
     is_strict: bool,
     /// True if the event is a call that can still be refused.
     is_refusable: bool,
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let (answer, code) = agent.refusal_output(&reason);
-    // Even an agent that does not read the answer sees the exit code.
+    // An agent that does not read the answer still sees the exit code.
     answer.iter().for_each(|answer| drop(print_answer(answer)));
     ExitCode::from(code)
 }
@@ -156,7 +156,7 @@ fn run_supervised(input: &[u8]) -> io::Result<ExitStatus> {
     command.args(std::env::args_os().skip(1)).arg("--supervised").stdin(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If this fails, the process ended early, and its status shows that.
+        // If this fails, the process has ended early, and its exit status shows that.
         let _ = stdin.write_all(input);
     }
     child.wait()

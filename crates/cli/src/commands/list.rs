@@ -46,7 +46,7 @@ const COLUMNS: [Column; 13] = [
     Column::left().shrinks(2, 0),
     Column::right().at_least(3),
     Column::left().shrinks(7, 0),
-    // The prompt, or the reason of a row without a prompt.
+    // The prompt or, in a row without a prompt, the reason.
     Column::left().at_most(52).shrinks(10, 12),
     // The counts of files and lines, and the number of steps.
     Column::left().shrinks(8, 0),
@@ -58,12 +58,12 @@ const COLUMNS: [Column; 13] = [
     Column::free(),
     // The effects.
     Column::free().shrinks(6, 3),
-    // The reason, if the prompt takes its place.
+    // The reason, in a row that has a prompt.
     Column::free().at_most(52).shrinks(1, 0),
 ];
 
-/// The marks before a row, which mean: the workspace is in this state now, the turn was taken back,
-/// the user took the checkpoint.
+/// The marks before a row. They mean that the workspace is in this state now, that the turn was
+/// taken back, or that the user took the checkpoint.
 const MARKS: [(&str, &str); 3] = [(NOW, "now"), (TAKEN_BACK, "taken back"), (BY_HAND, "by hand")];
 const NOW: &str = "●";
 const TAKEN_BACK: &str = "×";
@@ -140,7 +140,7 @@ fn print_faint(line: &str) {
     }
 }
 
-/// Finds the number of a row that the usage lines can name: the newest that is not taken back.
+/// Finds the number of a row that the usage lines can name: the newest row that was not taken back.
 fn find_example(shown: &[RowView]) -> Option<usize> {
     let row = shown.iter().find(|row| !row.taken_back).or(shown.first())?;
     Some(row.number)
@@ -215,7 +215,8 @@ fn print_rows(list: &List, with_steps: bool, limit: usize) {
     }
 }
 
-/// Finds the row that matches the workspace's current state: the newest that is not taken back.
+/// Finds the row that matches the workspace's current state: the newest row that was not taken
+/// back.
 fn find_now(list: &List) -> Option<usize> {
     list.checkpoints.iter().find(|row| !row.taken_back).map(|row| row.number)
 }
@@ -241,7 +242,8 @@ fn row_cells(row: &RowView, now: Option<usize>, list: &List) -> [Cell; 13] {
         None => (Cell::new(reason), Cell::default()),
     };
     let pinned = if row.pinned { "pinned" } else { "" };
-    // The words of a turn that was taken back are struck through. The mark says so without colors.
+    // The words of a turn that was taken back are struck through. Without colors, only the mark
+    // shows that it was taken back.
     let strike = |cell: Cell| if row.taken_back { cell.with_style(Style::TakenBack) } else { cell };
     [
         Cell::new(choose_mark(row, now)),

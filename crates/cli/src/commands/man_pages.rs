@@ -60,7 +60,7 @@ fn render_page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Writes examples line by line. clap_mangen would join the lines to a paragraph.
+/// Writes examples line by line. clap_mangen would join the lines into a paragraph.
 fn render_examples(text: &str, page: &mut Vec<u8>) -> io::Result<()> {
     let (title, lines) = text.split_once(":\n").unwrap_or(("Examples", text));
     let mut roff = Roff::new();

@@ -1,4 +1,5 @@
-//! The tasks and goals that were left open: they wait for the user, or their process ended.
+//! The tasks and goals that were left open: they are waiting for the user, or their process has
+//! ended.
 
 use serde::Serialize;
 use takeback_ledger::{GoalRecord, GoalState, TaskFilter};
@@ -36,8 +37,8 @@ impl OpenTask {
     }
 }
 
-/// Lists what was left open in all workspaces: goals, then conversations, each with the newest
-/// first.
+/// Lists what was left open in all workspaces: first the goals, then the conversations, the newest
+/// of each kind first.
 pub(crate) fn list_open_tasks(context: &Context) -> Result<Vec<OpenTask>, Failure> {
     let tasks = find_open_tasks(TaskFilter::default(), context)?;
     let goals = find_open_goals(&tasks, context)?;

@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let link = server.link();
     stop_on_signals(server.stopper())?;
     if context.globals.json {
-        // One line, as without --json, because the server keeps running.
+        // This prints only one line, as without --json, because the server keeps running.
         println!("{}", serde_json::json!({ "url": link }));
     } else {
         println!("{link}");
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
             "The link opens your history until you stop the server with Ctrl-C. Do not share it."
         );
     }
-    // A program that starts the server waits for the link.
+    // A program that has started the server is waiting for the link.
     let _ = std::io::stdout().flush();
     if arguments.open {
         open_browser(&link);

@@ -86,8 +86,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     rollback::carry_out(request(options), arguments.dry_run, context)
 }
 
-/// Asks about each file that others may have changed. Returns the files whose changes the user
-/// wants to take back as well.
+/// Asks about each file that the user or another agent may have changed. Returns the files whose
+/// changes the user wants to take back as well.
 fn ask_about_doubts(request: &Request, context: &Context) -> Result<Vec<RelPath>, Failure> {
     let planned = takeback_undo::rollback::plan(context.opened_anyway()?, request)?;
     let doubts = planned.into_view().doubts.into_iter();

@@ -1,4 +1,5 @@
-//! Bash: like clap's own completions, but a list of choices shows what they mean.
+//! Completions for bash. They are like clap's own, but a list of choices also shows what each
+//! choice means.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,7 +15,8 @@ use crate::output;
 const MEANING_WIDTH: usize = 60;
 
 /// The script that bash loads. Bash splits words at colons, which occur in the ids of sessions, so
-/// the script splits the line itself and removes the part of a choice that bash has already.
+/// the script splits the line itself, and removes from each choice the part up to the last colon
+/// that the user has typed.
 const SCRIPT: &str = r#"_takeback() {
     local line=${COMP_LINE:0:COMP_POINT} words current
     IFS=$' \t' read -ra words <<<"$line"
@@ -36,7 +38,7 @@ complete -o bashdefault -o nosort -F _takeback PROGRAM 2>/dev/null ||
 /// The completion adapter for bash.
 pub(super) struct Bash;
 
-/// The value by which bash says that the completion only lists the choices, because Tab was pressed
+/// The values with which bash says that it only lists the choices, because the user pressed Tab
 /// twice.
 const LISTING: [&str; 2] = ["63", "33"];
 

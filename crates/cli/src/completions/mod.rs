@@ -65,7 +65,7 @@ pub(crate) fn answer_shell(words: &[OsString]) -> bool {
     if variable(VARIABLE).is_none_or(|shell| shell.is_empty()) {
         return false;
     }
-    // A message in the middle of the line that the user types would only disturb.
+    // A message in the middle of the line that the user is typing would only disturb the user.
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stderr(&null);
     }

@@ -18,7 +18,7 @@ use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// All settings. Those missing from the file have their default values.
+/// All settings. Settings that are missing from the file have their default values.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a table of settings")]
 pub(crate) struct Config {
@@ -57,8 +57,8 @@ pub(crate) fn read_text(home: &Path) -> Result<String, Failure> {
     }
 }
 
-/// True if a line of a malformed file sets a key, in whatever form, to anything but `false`. An
-/// error in the file must not switch off strict mode or the masking of secrets.
+/// True if a line of a malformed file sets a key to anything but `false`, however the key is
+/// written. An error in the file must not switch off strict mode or the masking of secrets.
 fn may_switch_on(text: &str, key: &str) -> bool {
     let is_in = |line: &str| {
         let plain: String = strip_comment(line).chars().filter(|c| !is_filler(*c)).collect();
@@ -162,7 +162,7 @@ fn split_span<T>(spanned: Spanned<T>) -> (std::ops::Range<usize>, T) {
     (spanned.span(), spanned.into_inner())
 }
 
-/// Adds the values of one table to another. A value replaces the old value, and a table inside the
+/// Adds the values of one table to another. A value replaces the old value, but a table inside the
 /// table is merged with the old table.
 fn merge_tables<'t>(tables: &mut DeTable<'t>, changes: DeTable<'t>) {
     for (key, change) in changes {
@@ -198,7 +198,7 @@ impl Config {
     }
 
     /// Reads the settings. A malformed file is an error, not a reason to use the defaults, because
-    /// it may ask takeback to mask secrets.
+    /// the file may ask takeback to mask secrets.
     pub(crate) fn read(home: &Path, profile: Option<&str>) -> Result<Config, Failure> {
         let text = read_text(home)?;
         if text.is_empty() && profile.is_none() {
@@ -215,7 +215,7 @@ impl Config {
 
 /// Fails if this text is not a valid config.toml.
 pub(crate) fn check(text: &str, context: &Context) -> Result<(), Failure> {
-    // A setting may be the first one of a new profile.
+    // The profile that the user chose may be new, and not be in the file yet.
     let names = profile_names(text);
     let profile = context.profile().filter(|profile| names.iter().any(|name| name == profile));
     parse_or_explain(text, &context.home, profile).map(drop)
@@ -300,7 +300,7 @@ fn unknown_profile(path: &Path, name: &str, known: &[String]) -> Failure {
     Failure::new(format!("no profile `{name}` in {}", path.display())).hint(hint)
 }
 
-/// Returns the number of the line that contains the byte `at`, starting at 1.
+/// Returns the number of the line that contains the byte `at`. The first line has the number 1.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }

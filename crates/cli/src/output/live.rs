@@ -10,23 +10,24 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::terminal::Size;
 use super::text::width_of;
 
-/// The sequence that makes terminals that support it show all changes in one step.
+/// The sequence that makes a terminal show all changes in one step, if the terminal supports this.
 const BEGIN_UPDATE: &str = "\u{1b}[?2026h";
 const END_UPDATE: &str = "\u{1b}[?2026l";
 
 /// The live lines that a terminal shows. The cursor is at the end of the last one or, if there are
 /// none, at the beginning of an empty row.
 ///
-/// Only lines that can still be reached are live: a terminal cannot change rows that have scrolled
-/// out of its screen. If the live lines do not fit on the screen, only the last ones are shown.
+/// Only lines that the cursor can still reach are live: a terminal cannot change rows that have
+/// scrolled out of its screen. If the live lines do not fit on the screen, only the last ones are
+/// shown.
 #[derive(Default)]
 pub(crate) struct LiveRegion {
     shown: Vec<String>,
 }
 
 impl LiveRegion {
-    /// Prints finished lines in place of the live ones, and new live lines below them. Returns the
-    /// text for the terminal. Unchanged lines are not printed again.
+    /// Returns the text that prints finished lines in place of the live ones, and new live lines
+    /// below them. Unchanged lines are not printed again.
     pub(crate) fn update(&mut self, finished: &[String], live: &[String], size: Size) -> String {
         let live = last_rows(live, size);
         let lines: Vec<&String> = finished.iter().chain(live).collect();

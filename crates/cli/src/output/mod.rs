@@ -122,8 +122,8 @@ pub(crate) fn write_error_line(line: Arguments<'_>) {
     output().write(Line::Error(line.to_string()));
 }
 
-/// Shows lines in a pager, which stays open even if they fit on the screen. Returns false if it
-/// cannot be started.
+/// Shows lines in a pager, which stays open even if they fit on the screen. Returns false if the
+/// pager cannot be started.
 pub(crate) fn page_lines(words: &[String], lines: &[String]) -> bool {
     let Some(mut pager) = Pager::start(words, "R") else { return false };
     for line in lines {
@@ -141,7 +141,7 @@ pub(crate) fn has_colors() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Writes everything that has been held back. If there is a pager, waits until it is closed.
+/// Writes everything that has been held back. If there is a pager, waits until the user closes it.
 pub(crate) fn flush() {
     output().flush();
 }
@@ -192,13 +192,13 @@ impl Output {
                 self.note(written);
             }
             Line::Output(_) => {}
-            // If standard error is closed, there is nowhere to report that.
+            // If standard error is closed, there is nowhere to report the error.
             Line::Error(line) => drop(writeln!(anstream::stderr().lock(), "{line}")),
         }
     }
 
-    /// Remembers the first error that occurs while writing to standard output. Nothing is written
-    /// after it.
+    /// Remembers the first error that occurs while writing to standard output. After this error,
+    /// nothing more is written.
     fn note(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
             self.error.get_or_insert(error);
@@ -235,7 +235,8 @@ impl Output {
             }
             Sink::Paged { size, pager, errors } => {
                 pager.end();
-                // The user has closed the pager, so its broken pipe does not affect later output.
+                // The user has closed the pager, so the broken pipe to the pager does not affect
+                // later output.
                 self.error.take_if(|error| error.kind() == ErrorKind::BrokenPipe);
                 errors.into_iter().for_each(|line| self.write_now(&Line::Error(line)));
                 self.sink = Sink::Waiting { size, rows: 0, lines: Vec::new() };
@@ -280,7 +281,7 @@ impl Write for DisarmedLines {
     }
 }
 
-/// Prints the result of a command as JSON, and returns true, if the user asks for JSON. Otherwise
+/// If the user asks for JSON, prints the result of a command as JSON, and returns true. Otherwise,
 /// the caller prints text.
 pub(crate) fn answers_json(value: &impl Serialize, context: &Context) -> bool {
     match context.globals.json {
@@ -405,7 +406,7 @@ pub(crate) fn is_agreed(question: &str) -> bool {
     matches!(answer.as_deref(), Some("y" | "Y" | "yes"))
 }
 
-/// Asks the user for a line of text. Returns `None` if there is none.
+/// Asks the user for a line of text. Returns `None` if the input has ended.
 pub(crate) fn ask_line(question: &str) -> Option<String> {
     // The user must see the output that the question is about.
     flush();

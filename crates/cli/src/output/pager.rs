@@ -17,8 +17,9 @@ pub(super) struct Pager {
 }
 
 impl Pager {
-    /// Starts a pager, given its program and arguments, and the options of `less` unless the user
-    /// chose others. Returns `None` if the program cannot be started.
+    /// Starts a pager. `words` are its program and arguments, and `less` are the options for the
+    /// program `less`, unless the user has chosen others. Returns `None` if the program cannot be
+    /// started.
     pub(super) fn start(words: &[String], less: &str) -> Option<Pager> {
         let (program, arguments) = words.split_first()?;
         // The pager handles Ctrl-C. Once the pager is closed, Ctrl-C ends takeback again.

@@ -48,7 +48,7 @@ impl Progress {
         Progress::start(what, Some(noun))
     }
 
-    /// Shows how many files have been handled, according to a count that grows meanwhile.
+    /// Shows how many files have been handled. The count `handled` grows during the work.
     pub(crate) fn of_files(what: &str, handled: Option<Arc<AtomicU64>>) -> Progress {
         let before = handled.as_ref().map_or(0, |handled| handled.load(Ordering::Relaxed));
         let counts = Counts { before, handled: handled.unwrap_or_default(), ..Counts::default() };
@@ -109,7 +109,7 @@ fn show(text: &str, shown: usize) -> usize {
     if text.is_empty() && shown == 0 {
         return 0;
     }
-    // A line that wraps could not be replaced later.
+    // A line that is wider than the terminal could not be replaced later.
     let columns = Size::of(io::stderr()).map_or(80, |size| size.columns);
     let text = shorten(text, columns.saturating_sub(1));
     let width = width_of(&text);

@@ -1,9 +1,9 @@
-//! Colors, by meaning. Text is always painted; the streams in [`super`] strip the colors where they
+//! The colors of text. Text is always painted; the streams in [`super`] strip the colors where they
 //! are not wanted.
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-/// The meaning of a piece of text, which determines its color.
+/// The kind of some text, which determines its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Id,
@@ -35,7 +35,7 @@ impl Style {
     }
 }
 
-/// Returns the text in the color for its meaning.
+/// Returns the text in the color of this kind of text.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if text.is_empty() {
         return String::new();

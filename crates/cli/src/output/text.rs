@@ -39,7 +39,7 @@ pub(crate) fn local_time(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(|_| disarm(time), short_local)
 }
 
-/// Formats a time in RFC 3339 as the time that has passed since: `2m`, `3h`, `5d`.
+/// Formats a time in RFC 3339 as the time that has passed since then: `2m`, `3h`, `5d`.
 pub(crate) fn relative_time(time: &str) -> String {
     let then = time.parse::<jiff::Timestamp>();
     then.map_or_else(|_| disarm(time), |then| relative(then, jiff::Timestamp::now()))

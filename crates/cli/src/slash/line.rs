@@ -9,7 +9,7 @@ pub(crate) struct SlashLine<'a> {
     pub(crate) text: &'a str,
     /// The session in which the line was typed, if the conversation has begun.
     pub(crate) session: Option<&'a str>,
-    /// The model that the front end asks.
+    /// The model that the front end uses.
     pub(crate) model: Option<&'a str>,
     /// True if no user typed the line. In that case, nothing is changed.
     pub(crate) is_headless: bool,
@@ -52,7 +52,7 @@ impl<'a> SlashLine<'a> {
 
 impl ParsedLine<'_> {
     /// Checks that every word is safe. The line may come from a web page, an issue, or a file in
-    /// the project, so only the options in this list are accepted: none that name another home,
+    /// the project, so only the options in this list are accepted. None of them names another home,
     /// another directory or a file outside the workspace. Returns the reason for a refusal.
     pub(super) fn check(&self) -> Result<(), String> {
         let options: &[&str] = match self.name {

@@ -50,7 +50,7 @@ pub(crate) const COMMANDS: SlashNames = &[
 /// The answer to a slash command.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct SlashAnswer {
-    /// The text to show, in several lines if need be.
+    /// The text to show. It may have several lines.
     pub(crate) text: String,
     /// The document that the command prints with `--json`.
     pub(crate) data: Option<Value>,
@@ -76,7 +76,7 @@ pub(crate) enum SlashAction {
     /// Continue the work on a goal, with this budget.
     #[serde(skip)]
     ResumeGoal { goal: String, budget: Budget },
-    /// The front end ends the chat.
+    /// End the chat.
     Quit,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn words_in_agent<'w>(words: &[&'w str]) -> Vec<&'w str> {
     }
 }
 
-/// Runs a command of takeback in this process. Its words have been checked.
+/// Runs a command of takeback in this process. The caller has checked its words.
 pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     let context = context.in_directory(&context.directory);
     let all = std::iter::once("takeback").chain(words.iter().copied()).map(Into::into).collect();
@@ -208,7 +208,7 @@ pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
     answer
 }
 
-/// Lists, shows, pauses or cancels goals. Starting and resuming one is left to the front end.
+/// Lists, shows, pauses or cancels goals. Leaves starting and resuming a goal to the front end.
 fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure> {
     let all = ["takeback", "goal"].iter().chain(words).map(Into::into).collect();
     match Arguments::parse_words(all) {
@@ -223,7 +223,7 @@ fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure
     }
 }
 
-/// Copies the conversation and, if the user wants it, the files of that moment.
+/// Copies the conversation up to a moment and, if the user wants this, the files of that moment.
 fn make_fork(
     words: &[&str],
     line: &SlashLine<'_>,

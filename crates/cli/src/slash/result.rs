@@ -1,4 +1,4 @@
-//! The result of a rollback, in the words of a conversation.
+//! Describes the result of a rollback in a conversation.
 
 use takeback_ledger::MessageFilter;
 use takeback_undo::History;

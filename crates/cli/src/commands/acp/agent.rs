@@ -17,7 +17,7 @@ use crate::takeover::{HookReports, Takeover};
 
 impl Proxy {
     /// Records the content of a message from the agent. Also returns the messages to send to the
-    /// editor after it.
+    /// editor after that message.
     pub(super) fn hear_agent(
         self: &Arc<Proxy>,
         message: &Envelope<'_>,
@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     /// Records the agent's answer to a request from the editor. Returns the messages to send to the
-    /// editor after it.
+    /// editor after the answer.
     fn hear_result(self: &Arc<Proxy>, message: &Envelope<'_>) -> Vec<u8> {
         let request = message.key().and_then(|key| self.state().of_editor.remove(&key));
         let Some(request) = request else { return Vec::new() };
@@ -95,7 +95,7 @@ impl Proxy {
         self.take_over(session);
     }
 
-    /// Takes a session over from the agent's hooks, if it has any.
+    /// Takes a session over from the agent's hooks, if the agent has hooks.
     pub(super) fn take_over(&self, session: &str) {
         let agent = self.state().agent;
         // If this fails, the hooks also report the prompts.
@@ -103,7 +103,7 @@ impl Proxy {
         let _ = self.takeover.as_ref().map(add);
     }
 
-    /// Reports a session that has begun. Returns the commands to offer in it.
+    /// Reports a session that has begun. Returns the slash commands to offer in the session.
     fn start_session(&self, session: &str, outcome: &Outcome) -> Vec<u8> {
         let mut state = self.state();
         let model = outcome.models.as_ref().and_then(|models| models.current_model_id.clone());
@@ -129,7 +129,7 @@ impl Proxy {
     /// Reports the end of a turn, before the editor learns about it.
     fn end_turn(&self, session: &str, outcome: &Outcome) {
         let mut state = self.state();
-        // In the second version, the answer only says that the prompt has arrived.
+        // In the second version of the protocol, the answer only says that the prompt has arrived.
         let has_turns = state.is_first_version();
         let known = state.session(session);
         known.prompts = known.prompts.saturating_sub(1);
@@ -229,7 +229,8 @@ impl Proxy {
             HookReports::Nothing => true,
             // Perhaps a hook is about to report the call.
             HookReports::NoCallYet => known.hooks_are_silent || outcome.is_some(),
-            // A beginning that only the proxy has reported needs an end.
+            // If only the proxy has reported the beginning of a call, it also has to report the
+            // end.
             HookReports::Calls => call.reported.is_some() && !self.is_call_of_hooks(session, &id),
         };
         if !reports_it {
@@ -251,7 +252,7 @@ impl Proxy {
         reports.into_iter().for_each(|report| self.report_later(report));
     }
 
-    /// Returns what the agent's own hooks report in a session.
+    /// Returns what the agent's own hooks have reported in a session.
     fn hook_reports(&self, session: &str) -> HookReports {
         let takeover = self.takeover.as_ref();
         takeover.map_or(HookReports::Nothing, |takeover| takeover.hook_reports(session))
@@ -285,7 +286,7 @@ impl Proxy {
         Some(state.report(&name.session, ReportedEvent::BeforeTool(tool_call)))
     }
 
-    /// Reports the end of a call whose name only the proxy knows.
+    /// Reports the end of a call that the proxy itself has named.
     pub(super) fn end_call(&self, name: &CallName, is_success: bool) {
         let mut state = self.state();
         let known = state.session(&name.session);
@@ -302,8 +303,8 @@ impl Proxy {
         self.report_later(report);
     }
 
-    /// Finds the announced call that a request of the agent belongs to. If there is none, the
-    /// request is a call of its own, and the second value is true.
+    /// Finds the announced call that a request of the agent belongs to. If there is none, names the
+    /// request as a call of its own, and returns true as the second value.
     fn find_call(
         &self,
         session: &str,
@@ -384,12 +385,13 @@ impl Proxy {
         Passage::Unchanged
     }
 
-    /// Records that the agent waits for a command, or that it no longer needs it.
+    /// Records that the agent is waiting for a command, or that the agent no longer needs the
+    /// command.
     fn hear_terminal_end(&self, method: &str, message: &Envelope<'_>, params: &Params<'_>) {
         let mut state = self.state();
         let terminal = params.terminal_id.as_deref().unwrap_or_default();
         let Some(call) = state.terminals.get(terminal).cloned() else { return };
-        // The agent reports the end of a call that it has announced.
+        // If the agent has announced a call, the agent itself reports the end of that call.
         if !call.call.starts_with("terminal/create ") {
             return;
         }
@@ -406,7 +408,7 @@ impl Proxy {
         }
     }
 
-    /// Records that the agent asks the user for permission.
+    /// Records that the agent is asking the user for permission.
     fn hear_question(&self, session: &str, message: &Envelope<'_>, params: &Params<'_>) {
         let update = params.tool_call.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let update: Option<CallUpdate> = update;
@@ -420,7 +422,8 @@ impl Proxy {
     }
 }
 
-/// Returns the script that a request for a terminal runs, in its directory.
+/// Returns the script that a request for a terminal runs. If the request names a directory, the
+/// script first changes to it.
 fn terminal_script(params: &Params<'_>) -> Option<String> {
     let command = params.command.as_deref()?;
     let words = params.args.as_deref().unwrap_or_default();

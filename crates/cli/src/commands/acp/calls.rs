@@ -1,4 +1,4 @@
-//! Tool calls: converts the agent's updates about them to takeback's terms.
+//! Converts the agent's updates about tool calls to takeback's terms.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ const READING_KINDS: [&str; 5] = ["read", "search", "fetch", "think", "switch_mo
 /// Kinds of tools that change the files that they name.
 const FILE_KINDS: [&str; 3] = ["edit", "delete", "move"];
 
-/// The maximum length of the diffs that are kept as the input of a call, in bytes.
+/// The maximum length, in bytes, of the diffs that are kept as the input of a call.
 const MAX_DIFFS: usize = 64 << 10;
 
-/// The fields of an update about a call. Fields that are missing have not changed.
+/// The fields of an update about a call. A field that is missing has not changed.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct CallUpdate {
@@ -101,14 +101,15 @@ impl CallState {
         (self.tool, self.kind) = (Some(tool.to_owned()), kind.to_owned());
     }
 
-    /// Returns true if enough is known to report the call, or if it has begun in any case.
+    /// Returns true if the call can be reported: either enough is known about it, or it has already
+    /// begun.
     pub(super) fn is_informed(&self) -> bool {
         let says_nothing =
             is_empty(&self.raw_input) && self.diffs.is_empty() && self.locations.is_empty();
         !says_nothing || !self.is_pending()
     }
 
-    /// Returns true if the call has not begun, as far as the agent says.
+    /// Returns true if the call has not begun, as far as the proxy knows.
     fn is_pending(&self) -> bool {
         !self.is_granted && matches!(self.status.as_str(), "" | "pending")
     }
@@ -136,7 +137,8 @@ impl CallState {
             .as_deref()
             .or(Some(&self.kind).filter(|kind| !kind.is_empty()).map(String::as_str));
         let tool = tool.unwrap_or(&self.title).to_owned();
-        // The input may still be incomplete. What the ledger gets first, it keeps.
+        // Before the call begins, its input may be incomplete, and the ledger keeps the first input
+        // that it gets.
         let input = if self.is_pending() { Value::Null } else { self.input() };
         ToolCall { id: Some(id.to_owned()), tool, input, work: self.work(directory) }
     }
@@ -162,8 +164,8 @@ impl CallState {
         }
     }
 
-    /// Finds the script in the call's input. The command of a tool that edits files is not a
-    /// script.
+    /// Finds the script in the call's input. In the input of a tool that edits files, a command is
+    /// not a script.
     fn raw_script(&self, directory: &Path) -> Option<String> {
         let is_file_tool = FILE_KINDS.contains(&self.kind.as_str());
         if is_file_tool {
@@ -174,8 +176,8 @@ impl CallState {
         is_script.then_some(script)
     }
 
-    /// Lists the files that the call names. The location of a command is not a file that the
-    /// command changes.
+    /// Lists the files that the call names. If the call runs a command, the locations that the
+    /// agent names are not files that the command changes.
     fn paths(&self, directory: &Path) -> Vec<PathBuf> {
         let mut paths = find_paths(&self.raw_input);
         let diffs = self.diffs.iter().filter_map(|diff| diff.path.clone());
@@ -186,13 +188,14 @@ impl CallState {
                 paths.push(path);
             }
         }
-        // If a directory above were named, everything that the rules leave out would be captured.
+        // Leave out the session's directory and the directories above it. If they were named, even
+        // the files that the rules exclude would be captured.
         paths.retain(|path| !directory.starts_with(directory.join(path)));
         paths
     }
 
     /// Returns the input for the ledger. If the agent does not show the input, returns the other
-    /// known facts.
+    /// facts that are known about the call.
     fn input(&self) -> Value {
         if !is_empty(&self.raw_input) {
             return self.raw_input.clone();

@@ -10,7 +10,8 @@ use crate::slash::COMMANDS;
 /// The names of the commands that takeback answers in an editor.
 const NAMES: [&str; 4] = ["rollback", "undo", "redo", "diff"];
 
-/// The prefix that keeps a command of takeback apart from one of the agent with the same name.
+/// The prefix that distinguishes a command of takeback from a command of the agent with the same
+/// name.
 const PREFIX: &str = "takeback-";
 
 /// A command that the agent offers.
@@ -49,7 +50,7 @@ impl AgentCommands {
         Some(commands)
     }
 
-    /// Returns the JSON list of the agent's commands and takeback's.
+    /// Returns a JSON list of the agent's commands and takeback's commands.
     pub(super) fn merged(&self) -> String {
         let own = NAMES.iter().map(|name| self.describe(name).to_string());
         let theirs = self.raw.iter().map(|raw| raw.get().to_owned());
@@ -78,7 +79,8 @@ impl AgentCommands {
             return None;
         }
         let Some(typed) = prompt.strip_prefix('/') else {
-            // A prompt such as `takeback rollback 2`, if it cannot be a sentence for the model.
+            // A prompt such as `takeback rollback 2` is also a command, unless it could be a
+            // sentence for the model.
             let words = prompt.strip_prefix("takeback ")?.trim_start();
             return SlashCommand::parse_prompt(prompt).map(|_| format!("/{words}"));
         };

@@ -64,7 +64,7 @@ impl Proxy {
             return Passage::Kept;
         }
         let text = prompt_text(blocks);
-        // With additional text, the agent would overlook its own slash command.
+        // If text were added, the agent would no longer recognize its own slash command.
         let wants_notice = !blocks.is_empty() && !text.trim_start().starts_with('/');
         let since = Instant::now();
         let (report, ledger_id) = {
@@ -79,7 +79,8 @@ impl Proxy {
         self.take_over(session);
         let answered = self.recorder.wait_for(move |worker, is_awaited| {
             let mut answered = worker.report(&report, Some(since));
-            // A notice is taken only once, so there must be a prompt to which it can be added.
+            // Taking a notice removes it, so there must be a prompt that the notice can be added
+            // to.
             if wants_notice && is_awaited.load(Ordering::SeqCst) {
                 answered.notice = worker.take_notices(&ledger_id);
             }
@@ -151,8 +152,8 @@ impl Proxy {
         Passage::Unchanged
     }
 
-    /// Takes a checkpoint before a call that the user has just allowed. Returns the reason why the
-    /// call must not be made after all.
+    /// Takes a checkpoint before a call that the user has just allowed. If the call must not be
+    /// made after all, returns the reason.
     fn begin_granted(&self, name: &CallName) -> Option<String> {
         let report = self.report_of_call(name, |_| {})?;
         let answered = self.report_in_time(report);

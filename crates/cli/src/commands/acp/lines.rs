@@ -7,10 +7,10 @@ use super::super::rpc::input::MAX_LINE;
 /// The maximum number of bytes to read in one system call.
 const CHUNK: usize = 64 << 10;
 
-/// A piece of a stream. All pieces together are the stream.
+/// A piece of a stream. Joined together, the pieces are the whole stream.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
-    /// A line with its line ending. Only the last line of a stream may lack one.
+    /// A line with its line ending. Only the last line of a stream may lack a line ending.
     Line(Vec<u8>),
     /// A part of a line that is too long to be kept in memory.
     Part { bytes: Vec<u8>, is_first: bool, is_last: bool },
@@ -52,7 +52,8 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Takes the bytes, and leaves the rest. `is_end` is true if a line ends with them.
+    /// Takes the bytes that have been read, and keeps `rest` in their place. `is_end` is true if
+    /// the taken bytes end a line.
     fn take(&mut self, rest: Vec<u8>, is_end: bool) -> Piece {
         let bytes = std::mem::replace(&mut self.bytes, rest);
         self.searched = 0;

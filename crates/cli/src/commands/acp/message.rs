@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The outer part of a message.
+/// The outermost fields of a message. Their contents are not parsed yet.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -158,7 +158,8 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// Returns true if the message is a response. Its result can be null.
+    /// Returns true if the message is a response. The result is not checked, because it can be
+    /// null.
     pub(super) fn is_response(&self) -> bool {
         self.method.is_none() && self.id.is_some()
     }
@@ -170,13 +171,14 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Returns the text of a prompt, as the user typed it. Other content is represented by its name.
+/// Returns the text of a prompt, as the user typed it. Content other than text is represented by
+/// its name.
 pub(super) fn prompt_text(blocks: &[&RawValue]) -> String {
     let texts = blocks.iter().filter_map(|block| block_text(block));
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the text of a prompt that consists of nothing but text.
+/// Returns the text of a prompt that consists only of text.
 pub(super) fn plain_text(blocks: &[&RawValue]) -> Option<String> {
     let text = |block: &&RawValue| {
         let block: Block = serde_json::from_str(block.get()).ok()?;

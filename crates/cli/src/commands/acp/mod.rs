@@ -1,5 +1,5 @@
-//! `takeback acp`: passes messages between an editor and an agent of the Agent Client Protocol, and
-//! takes checkpoints on the way.
+//! `takeback acp`: passes the messages of the Agent Client Protocol between an editor and an agent,
+//! and takes checkpoints on the way.
 //!
 //! The conversation comes first: if anything fails here, messages are passed on unchanged.
 
@@ -96,7 +96,8 @@ fn run_agent(arguments: &Arguments, context: Option<Context>) -> Result<ExitCode
     }
 }
 
-/// Starts the threads that pass messages on. A message arrives once the agent's output has ended.
+/// Starts the threads that pass messages on. The returned channel gets a message when the agent's
+/// output has ended.
 fn pass_messages(
     proxy: &Arc<Proxy>,
     agent: &AgentProcess,

@@ -16,10 +16,11 @@ use signal_hook::iterator::Signals;
 
 use crate::takeover;
 
-/// The time that an agent has to end after a signal.
+/// The time within which an agent may end by itself after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Ends the agent if this process is killed. The agent has some time to see the end of its input.
+/// A script that ends the agent if this process is killed. It first gives the agent some time to
+/// notice that its input has ended.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM
 read -r over && exit
@@ -38,7 +39,8 @@ pub(super) struct AgentProcess {
 pub(super) struct AgentGroup(Pid);
 
 impl AgentProcess {
-    /// Starts the agent. Its hooks find `proxy`, the directory of this proxy.
+    /// Starts the agent. An environment variable tells the agent's hooks the path of `proxy`, the
+    /// directory of this proxy.
     pub(super) fn start(
         command: &[OsString],
         directory: Option<&Path>,
@@ -96,7 +98,7 @@ impl AgentGroup {
         let _ = kill_process_group(self.0, signal);
     }
 
-    /// Passes signals on to the agent, which decides what they mean.
+    /// Passes signals on to the agent, which decides how to react.
     pub(super) fn forward_signals(self) -> io::Result<()> {
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])?;
         thread::Builder::new().spawn(move || {
@@ -107,8 +109,9 @@ impl AgentGroup {
         Ok(())
     }
 
-    /// Ends the agent, because the editor has ended. First, the agent can end by itself, because
-    /// its input has ended. This process ends together with the agent.
+    /// Ends the agent, because the editor has ended. First gives the agent time to end by itself,
+    /// because the agent's input has ended, too. When the agent has ended, this process ends as
+    /// well.
     pub(super) fn end(self) {
         thread::sleep(GRACE);
         self.send(Signal::TERM);
@@ -122,7 +125,7 @@ impl AgentGroup {
 pub(super) fn wait_for_reader_to_leave() {
     let output = io::stdout();
     loop {
-        // The end of a pipe is reported even if no event is requested.
+        // `poll` reports the end of a pipe even if no event is requested.
         let mut sources = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
         match poll(&mut sources, None) {
             Ok(_) if !sources[0].revents().is_empty() => return,

@@ -17,7 +17,7 @@ use super::recorder::{Answered, Recorder};
 use super::session::State;
 use crate::takeover::Takeover;
 
-/// The fate of a message.
+/// What the proxy does with a message.
 pub(super) enum Passage {
     Unchanged,
     Changed(Vec<u8>),
@@ -25,7 +25,7 @@ pub(super) enum Passage {
     Kept,
 }
 
-/// A writer that several threads share. A whole message is written at a time.
+/// A writer that several threads share. Each message is written as a whole.
 pub(super) struct Output<W>(Mutex<Option<W>>);
 
 /// The connection between an editor and an agent.
@@ -111,7 +111,7 @@ impl Proxy {
 
     /// Sends a message to the editor on behalf of the agent.
     pub(super) fn tell_editor(&self, message: &serde_json::Value) {
-        // If the editor has ended, the thread that passes messages to it notices that.
+        // If the editor has ended, the thread that passes messages to the editor notices that.
         let _ = write(&mut self.to_editor.lock(), format!("{message}\n").as_bytes());
     }
 
@@ -141,8 +141,8 @@ impl Proxy {
         }
     }
 
-    /// Takes a checkpoint of each session before a line that is too long to be read: it may be a
-    /// prompt.
+    /// Takes a checkpoint of each session before a line that is too long to be read, because that
+    /// line may be a prompt.
     fn protect_from_long_line(&self, beginning: &[u8]) {
         const METHOD: &[u8] = b"session/prompt";
         /// The number of bytes in which the method of a message is looked for.
@@ -182,15 +182,15 @@ impl Proxy {
     }
 }
 
-/// Passes pieces of a stream on. `read` determines what happens to each piece, and returns what to
-/// write after it.
+/// Passes the pieces of a stream on. `read` decides what happens to each piece, and returns the
+/// bytes to write after that piece.
 fn pass<W: Write>(
     input: impl Read,
     output: &Output<W>,
     mut read: impl FnMut(&Piece) -> (Passage, Vec<u8>),
 ) -> io::Result<()> {
     let mut pieces = LineReader::new(input);
-    // While a line is passed on in parts, no other thread writes.
+    // While a line is passed on in parts, no other thread may write.
     let mut in_parts = None;
     while let Some(piece) = pieces.next_piece()? {
         let (passage, then) = read(&piece);
@@ -212,7 +212,7 @@ fn pass<W: Write>(
     Ok(())
 }
 
-/// Builds a message with a text from the agent.
+/// Builds a message that the editor shows as text from the agent.
 pub(super) fn agent_text(session: &str, text: &str) -> serde_json::Value {
     let content = json!({ "type": "text", "text": text });
     let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });

@@ -1,7 +1,8 @@
 //! The thread that takes checkpoints and writes to the ledger while messages are passed on.
 //!
-//! Work is done in the order in which it arrives. The conversation waits for a checkpoint that has
-//! to be in time, but never longer than `timeout_ms`, and never because of a failure.
+//! Work is done in the order in which it arrives. If a checkpoint must be complete before the
+//! conversation continues, the conversation waits for it, but no longer than `timeout_ms`. The
+//! conversation never waits because of a failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -53,7 +54,7 @@ pub(super) struct Answered {
     pub(super) refusal: Option<String>,
     /// A warning for the user about files that no checkpoint can restore.
     pub(super) warning: Option<String>,
-    /// The text about rollbacks that the agent must be told with a prompt.
+    /// The text about rollbacks that must be added to the prompt for the agent.
     pub(super) notice: Option<String>,
 }
 
@@ -110,7 +111,7 @@ impl Recorder {
             let _ = sender.send(());
         });
         if waiter.is_ok() {
-            // The next process repeats or repairs the rest of the work.
+            // The next takeback process repeats or repairs the work that remains.
             let _ = done.recv_timeout(LAST_WORK);
         }
     }
@@ -159,7 +160,8 @@ impl Worker {
         }
     }
 
-    /// Handles a report. `since` is the time from which the agent waits; `None` if it does not wait.
+    /// Handles a report. `since` is the time at which the agent began to wait; `None` if the agent
+    /// does not wait.
     pub(super) fn report(&mut self, report: &Report, since: Option<Instant>) -> Answered {
         let mut answered = Answered::default();
         let Some((opened, failures)) = reporting::open(&self.context) else { return answered };
@@ -203,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Takes the notices that wait for a session.
+    /// Takes the notices that are waiting for a session.
     pub(super) fn take_notices(&self, session: &str) -> Option<String> {
         // Notices about rollbacks are delivered even if checkpoints are switched off.
         let notices = take_notices(self.context.opened().ok()?, session).ok()?;
@@ -238,7 +240,8 @@ fn warn(opened: &Opened, report: &Report, handled: &Handled) -> Option<String> {
     warning_text(&new, &[])
 }
 
-/// Returns the reason for a refusal if the user prefers a refused call to an unprotected one.
+/// Returns the reason why strict mode refuses a call that is not protected. Returns `None` if
+/// strict mode is off.
 fn refuse_unsafe(opened: &Opened, failures: &[String], lost: &[Unprotected]) -> Option<String> {
     let lost = lost.iter().filter(|lost| !lost.is_replaceable).map(ToString::to_string);
     let reasons: Vec<String> = failures.iter().cloned().chain(lost).collect();

@@ -1,5 +1,5 @@
-//! The state of the conversation in the proxy: its sessions, and the requests that wait for an
-//! answer.
+//! The state of the conversation in the proxy: its sessions, and the requests that are waiting for
+//! an answer.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::calls::CallState;
 use super::commands::AgentCommands;
 use super::message::{PermissionOption, Usage};
 
-/// The name in the ledger of an agent that takeback does not know.
+/// The name that the ledger uses for an agent that takeback does not know.
 const UNKNOWN_AGENT: &str = "acp";
 
 /// The state of the conversation.
@@ -22,12 +22,12 @@ pub(super) struct State {
     pub(super) agent: &'static str,
     /// The version of the protocol, once the agent has chosen it.
     pub(super) version: u64,
-    /// The directory of a session whose beginning the proxy has not seen.
+    /// The directory of any session whose beginning the proxy has not seen.
     directory: PathBuf,
     pub(super) sessions: HashMap<String, Session>,
-    /// The editor's requests that wait for an answer, by their ids.
+    /// The editor's requests that are waiting for an answer, by their ids.
     pub(super) of_editor: HashMap<String, EditorRequest>,
-    /// The agent's requests that wait for an answer, by their ids.
+    /// The agent's requests that are waiting for an answer, by their ids.
     pub(super) of_agent: HashMap<String, AgentRequest>,
     /// The sessions and calls that the editor's terminals belong to.
     pub(super) terminals: HashMap<String, CallName>,
@@ -48,7 +48,8 @@ pub(super) enum AgentRequest {
         call: CallName,
         options: Vec<PermissionOption>,
     },
-    /// The answer ends the call if the request does not belong to an announced call.
+    /// A request to write a file. If it does not belong to an announced call, the editor's answer
+    /// ends the call.
     Write {
         call: CallName,
         is_own: bool,
@@ -161,7 +162,7 @@ impl State {
     }
 
     /// Takes the agent's text so far, as events for the ledger. Takes nothing if takeback reads the
-    /// agent's own log, which is better.
+    /// agent's own log, which is a better source.
     pub(super) fn take_messages(&mut self, session: &str, now: Time) -> Vec<Event> {
         let (has_log, id) = (self.has_log(), self.ledger_id(session));
         let message = self.session(session).draft.take(now).filter(|_| !has_log);

@@ -1,4 +1,4 @@
-//! The conversation of `takeback chat`: which task it is, and its turns.
+//! The conversation of `takeback chat`: its task and its turns.
 
 use std::path::{Path, PathBuf};
 
@@ -120,7 +120,8 @@ impl Conversation {
         }
     }
 
-    /// Prepares to work in another directory. Returns `None` if it is the same one.
+    /// Prepares to work in another directory. Returns `None` if the conversation already works
+    /// there.
     fn find_place(&self, directory: &Path) -> Result<Option<Place>, Failure> {
         if self.context().directory.canonicalize().is_ok_and(|now| now == directory) {
             return Ok(None);
@@ -150,7 +151,7 @@ impl Conversation {
     fn reopen_task(&mut self) -> Result<(), Failure> {
         let Some(task) = self.task.take() else { return Ok(()) };
         let id = task.id().to_owned();
-        // The task can be taken over only once it is released.
+        // The task can be opened again only after it has been released.
         drop(task);
         self.resume_task(&id)
     }
@@ -166,7 +167,7 @@ impl Conversation {
         Ok(id)
     }
 
-    /// Returns the task, which begins if there is none.
+    /// Returns the task, and begins one if there is none.
     fn begun_task(&mut self) -> Result<&mut Task, Failure> {
         if self.task.is_none() {
             let (agent, new) =
@@ -186,7 +187,7 @@ impl Conversation {
         self.task.as_ref().is_some_and(Task::is_interrupted)
     }
 
-    /// True if interrupted turns continue without a question.
+    /// True if interrupted turns continue without asking the user.
     pub(crate) fn is_resumed_automatically(&self) -> bool {
         self.place.built.auto_resume
     }
@@ -202,8 +203,8 @@ impl Conversation {
         self.run_turn(|task| task.proceed(front))
     }
 
-    /// Runs a turn. Tells a program which task and session it belongs to, and everyone how to
-    /// answer a question that no user could be asked.
+    /// Runs a turn. Tells programs which task and session the turn belongs to. If the turn asks a
+    /// question that no user could answer, says how to answer it later.
     fn run_turn(
         &mut self,
         act: impl FnOnce(&mut Task) -> Result<Pause, TaskError>,
@@ -219,7 +220,7 @@ impl Conversation {
         Ok(pause)
     }
 
-    /// Prints an event about the running turn, if events are printed.
+    /// Prints an event about the running turn, if the user asks for JSON.
     fn print_event(&self, event: &str) {
         if let Some(task) = self.task.as_ref().filter(|_| self.context().globals.json) {
             let event = json!({ "event": event, "task": task.id(), "session": task.session_id() });
@@ -231,13 +232,13 @@ impl Conversation {
     pub(crate) fn give_up_turn(&mut self) -> Result<(), Failure> {
         let Some(task) = self.task.take() else { return Ok(()) };
         let id = task.id().to_owned();
-        // The turn can be ended only once the task is released.
+        // The turn can be ended only after the task has been released.
         drop(task);
         takeback_runtime::cancel_task(self.context().opened_arc()?, &id)?;
         self.resume_task(&id)
     }
 
-    /// Summarizes older turns. Returns false if there are none.
+    /// Summarizes older turns. Returns false if there are no older turns.
     pub(crate) fn compress(&mut self, front: &dyn FrontEnd) -> Result<bool, Failure> {
         match self.task {
             Some(_) => self.run(|task| task.compress_now(front)),
@@ -266,18 +267,18 @@ impl Conversation {
         Ok(act(task)?)
     }
 
-    /// Ends the session. It can be continued later.
+    /// Ends the session. The session can still be continued later.
     pub(crate) fn leave(&mut self, reason: &str) {
         if let Some(mut task) = self.task.take()
             && !task.is_interrupted()
         {
-            // Without this mark, the session is still complete.
+            // If this fails, the session is complete, but not marked as ended.
             let _ = task.end_session(reason);
         }
     }
 }
 
-/// Says how to answer the question of a turn, or to end the turn.
+/// Says how the user can answer the question that a turn is waiting for, or end the turn.
 pub(super) fn describe_waiting(task: &str) -> String {
     format!(
         "The turn waits for your answer: `takeback tasks resume {task}` asks again in a terminal, \
@@ -306,7 +307,7 @@ fn find_last_session(context: &Context) -> Result<String, Failure> {
     let options =
         ListOptions { workspace: Some(directory.display().to_string()), ..ListOptions::default() };
     let sessions = context.ledger()?.sessions(&options)?;
-    // A subagent's session belongs to another one.
+    // A subagent's session is part of another session.
     let last = sessions
         .into_iter()
         .map(|summary| summary.session)

@@ -1,4 +1,4 @@
-//! Offers to continue the tasks that were interrupted in this directory, when a chat begins.
+//! When a chat begins, offers to continue the tasks that were interrupted in this directory.
 
 use takeback_ledger::{MessageFilter, TaskFilter};
 use takeback_runtime::TaskView;
@@ -11,12 +11,12 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
 
-/// The number of characters of a prompt that are shown.
+/// The maximum number of characters of a prompt that are shown.
 const PROMPT_LENGTH: usize = 60;
 
-/// Continues what was interrupted in this directory. Goals continue in the background. A
-/// conversation continues without a question if the settings say so, and otherwise if the user
-/// agrees.
+/// Continues the goals and conversations that were interrupted in this directory. Goals continue in
+/// the background. A conversation continues without a question if the settings say so, and
+/// otherwise if the user agrees.
 pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
     if conversation.session().is_some() {
         return continue_turn(conversation);
@@ -33,7 +33,7 @@ pub(super) fn take_up(conversation: &mut Conversation) -> Result<(), Failure> {
         }
     }
     if conversation.is_resumed_automatically() {
-        // The newest one comes last: it is the conversation that the user continues.
+        // The newest task comes last, because the user then stays in that conversation.
         for task in tasks.iter().rev().filter(|task| task.state == "interrupted") {
             say(conversation.context(), &describe(task, conversation.context()));
             take_up_task(task, conversation);

@@ -9,7 +9,7 @@ use takeback_runtime::{Answer, FrontEnd, Question, TurnEvent};
 
 use crate::output::disarm_json;
 
-/// A front end that writes each event as one line. Questions are not answered: the turn waits.
+/// A front end that writes each event as one line. It answers no questions: the turn waits instead.
 pub(crate) struct JsonFrontEnd {
     out: Mutex<Box<dyn Write + Send>>,
 }

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, F
     }
 }
 
-/// Forks from the moment that the user names, and continues there.
+/// Forks from the moment that the user names, and continues in the fork.
 fn begin_fork(
     conversation: &mut Conversation,
     moment: &str,
@@ -118,7 +118,7 @@ fn begin_fork(
     conversation.enter(fork.session.as_deref(), directory)
 }
 
-/// Calls `act` with the front end for JSON, or with the one for the terminal.
+/// Calls `act` with the front end for JSON or the front end for the terminal.
 pub(crate) fn with_front_end<T>(
     is_json: bool,
     act: impl FnOnce(&dyn FrontEnd) -> Result<T, Failure>,

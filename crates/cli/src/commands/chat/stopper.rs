@@ -21,8 +21,9 @@ enum Meaning {
     /// Ctrl-C ends the program.
     #[default]
     End,
-    /// The first Ctrl-C stops the turn with this switch, and a second one ends the program. This
-    /// lasts until the next prompt, so that a Ctrl-C just after the turn does not end the program.
+    /// The first Ctrl-C uses this switch to stop the turn, and a second Ctrl-C ends the program.
+    /// This stays in effect until the next prompt, so that a Ctrl-C just after the turn does not
+    /// end the program.
     StopTurn(Cancel),
     /// Ctrl-C has no effect, because the line editor reads it as a key.
     Key,
@@ -59,7 +60,7 @@ impl Stopper {
         }
     }
 
-    /// Records that a turn is running, which this switch stops.
+    /// Records that a turn is running, and that this switch stops it.
     pub(super) fn begin_turn(&self, cancel: &Cancel) {
         *self.meaning() = Meaning::StopTurn(cancel.clone());
     }
@@ -91,7 +92,7 @@ mod tests {
     fn ctrl_c_just_after_a_turn_does_not_end_the_program() {
         let (stopper, cancel) = (Stopper::default(), Cancel::default());
         stopper.begin_turn(&cancel);
-        // The turn may be over by now, but the next prompt is not there yet.
+        // The turn may be over by now, but the user has not been asked for the next prompt yet.
         assert!(!stopper.ends_program());
         assert!(cancel.is_cancelled());
         assert!(stopper.ends_program(), "a second one ends the program");

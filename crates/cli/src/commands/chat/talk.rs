@@ -20,7 +20,7 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
     let is_json = context.globals.json;
     let mut reader = PromptReader::new(&context.home, &context.directory, COMMANDS)?;
     take_up(conversation)?;
-    // True after Ctrl-C. The next one leaves.
+    // True after Ctrl-C. Another Ctrl-C leaves the chat.
     let mut is_interrupted = false;
     loop {
         let prompt = match conversation.read_prompt(&mut reader)? {
@@ -58,7 +58,7 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
 /// Answers a slash command. Returns `None` for a prompt.
 fn answer_slash(text: &str, conversation: &Conversation) -> Option<SlashAnswer> {
     let (model, context) = (conversation.model(), conversation.context());
-    // The lines of a pipe can come from anywhere.
+    // Lines that arrive through a pipe may not come from the user.
     let is_headless = !std::io::stdin().is_terminal() && !context.globals.yes;
     let line = SlashLine {
         text,
@@ -95,7 +95,7 @@ fn show_answer(answer: SlashAnswer, is_json: bool) {
 }
 
 /// Makes the change that a slash command asks for. Returns the text that says what was done, unless
-/// the answer already has it.
+/// the answer already contains this text.
 fn carry_out(
     action: &SlashAction,
     conversation: &mut Conversation,

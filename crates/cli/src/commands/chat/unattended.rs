@@ -1,4 +1,4 @@
-//! Work of the agent that no terminal shows, for other front ends.
+//! Work of the agent that is not shown on a terminal, for other front ends.
 
 use takeback_ledger::{Budget, GoalState, GoalUpdate};
 use takeback_runtime::{Answer, FrontEnd, Question, Task, TurnEvent};
@@ -42,7 +42,7 @@ pub(crate) fn start_goal(
     let (new, id) = (built.new_session, new_id());
     context.close_ledger();
     let task = Task::begin_goal(built.agent, &context.directory, new, &id, objective, budget)?;
-    // The other process can continue the task only once it is released.
+    // The other process can continue the task only after this process has released it.
     drop(task);
     spawn_goal(&id, context)?;
     Ok(id)

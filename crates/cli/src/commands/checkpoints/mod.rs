@@ -254,8 +254,8 @@ fn maintain_store(opened: &takeback_undo::Opened) -> Result<ExitCode, Failure> {
     if store.needs_merge() {
         store.merge()?;
     }
-    // The mirror is updated first, because it keeps what the prune deletes, as far as its own
-    // limits allow.
+    // The mirror is updated first, because it keeps the checkpoints that the prune deletes, as far
+    // as the mirror's own limits allow.
     let mirrored = retention::update_mirror(opened);
     retention::prune_if_due(opened)?;
     mirrored?;

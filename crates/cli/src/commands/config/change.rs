@@ -71,7 +71,7 @@ pub(super) fn set(arguments: &SetArguments, context: &Context) -> Result<ExitCod
                 save(&changed, context)?;
                 return report(key, previous, context);
             }
-            // The first reading is the most likely one.
+            // Keep the error for the first reading, because that reading is the most likely one.
             Err(failure) => problem = problem.or(Some(failure)),
         }
     }
@@ -95,14 +95,15 @@ pub(super) fn unset(arguments: &UnsetArguments, context: &Context) -> Result<Exi
     report(key, previous, context)
 }
 
-/// Waits until no other process changes config.toml. Otherwise, one of two changes would be lost.
+/// Waits until no other process changes config.toml. Otherwise, one of two simultaneous changes
+/// would be lost.
 pub(super) fn lock_file(context: &Context) -> Result<FileLock, Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot lock config.toml").because(&error);
     create_directory(&context.home).map_err(failed)?;
     FileLock::exclusive_on_directory(&context.home).map_err(failed)
 }
 
-/// Returns the whole key of a setting that may be typed without its table.
+/// Returns the whole key of a setting. The user may have typed the setting without its table.
 pub(super) fn resolve_key(typed: &str) -> Result<String, Failure> {
     if find_known(typed).is_some() {
         return Ok(typed.to_owned());
@@ -135,7 +136,7 @@ fn split_key(key: &str) -> Vec<&str> {
 }
 
 /// Lists the ways to read the typed words: as TOML, as a string, and as a list of strings. The
-/// first one that fits the setting is used.
+/// first reading that fits the setting is used.
 fn list_readings(words: &[String]) -> Vec<Value> {
     let list = || Value::Array(words.iter().map(String::as_str).collect::<Array>());
     let [word] = words else { return vec![list()] };
@@ -179,7 +180,8 @@ fn insert(table: &mut Table, path: &[&str], mut value: Value) -> Result<(), Fail
     Ok(())
 }
 
-/// Removes a value, and the tables around it that become empty. Returns false if there is none.
+/// Removes a value, and the tables around it that become empty. Returns false if there is no such
+/// value.
 fn remove(table: &mut dyn toml_edit::TableLike, path: &[&str]) -> bool {
     match path {
         [] => false,

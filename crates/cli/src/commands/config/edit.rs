@@ -22,7 +22,7 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
     let failed = |error: std::io::Error| Failure::new("cannot edit config.toml").because(&error);
     let before = config::read_text(&context.home)?;
     takeback_base::durable::create_directory(&context.home).map_err(failed)?;
-    // Editors recognize the format by the end of the name.
+    // Editors recognize the format by the extension of the file name.
     let copy = context.home.join(format!("config-{}.toml", std::process::id()));
     let mut copy = Temporary::create_at(copy).map_err(failed)?;
     let shown = if before.is_empty() { config::known::write_template() } else { before.clone() };

@@ -2,8 +2,8 @@
 
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
-/// Removes the lines of a setting. Returns `None` if that is not possible: the setting shares a line
-/// with others, or `expected`, the file without the setting, would have other settings.
+/// Removes the lines of a setting. Returns `None` if the remaining text would not have the same
+/// settings as `expected`, for example because the setting shares a line with others.
 pub(super) fn remove_setting(text: &str, path: &[&str], expected: &DocumentMut) -> Option<String> {
     let document = Document::parse(text).ok()?;
     let [tables @ .., name] = path else { return None };
@@ -20,8 +20,8 @@ pub(super) fn remove_setting(text: &str, path: &[&str], expected: &DocumentMut) 
     (list_values(&changed) == list_values(expected)).then_some(left)
 }
 
-/// Joins the text before and after a setting. The heading of a table in which nothing is left goes,
-/// too.
+/// Joins the text before and after a setting. Also removes the heading of a table in which nothing
+/// is left.
 fn join(before: &str, after: &str) -> String {
     let line =
         before.strip_suffix('\n').map_or(0, |before| before.rfind('\n').map_or(0, |at| at + 1));

@@ -1,4 +1,4 @@
-//! `takeback doctor --bundle`: a report that can be shared, without paths, names and secrets.
+//! `takeback doctor --bundle`: a report that can be shared, without paths, names or secrets.
 
 use std::fs::File;
 use std::io::Write;
@@ -53,7 +53,8 @@ pub(super) fn write_bundle(
 }
 
 /// Reads the settings without their comments. Patterns, addresses and prompts are masked, because
-/// they name files, projects and servers. Returns `None` if the file cannot be parsed: the report says so elsewhere.
+/// they name files, projects and servers. Returns `None` if the file cannot be parsed: the report
+/// mentions that elsewhere.
 fn read_config(home: &Path) -> Option<Value> {
     let mut settings: Value = toml::from_str(&config::read_text(home).ok()?).ok()?;
     mask_patterns(&mut settings);

@@ -180,8 +180,8 @@ pub(super) struct HookSpeed {
     pub(super) capture_ms: Option<f64>,
 }
 
-/// The number of measurements. Only the fastest one counts, because other processes can only slow a
-/// measurement down.
+/// The number of measurements. Only the fastest measurement counts, because other processes can
+/// only slow a measurement down.
 const MEASUREMENTS: usize = 5;
 
 /// The time, in milliseconds, above which waiting for a hook counts as a problem.

@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     let view = check_everything(&what, context)?;
     let code = if view.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(file) = &arguments.bundle {
-        // The exit code says whether there is a report. Users write one because of a problem.
+        // The exit code only says whether the report was written. Users write a report because they
+        // have a problem, so problems are not a failure here.
         bundle::write_bundle(&view, file, context)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -92,13 +93,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(code)
 }
 
-/// The selection of checks.
+/// The checks to make.
 struct Extent<'a> {
     /// The names of the agents to check; all agents if empty.
     agents: &'a [String],
-    /// True to forget the failures that were reported so far.
+    /// True if the failures that were reported so far are to be forgotten.
     clears: bool,
-    /// True to read all checkpoints and messages, and to measure the hook.
+    /// True if all checkpoints and messages are to be read, and the hook is to be measured.
     is_thorough: bool,
 }
 

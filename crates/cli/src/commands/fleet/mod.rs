@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
 /// The variable with the address of the fleet's database, which takes precedence over the setting.
 const ADDRESS: &str = "TAKEBACK_FLEET_POSTGRES";
 
-/// Reads the settings of the fleet. Returns `None` if there is none.
+/// Reads the settings of the fleet. Returns `None` if they name no database.
 fn read_settings(context: &Context) -> Result<Option<FleetSettings>, Failure> {
     let mut settings = Config::read(&context.home, context.profile())?.fleet;
     if let Some(address) = context.variable(ADDRESS) {

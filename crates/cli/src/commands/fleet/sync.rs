@@ -53,8 +53,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ships what has changed if this machine belongs to a fleet. A failure is written down for `takeback
-/// fleet status`; the next turn tries again.
+/// Ships what has changed if this machine belongs to a fleet. Records a failure for `takeback fleet
+/// status`; the end of the next turn tries again.
 pub(crate) fn sync_quietly(context: &Context) {
     let Ok(Some(settings)) = read_settings(context) else { return };
     let Ok(fleet) = make_fleet(&settings, context) else { return };

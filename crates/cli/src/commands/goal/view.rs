@@ -101,7 +101,7 @@ pub(super) fn view_with_checkpoints(
 }
 
 /// Lists the checkpoints that the work on a goal created, newest first. If the directory no longer
-/// exists, there are none to go back to.
+/// exists, the list is empty, because there is nothing to roll back.
 fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalCheckpoint>, Failure> {
     let opened = context.opened()?;
     let task = context.ledger()?.task(&goal.task)?;
@@ -126,7 +126,8 @@ fn list_checkpoints(goal: &GoalRecord, context: &Context) -> Result<Vec<GoalChec
     Ok(rows.collect())
 }
 
-/// Lists a session and those that it continues after a compression.
+/// Lists a session and the earlier sessions of the same conversation, which was summarized in
+/// between.
 fn list_sessions(session: &str, context: &Context) -> Result<Vec<String>, Failure> {
     let mut sessions = vec![session.to_owned()];
     loop {

@@ -86,7 +86,7 @@ impl ScopeArguments {
     }
 
     /// Returns the scope to install into. Fails for a directory that can never be a workspace,
-    /// because its hooks would apply to everything below it.
+    /// because hooks there would apply to everything below it.
     fn to_install_scope(&self, context: &Context) -> Result<InstallScope, Failure> {
         let scope = self.to_scope(context);
         if let InstallScope::Project(project) = &scope

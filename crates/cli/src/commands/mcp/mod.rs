@@ -134,7 +134,8 @@ impl Server {
 
     fn initialize(&mut self, params: &Value) -> Value {
         self.can_ask = match params["capabilities"].get("elicitation") {
-            // An agent that names no way to ask supports forms, the only way in older versions.
+            // An agent that names no way to ask supports forms, the only way to ask in older
+            // versions of the protocol.
             Some(Value::Object(ways)) => ways.is_empty() || ways.contains_key("form"),
             _ => false,
         };

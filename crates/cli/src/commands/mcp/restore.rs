@@ -32,7 +32,7 @@ struct RestoreArguments {
     directory: Option<PathBuf>,
 }
 
-/// The user's answer to the question whether a plan is to be carried out.
+/// The user's answer to the question of whether to carry out a plan.
 enum Approval {
     Given,
     Refused,
@@ -97,7 +97,7 @@ pub(super) fn restore(
 /// A planned rollback that the user has to approve.
 struct Offer {
     planned: Planned,
-    /// The command that makes the same rollback.
+    /// The command for the same rollback.
     command: String,
     context: Context,
 }
@@ -116,7 +116,7 @@ impl Offer {
         let mut request = Request::new(&directory, Destination::Checkpoint(checkpoint));
         request.paths = arguments.paths.iter().map(PathBuf::from).collect();
         request.scope = arguments.scope;
-        // New entries in the agent's log belong to the conversation that is taken back.
+        // New entries in the agent's log belong to the conversation that the rollback takes back.
         logs::catch_up_ledger(&context);
         let planned = rollback::plan(context.opened_anyway()?, &request)?;
         Ok(Offer { planned, command, context })

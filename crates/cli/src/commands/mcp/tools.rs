@@ -1,4 +1,4 @@
-//! The tools that only read. Each answers with the text and the data of a command.
+//! The tools that only read. Each tool runs a command, and answers with its text and its data.
 
 use std::path::PathBuf;
 

@@ -196,7 +196,7 @@ fn take_back(
     context: &Context,
 ) -> Result<(ExitCode, Option<Resume>), Failure> {
     let opened = context.opened_anyway()?;
-    // Some of the latest messages may be only in the agent's own log so far.
+    // So far, some of the latest messages may exist only in the agent's own log.
     logs::catch_up_ledger(context);
     let mut planned = make_plan(opened, &request)?;
     let may_ask = context.asks() && !dry_run;
@@ -235,7 +235,8 @@ fn take_back(
     Ok((render::print_result(&view, report, context), resume))
 }
 
-/// Returns the count of files that shows the progress, unless there is no store yet.
+/// Returns the number of files handled so far, which shows the progress. Returns `None` if there is
+/// no store yet.
 pub(crate) fn handled_files(opened: &Opened) -> Option<Arc<AtomicU64>> {
     opened.has_store().then(|| opened.store().ok().map(Store::handled_files)).flatten()
 }

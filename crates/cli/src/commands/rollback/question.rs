@@ -14,7 +14,7 @@ use crate::output;
 
 /// The answers that make sense for a plan, besides yes and no.
 struct Choices {
-    /// The row of the turn to undo instead, which keeps the user's edits.
+    /// The row of the turn that the user can undo instead. An undo keeps the user's edits.
     undo: Option<usize>,
     /// True if the plan can be shown as a diff, and limited to some files.
     has_files: bool,
@@ -85,8 +85,8 @@ impl Choices {
     }
 }
 
-/// Finds the row that the plan returns to, if it is the last turn in force. Only then does an undo
-/// of the turn take back as much of the agent's work as the rollback does.
+/// Finds the row that the plan returns to, if it is the last turn that has not been taken back.
+/// Only then does undoing that turn take back as much of the agent's work as the rollback.
 fn find_last_turn(planned: &Planned, context: &Context) -> Option<usize> {
     let rows = list::make_list(context).ok()?.checkpoints;
     let last = rows.iter().find(|row| row.kind == "turn" && !row.taken_back)?;

@@ -93,8 +93,8 @@ pub(super) fn print_plan(view: &RollbackView, context: &Context) {
     report_failed_parts(view, true, context);
 }
 
-/// Prints the totals of a plan that is not carried out. The totals of a result come last, with the
-/// way back.
+/// Prints the totals of a plan that is not carried out. Does nothing for a result: its totals come
+/// last, with the way back.
 fn print_totals(view: &RollbackView, is_plan: bool) {
     if let Some(totals) = sum_up_plan(view, &WOULD).filter(|_| is_plan) {
         println!("{totals}");
@@ -141,7 +141,7 @@ fn sum_up(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     Some(format!("{}.", capitalize(&format!("{}{all}", verbs.auxiliary))))
 }
 
-/// Counts the paths of a list, without directories that contain others of these paths.
+/// Counts the paths in a list, except the directories that contain other paths in the list.
 fn count_files(paths: &[RelPath]) -> usize {
     let above: HashSet<RelPath> = paths.iter().filter_map(RelPath::parent).collect();
     paths.iter().filter(|path| !above.contains(*path)).count()
@@ -284,7 +284,8 @@ fn print_warnings(view: &RollbackView, context: &Context) {
     }
 }
 
-/// Prints how to take back the agent's own copy of the conversation, if takeback cannot.
+/// Prints how to take back the agent's own copy of the conversation, if takeback cannot do that
+/// itself.
 fn print_own_copy_hint(view: &RollbackView) {
     let is_left = view.sessions.iter().any(|moved| moved.stays.is_some());
     let resume = view.chat.as_ref().and_then(|chat| chat.resume.as_ref());

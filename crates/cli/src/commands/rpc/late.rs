@@ -77,7 +77,7 @@ mod tests {
         add("first");
         late.start_waiting(fail);
         assert!(finished.try_recv().is_err());
-        // The next report finds that threads can be started again.
+        // When the next report arrives, threads can be started again.
         add("second");
         late.start_waiting(|work| thread::Builder::new().spawn(move || run_once(&work)));
         let mut both = [finished.recv().unwrap(), finished.recv().unwrap()];

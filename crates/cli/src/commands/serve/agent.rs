@@ -20,7 +20,7 @@ pub(super) struct ServedAgent {
 
 impl ServedAgent {
     pub(super) fn new(home: Arc<ServedHome>, context: &Context) -> ServedAgent {
-        // A session names its directory without symbolic links.
+        // The directory of a session is recorded without symbolic links.
         let directory = context.directory.canonicalize();
         let directory = directory.unwrap_or_else(|_| context.directory.clone());
         ServedAgent { home, directory, running: Mutex::new(()) }

@@ -101,7 +101,8 @@ fn choose_sessions(ledger: &Ledger, arguments: &Arguments) -> Result<Vec<String>
     Ok(ids)
 }
 
-/// Determines the format of an export to standard output. There, `--json` asks for one JSON array.
+/// Determines the format of an export to standard output. For standard output, `--json` asks for
+/// one JSON array.
 fn resolve_output_format(
     arguments: &Arguments,
     context: &Context,
@@ -195,7 +196,7 @@ fn export_to_output(export: &Export<'_>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file as a whole or not at all: an old file is replaced only when the new one is
+/// Writes either the whole file or nothing: an old file is replaced only when the new one is
 /// complete.
 fn export_to_file(export: &Export<'_>, file: &Path) -> Result<usize, Failure> {
     let failed =

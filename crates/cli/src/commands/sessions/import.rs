@@ -56,7 +56,7 @@ pub(crate) struct ImportView {
     pub(crate) new_sessions: usize,
     pub(crate) messages: usize,
     bad: Vec<BadEntry>,
-    /// The number of additional items that could not be imported.
+    /// The number of items that could not be imported and are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     more_bad: usize,
 }
@@ -253,7 +253,7 @@ pub(crate) fn import_agent_logs(
     })
 }
 
-/// Reports the first of the lines that could not be read, and how many others there are.
+/// Reports the first of the lines that could not be read, and the number of the others.
 fn describe_bad_lines(log: &LogRef, lines: &[u64]) -> Option<BadEntry> {
     let line = usize::try_from(*lines.first()?).ok();
     let message = match lines.len() {

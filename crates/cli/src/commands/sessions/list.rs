@@ -137,7 +137,7 @@ fn run_in_fleet(arguments: &ListArguments, context: &Context) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the sessions to list, plus one more if the limit leaves some out.
+/// Finds the sessions to list, and one more if there are more sessions than the limit.
 pub(crate) fn find_sessions(
     arguments: &ListArguments,
     ledger: &Ledger,
@@ -151,7 +151,8 @@ impl ListArguments {
         self.limit.unwrap_or(20) as usize
     }
 
-    /// Returns the selection of sessions, plus one more if the limit leaves some out.
+    /// Returns the options that find the sessions to list, and one more if there are more than the
+    /// limit.
     fn options(&self, context: &Context) -> ListOptions {
         ListOptions {
             sources: self.sources.clone(),

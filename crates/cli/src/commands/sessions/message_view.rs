@@ -10,7 +10,7 @@ use takeback_undo::view::text::{describe_input, one_line};
 use super::text;
 use crate::output::{self, Size, Style, paint, render_markdown};
 
-/// The maximum number of lines that are shown of a folded result.
+/// The number of lines to which a long result is folded.
 const FOLDED: usize = 3;
 
 /// The maximum width of text. Longer lines are hard to read.
@@ -89,7 +89,7 @@ impl MessageView {
         }
     }
 
-    /// Prints the first lines of a text, or all of them if they are shown in full.
+    /// Prints the first lines of a text, or all lines if messages are shown in full.
     fn print_body(&self, text: &str, shown: usize) {
         let shown = if self.is_full { usize::MAX } else { shown };
         for line in text.lines().take(shown) {
@@ -107,7 +107,7 @@ impl MessageView {
     }
 }
 
-/// Names what data is, such as an image.
+/// Names the kind of some data, such as an image.
 fn name_data(text: &str) -> String {
     let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
     let kind = value.as_ref().and_then(|value| value.get("type")?.as_str());

@@ -214,7 +214,8 @@ fn with_subagents(ledger: &Ledger, ids: &[String]) -> Result<Vec<String>, Failur
 /// The maximum number of sessions that are shown.
 const SHOWN: usize = 20;
 
-/// Reads the titles of the sessions that will be shown. A session without a title has an empty one.
+/// Reads the titles of the sessions that will be shown. For a session without a title, the title is
+/// empty.
 fn read_titles(ledger: &Ledger, ids: &[String]) -> Vec<String> {
     let title = |id: &String| ledger.session(id).ok()?.title;
     ids.iter().take(SHOWN).map(|id| title(id).unwrap_or_default()).collect()

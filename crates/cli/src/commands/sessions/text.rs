@@ -72,7 +72,7 @@ impl ShortIds {
         Ok(ShortIds { known })
     }
 
-    /// Knows no ids, so that each one is shown whole.
+    /// Creates a value that knows no ids, so that every id is shown in full.
     pub(super) fn none() -> ShortIds {
         ShortIds { known: Vec::new() }
     }

@@ -119,7 +119,7 @@ struct Branch<'a> {
     own: String,
     /// The branches that are drawn before its children.
     indent: String,
-    /// The workspace of its parent.
+    /// The workspace of the session's parent.
     workspace: Option<&'a str>,
 }
 

@@ -1,10 +1,10 @@
 //! Markdown for a terminal, rendered while it streams in.
 //!
 //! [`MarkdownStream`] takes pieces of text and returns lines. A line is *finished* when no further
-//! text can change it: the lines of a block or of an item are finished once the next one begins,
-//! and those of an open block of code once they are complete. The other lines are *unfinished*;
-//! they are rendered from the text so far, so they can be shown and replaced later. The finished
-//! lines do not depend on how the text was divided into pieces.
+//! text can change it. The lines of a block or of an item are finished once the next block or item
+//! begins. In an open block of code, each line is finished once it is complete. The other lines are
+//! *unfinished*; they are rendered from the text so far, so they can be shown and replaced later.
+//! The finished lines do not depend on how the text was divided into pieces.
 
 mod render;
 mod table;
@@ -112,7 +112,8 @@ impl MarkdownStream {
         self.add_gap(lines.into_iter().skip(self.finished).collect())
     }
 
-    /// Adds the blank line before the unfinished block to its first lines.
+    /// If these are the first lines of the unfinished block, adds the blank line that belongs
+    /// before them.
     fn add_gap(&self, mut lines: Vec<String>) -> Vec<String> {
         if self.has_gap && self.finished == 0 && !lines.is_empty() {
             lines.insert(0, String::new());
@@ -121,7 +122,7 @@ impl MarkdownStream {
     }
 
     /// Takes all blocks except the last one out of the source, and returns their lines. Also
-    /// returns the lines of the last block that are finished.
+    /// returns the finished lines of the last block.
     fn finish_blocks(&mut self, columns: usize) -> Vec<String> {
         // The last line may become a different kind of line, so only complete lines count.
         let complete = self.source.rfind('\n').map_or(0, |at| at + 1);
@@ -142,8 +143,8 @@ impl MarkdownStream {
         lines
     }
 
-    /// Returns the lines of the last block that have become finished. The block begins at `start`,
-    /// and its complete lines end at `end`.
+    /// Returns the newly finished lines of the last block. The block begins at `start`, and its
+    /// complete lines end at `end`.
     fn finish_lines(&mut self, start: usize, end: usize, columns: usize) -> Vec<String> {
         let RenderedBlock { mut lines, settled } =
             render_block(&self.source[..end], self.number, columns);

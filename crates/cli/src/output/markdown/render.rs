@@ -53,7 +53,7 @@ pub(super) fn render_block(source: &str, number: Option<u64>, columns: usize) ->
 struct Renderer<'s> {
     source: &'s str,
     columns: usize,
-    /// The number of the first item, in place of the number in the source.
+    /// The number of the first item, which replaces the number in the source.
     number: Option<u64>,
     /// The start of the line in which the last block begins.
     last_line: Option<usize>,

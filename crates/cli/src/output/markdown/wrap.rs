@@ -66,7 +66,7 @@ struct Wrapping {
     word: Run,
 }
 
-/// A part of a line.
+/// A part of a line, with its width in columns.
 #[derive(Default)]
 struct Run {
     spans: Vec<Span>,

@@ -19,7 +19,7 @@ use crate::slash::SlashNames;
 
 const PROMPT: &str = "> ";
 
-/// A line editor with a history. Alt-Enter, and Enter behind a backslash, begin a new line.
+/// A line editor with a history. Alt-Enter, and Enter after a backslash, begin a new line.
 pub(crate) struct LineEditor {
     editor: Editor<InputHelper, MemHistory>,
     history: HistoryFile,
@@ -55,19 +55,19 @@ impl LineEditor {
         Ok(LineEditor { editor, history })
     }
 
-    /// Completes the paths in another directory from now on.
+    /// Sets the directory whose paths are completed.
     pub(super) fn set_directory(&mut self, directory: &Path) {
         if let Some(helper) = self.editor.helper_mut() {
             helper.set_directory(directory);
         }
     }
 
-    /// Reads a line, which may have line breaks.
+    /// Reads a prompt, which may contain line breaks.
     pub(super) fn read_line(&mut self) -> Result<PromptInput, Failure> {
         match self.editor.readline(PROMPT) {
             Ok(text) => {
                 let text = join_continuations(&text);
-                // A line that cannot be remembered is still a prompt.
+                // If the prompt cannot be added to the history, it is still a valid prompt.
                 let is_new = self.editor.add_history_entry(text.as_str()).unwrap_or(false);
                 if is_new {
                     self.history.add(&text);

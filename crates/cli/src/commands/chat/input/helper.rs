@@ -28,7 +28,7 @@ impl InputHelper {
         InputHelper { directory: directory.to_owned(), commands }
     }
 
-    /// Completes the paths in another directory from now on.
+    /// Sets the directory whose paths are completed.
     pub(super) fn set_directory(&mut self, directory: &Path) {
         directory.clone_into(&mut self.directory);
     }

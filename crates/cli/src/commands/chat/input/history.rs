@@ -13,8 +13,8 @@ pub(super) const MAX_ENTRIES: usize = 1_000;
 /// The maximum size of a prompt that is remembered, in bytes.
 const MAX_ENTRY: usize = 4 << 10;
 
-/// A file with one prompt per line, as a JSON string. Secrets are masked. Errors are ignored,
-/// because the ledger has all prompts; the file only saves typing.
+/// A file in which each line is a prompt, written as a JSON string. Secrets are masked. Errors are
+/// ignored, because the ledger has all prompts; the file only saves typing.
 pub(super) struct HistoryFile {
     path: PathBuf,
 }
@@ -48,7 +48,7 @@ impl HistoryFile {
         let mut line = serde_json::Value::from(masked.as_ref()).to_string();
         line.push('\n');
         let file = durable::with_directory(&self.path, || durable::append_file(&self.path));
-        // One write, so that the lines of several processes are not mixed.
+        // A single write keeps this line apart from the lines of other processes.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }

@@ -35,14 +35,14 @@ pub(crate) enum PromptReader {
 }
 
 impl PromptReader {
-    /// Creates a reader for standard input. On a terminal, it completes these slash commands and,
-    /// after `@`, the paths in `directory`. It keeps its history in takeback's `home`.
+    /// Creates a reader for standard input. On a terminal, it completes the given slash commands
+    /// and, after `@`, the paths in `directory`. It keeps its history in takeback's `home`.
     pub(crate) fn new(
         home: &Path,
         directory: &Path,
         commands: SlashNames,
     ) -> Result<PromptReader, Failure> {
-        // The editor needs both: it shows what is typed.
+        // The line editor needs both, because it shows what the user types.
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
             let editor = LineEditor::new(home, directory, commands)?;
             return Ok(PromptReader::Terminal(Box::new(editor)));
@@ -55,7 +55,7 @@ impl PromptReader {
         matches!(self, PromptReader::Terminal(_))
     }
 
-    /// Completes the paths in another directory from now on.
+    /// Sets the directory whose paths are completed.
     pub(crate) fn set_directory(&mut self, directory: &Path) {
         if let PromptReader::Terminal(editor) = self {
             editor.set_directory(directory);
@@ -77,7 +77,7 @@ impl PromptReader {
     }
 }
 
-/// Reads a prompt that is the whole input, for `-p -`.
+/// Reads the whole input as one prompt, for `-p -`.
 pub(crate) fn read_whole_prompt(input: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     input

@@ -28,7 +28,7 @@ fn read_prompts_in_a_terminal() {
     }
 }
 
-/// Starts [`read_prompts_in_a_terminal`]. Returns `None` if this machine cannot.
+/// Starts [`read_prompts_in_a_terminal`]. Returns `None` if this machine has no terminal.
 fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let name = "commands::chat::input::tests::read_prompts_in_a_terminal";
@@ -38,8 +38,8 @@ fn start_reader(home: &Path) -> Option<PseudoTerminal> {
     Some(terminal)
 }
 
-/// Waits until the screen contains `text` and ends with a prompt. If keys were pressed earlier, the
-/// terminal would interpret them instead of the editor.
+/// Waits until the screen contains `text` and ends with a prompt. The terminal, not the editor,
+/// would interpret keys that are pressed earlier.
 #[track_caller]
 fn wait_for_prompt(terminal: &PseudoTerminal, text: &str) {
     let is_ready = |screen: &str| {
@@ -144,7 +144,7 @@ fn the_history_is_private_bounded_and_free_of_secrets() {
     let entries = history.load();
     assert_eq!((entries.len(), entries[0].as_str()), (2, "two\nlines \u{1b}"));
     assert!(entries[1].starts_with("use [redacted"), "{entries:?}");
-    // If a line is torn, only that line is lost.
+    // If a line is incomplete, only that line is lost.
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\"torn\n").unwrap();
     (0..3_000).for_each(|number| history.add(&format!("prompt {number}")));
     let entries = history.load();

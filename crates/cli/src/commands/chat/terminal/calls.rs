@@ -9,13 +9,13 @@ use crate::output::{
     Style, count, disarm, disarm_lines, join_lines, last_lines, paint, shorten, width_of,
 };
 
-/// The maximum number of lines of a running call's output that are shown.
+/// The maximum number of output lines that are shown for a running call.
 const OUTPUT_LINES: usize = 5;
 
-/// The part of a running call's output that is kept to be shown, in bytes.
+/// The number of bytes at the end of a running call's output that are kept for display.
 const OUTPUT_KEPT: usize = 1 << 10;
 
-/// The inputs that say best what a call does, in this order.
+/// The names of the inputs that describe a call best, the best first.
 const TELLING: [&str; 8] =
     ["command", "path", "pattern", "url", "prompt", "task", "query", "process"];
 
@@ -38,7 +38,8 @@ impl RunningCall {
         self.output.push_str(text);
         let length = self.output.len();
         keep_end(&mut self.output, OUTPUT_KEPT);
-        // A line is dropped as a whole: the rest of a control sequence would look like text.
+        // Drop whole lines only: what remained of a control sequence that was cut off would look
+        // like text.
         if self.output.len() < length
             && let Some(end) = self.output.find('\n')
         {
@@ -86,7 +87,7 @@ impl RunningCall {
         let left = room.saturating_sub(width_of(&title) + 2);
         let outcome = match outcome {
             "" => String::new(),
-            // A word or two of the outcome would be of no use.
+            // An outcome that is cut off after a word or two would be of no use.
             _ if left < 8 => String::new(),
             outcome => format!("  {}", paint(Style::Faint, &shorten(outcome, left))),
         };
@@ -99,7 +100,7 @@ fn after_return(line: &str) -> &str {
     line.rsplit('\r').next().unwrap_or(line)
 }
 
-/// Describes a call in one line: its tool, and its most telling input.
+/// Describes a call in one line: its tool, and the input that describes the call best.
 fn title_of(call: &RequestedCall) -> String {
     let input: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
     let named = TELLING.iter().find_map(|key| input.get(key)?.as_str());

@@ -7,15 +7,16 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::output;
 
-/// The settings of the terminal before the keyboard was made quiet.
+/// The settings of the terminal from before takeback stopped showing keys.
 static USUAL: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A keyboard whose keys do not appear on the screen, where they would disturb the live lines. The
-/// next prompt gets them. Ctrl-C still stops the turn.
+/// next prompt gets the keys. Ctrl-C still stops the turn.
 pub(crate) struct QuietKeyboard(());
 
 impl QuietKeyboard {
-    /// Makes the keyboard quiet until the value is dropped. Does nothing without a terminal.
+    /// Keeps keys off the screen until the returned value is dropped. Does nothing without a
+    /// terminal.
     pub(crate) fn start() -> QuietKeyboard {
         if io::stdin().is_terminal()
             && let Ok(usual) = tcgetattr(io::stdin())
@@ -40,7 +41,7 @@ pub(crate) fn ask_for_key(question: &str) -> Option<u8> {
     let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &single);
     output::ask(question);
     let mut key = [0];
-    // This does not use the buffer of standard input, which could take more than one key.
+    // This bypasses the buffer of standard input, because the buffer could take more than one key.
     let count = rustix::io::retry_on_intr(|| rustix::io::read(io::stdin(), &mut key));
     restore_keyboard();
     count.is_ok_and(|count| count == 1).then_some(key[0])

@@ -18,10 +18,10 @@ use self::question::{Asked, ask_on_terminal, describe_question, parse_answer, pr
 use self::screen::Screen;
 use crate::output::{MarkdownStream, Style, disarm_lines, last_lines, paint};
 
-/// The maximum number of lines of the model's reasoning that are shown while it thinks.
+/// The maximum number of lines of reasoning that are shown while the model thinks.
 const REASONING_LINES: usize = 4;
 
-/// The part of the reasoning that is kept to be shown, in bytes.
+/// The number of bytes at the end of the reasoning that are kept for display.
 const REASONING_KEPT: usize = 2 << 10;
 
 /// A function that asks the user and returns what was typed.
@@ -29,12 +29,12 @@ type Ask = Box<dyn Fn(&str) -> Asked + Send + Sync>;
 
 /// A front end for a user.
 ///
-/// On a terminal, unfinished lines are live: they are replaced as the text grows and as calls
-/// end. If standard output is not a terminal, it gets the answer as the model wrote it, and all
+/// On a terminal, unfinished lines are live: they are replaced as the text grows and as calls end.
+/// If standard output is not a terminal, it gets the answer as the model wrote it, and everything
 /// else goes to standard error.
 pub(crate) struct TerminalFrontEnd {
     shown: Mutex<Shown>,
-    /// Held while a question is asked, so that there is one at a time.
+    /// Held while a question is asked, so that only one question is asked at a time.
     asking: Mutex<()>,
     ask: Ask,
 }
@@ -52,11 +52,11 @@ struct Shown {
     finished: Vec<String>,
     /// The kind of the last finished line. A blank line separates different kinds.
     last: Option<Kind>,
-    /// True while the user is asked. Nothing is drawn then.
+    /// True while the user is being asked. Nothing is drawn during that time.
     is_asking: bool,
 }
 
-/// The kinds of parts in a turn.
+/// The kinds of lines that show a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Answer,

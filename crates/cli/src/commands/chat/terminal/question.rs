@@ -12,7 +12,7 @@ use takeback_runtime::{Answer, Question};
 
 use crate::output::{Style, disarm, disarm_lines, paint, wrap_text};
 
-/// The maximum number of lines that are shown of an input other than a command.
+/// The maximum number of input lines that are shown, unless the input is a command.
 const INPUT_LINES: usize = 10;
 
 /// The result of asking the user.
@@ -24,8 +24,8 @@ pub(super) enum Asked {
     NoUser,
 }
 
-/// Describes the call and the reason for asking. The user sees a command as a whole: nothing that
-/// runs is hidden.
+/// Describes the call and the reason for asking. A command is shown as a whole, so that the user
+/// sees everything that would run.
 pub(super) fn describe_question(question: &Question<'_>, columns: usize) -> Vec<String> {
     let call = question.call;
     let mut lines = vec![format!(

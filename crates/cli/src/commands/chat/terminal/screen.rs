@@ -1,4 +1,4 @@
-//! The streams that a turn is shown on.
+//! The streams on which a turn is shown.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -28,7 +28,7 @@ pub(super) enum Screen {
 }
 
 impl Screen {
-    /// Chooses one of the two, depending on what standard output is.
+    /// Chooses live lines or plain streams, depending on whether standard output is a terminal.
     pub(super) fn standard() -> Screen {
         let is_dumb = crate::context::variable("TERM").is_none_or(|term| term == "dumb");
         if !io::stdout().is_terminal() || is_dumb {

@@ -297,7 +297,7 @@ fn answers_to_questions_are_understood() {
     ] {
         assert_eq!(ask(arguments, Some("git push"), answers).0, expected, "{answers:?}");
     }
-    // Without a prefix, there is no "always".
+    // Without a prefix to remember, "always" is not an answer.
     assert_eq!(ask(arguments, None, &["a", "always", "y"]).0, Answer::Allow);
     let push = call("1", "terminal", arguments);
     let mut question = Question { call: &push, because: "", remember: Some("git push") };
@@ -344,7 +344,7 @@ fn nothing_is_drawn_while_the_user_is_asked() {
     *tape_of_question.lock().unwrap() = None;
 }
 
-/// Asks about a call after the keyboard was made quiet. Other tests run this in a terminal.
+/// Asks about a call while keys do not appear on the screen. Other tests run this in a terminal.
 #[test]
 #[ignore = "other tests run it in a terminal"]
 fn ask_in_a_terminal() {

@@ -63,7 +63,8 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
     for (number, message) in messages.iter().enumerate() {
         let wrong = match message.role.as_str() {
             "" => "role is missing",
-            // The prompt would be recorded twice, and would begin a turn without checkpoints.
+            // A prompt that was passed here would be recorded twice, and would begin a turn without
+            // checkpoints.
             "user" => "pass a message from the user as the prompt of turn.start",
             _ => continue,
         };
@@ -75,8 +76,8 @@ pub(super) fn append(_: &Server, context: &Context, mut params: Params) -> Answe
     answer(&json!({ "session": session, "messages": numbers }))
 }
 
-/// Appends messages, and returns their numbers. A message that summarizes earlier messages compacts
-/// them.
+/// Appends messages, and returns their numbers. A message that summarizes earlier messages replaces
+/// them in the conversation.
 fn append_messages(
     ledger: &mut Ledger,
     session: &str,

@@ -57,12 +57,13 @@ fn reverse(to: Destination, context: &Context, mut params: Params) -> Answer {
 
 fn make_plan(context: &Context, request: &Request) -> Result<Planned, Failure> {
     let opened = context.opened_anyway()?;
-    // New entries in the agent's log belong to the conversation that is taken back.
+    // New entries in the agent's log belong to the conversation that the rollback takes back.
     logs::catch_up_ledger(context);
     Ok(rollback::plan(opened, request)?)
 }
 
-/// Applies a request. With a digest, applies it only if the plan still has this digest.
+/// Applies a request. If the parameters contain a digest, applies the request only if the plan
+/// still has this digest.
 fn carry_out(context: &Context, request: &Request, mut params: Params) -> Answer {
     let digest: Option<String> = params.optional("digest")?;
     params.end()?;
