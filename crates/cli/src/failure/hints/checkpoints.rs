@@ -1,4 +1,4 @@
-//! Hints for the errors of taking, labeling, finding and comparing checkpoints.
+//! Hints for errors in taking, labeling, finding and comparing checkpoints.
 
 use takeback_tree::{DiffError, StoreError};
 use takeback_undo::{

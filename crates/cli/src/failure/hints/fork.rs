@@ -1,4 +1,4 @@
-//! Hints for the errors of forks.
+//! Hints for errors in making forks.
 
 use takeback_tree::CheckoutError;
 use takeback_undo::{FindError, ForkError, NearCheckpoint};

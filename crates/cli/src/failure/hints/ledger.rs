@@ -1,4 +1,4 @@
-//! Hints for the errors of the ledger, and of reading the logs of other agents.
+//! Hints for errors of the ledger, and for errors in reading the logs of other agents.
 
 use takeback_agents::LogError;
 use takeback_import::hermes::HermesError;

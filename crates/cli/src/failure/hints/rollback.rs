@@ -1,4 +1,4 @@
-//! Hints for the errors of rollbacks.
+//! Hints for errors in rollbacks.
 
 use takeback_tree::{BlockedPath, PlanError, RestoreError};
 use takeback_undo::{IndexError, RollbackError};

@@ -1,4 +1,5 @@
-//! Hints for the errors of looking after the store, its mirror, the hooks and the web server.
+//! Hints for errors in the maintenance of the store and its mirror, and for errors of the hooks and
+//! the web server.
 
 use takeback_agents::InstallError;
 use takeback_import::ImportError;
