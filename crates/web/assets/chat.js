@@ -134,7 +134,7 @@ class Chat {
       partial: `The answer is incomplete: ${because}`,
       failed: `The turn failed: ${because}`,
       cancelled: "Stopped.",
-      blocked: `The turn waits for you: ${because}`,
+      blocked: `The turn is waiting for you: ${because}`,
     };
     const text = problem ? describe(problem) : (note ?? words[outcome]);
     if (text) this.live.add("ended", { words: text, bad: Boolean(problem) || outcome !== "cancelled" });

@@ -21,7 +21,7 @@ const SHOWN: usize = 5;
 
 /// Compare the files of two directories, and the cost of the agents' work there
 ///
-/// This is useful after two ideas were tried in two forks of the same moment. Shows the changes
+/// This is useful after you have tried two ideas in two forks of the same moment. Shows the changes
 /// from the first directory to the second. With --test, also runs a command in both directories and
 /// shows whether it succeeds.
 #[derive(Args)]

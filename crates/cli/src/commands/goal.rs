@@ -58,7 +58,7 @@ enum Action {
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Go on with a goal; what was spent before does not count against the budget
+    /// Resume a goal; what was spent before does not count against the budget
     Resume {
         /// The goal: its id, or the beginning of its id
         #[arg(value_name = "ID")]

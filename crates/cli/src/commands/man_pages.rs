@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// Write a manual page for each command
 ///
-/// For those who package takeback.
+/// For packagers of takeback.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The directory to write the pages to

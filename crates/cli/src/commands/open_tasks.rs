@@ -30,7 +30,7 @@ impl OpenTask {
             _ => output::disarm(session),
         };
         let state = match state.as_str() {
-            "waiting" => "waits for your answer",
+            "waiting" => "is waiting for your answer",
             _ => "was interrupted",
         };
         format!("{what} {state}; continue it with `{command}`")

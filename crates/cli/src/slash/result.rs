@@ -28,7 +28,7 @@ pub(super) fn describe_rollback(
     let left = session.map(|session| count_messages(session, context));
     if let Some(Ok(left)) = left {
         let left = output::count(left, "message");
-        lines.push(format!("This conversation has {left} now."));
+        lines.push(format!("This conversation now has {left}."));
     }
     answer.text.extend(lines.iter().flat_map(|line| ["\n", line]));
     answer

@@ -112,7 +112,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
         let before = server.requests().len();
         let said = fail(&session, &["chat", "-p", prompt]);
         let stopped =
-            format!("The turn waits for you: the same call of {name} failed again and again");
+            format!("The turn is waiting for you: the same call of {name} failed again and again");
         assert!(said.contains(told) && said.contains(&stopped), "{said}");
         assert_eq!(server.requests().len() - before, 3, "{prompt}");
         // The user decides how the conversation continues.

@@ -154,12 +154,12 @@ fn a_goal_that_needs_approval_waits_for_the_user() {
     let goal = session.json(&["goal", "list"])["goals"][0].clone();
     let (id, task) = (goal["id"].as_str().unwrap(), goal["task"].as_str().unwrap());
     let said = text_of(&session.output(&["status"]));
-    assert!(said.contains(&format!("goal {id} waits for your answer")), "{said}");
+    assert!(said.contains(&format!("goal {id} is waiting for your answer")), "{said}");
     let said = text_of(&chat(&session, &["tasks", "resume", task]).output().unwrap());
     assert!(said.contains(&format!("`takeback goal resume {id}` continues it")), "{said}");
     let output = chat(&session, &["chat"]).stdin(Stdio::null()).output().unwrap();
     let said = text_of(&output);
-    let told = format!("Goal {id} (“publish it”) waits for your answer: /goal resume {id}");
+    let told = format!("Goal {id} (“publish it”) is waiting for your answer: /goal resume {id}");
     assert!(said.contains(&told), "{said}");
     assert_eq!(session.json(&["goal", "show", id])["state"], "blocked");
 }

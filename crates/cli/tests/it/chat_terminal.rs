@@ -167,7 +167,7 @@ fn a_rollback_takes_back_files_and_messages() {
     terminal.press("write\r");
     terminal.wait_for("I wrote the note.");
     terminal.press("/rollback 1\r");
-    let screen = terminal.wait_for("This conversation has 0 messages now.");
+    let screen = terminal.wait_for("This conversation now has 0 messages.");
     for part in [
         "Deleted:",
         "Conversation: 4 messages taken back.",
@@ -197,9 +197,9 @@ fn undoing_a_rollback_brings_files_and_messages_back() {
     terminal.press("write\r");
     terminal.wait_for("I wrote the note.");
     terminal.press("/rollback 1\r");
-    terminal.wait_for("This conversation has 0 messages now.");
+    terminal.wait_for("This conversation now has 0 messages.");
     terminal.press("/rollback undo\r");
-    terminal.wait_for("This conversation has 4 messages now.");
+    terminal.wait_for("This conversation now has 4 messages.");
     assert_eq!(session.read("note.txt"), "hello\n");
     terminal.press("hello\r");
     terminal.wait_for("Hello.");
@@ -280,7 +280,7 @@ fn an_interrupted_chat_waits_if_the_user_begins_another_one() {
     chat(&session, &["chat", "-p", "publish"]).output().unwrap();
     let mut terminal = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 60).unwrap();
     let screen = terminal.wait_for("Continue it? [Y/n]");
-    assert!(screen.contains("(“publish”) waits for your answer."), "{screen}");
+    assert!(screen.contains("(“publish”) is waiting for your answer."), "{screen}");
     terminal.press("n");
     terminal.wait_for("`takeback tasks resume");
     terminal.press("hello\r");

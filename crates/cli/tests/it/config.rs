@@ -146,7 +146,7 @@ fn an_edit_does_not_overwrite_a_change_made_meanwhile() {
     let Some(terminal) = PseudoTerminal::start(&command, 100, 30) else { return };
     let (status, screen, _) = terminal.wait_for_end();
     assert!(!status.success());
-    assert!(screen.contains("another process has changed config.toml meanwhile"), "{screen}");
+    assert!(screen.contains("another process has changed config.toml in the meantime"), "{screen}");
     assert_eq!(read_config(&session), "[ledger]\nredact = true\n");
     let kept = session.base().join(".takeback/config.edited.toml");
     assert_eq!(fs::read_to_string(kept).unwrap(), "[checkpoints]\nmax_files = 8\n");

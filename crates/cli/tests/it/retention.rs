@@ -404,7 +404,7 @@ fn clearing_asks_first() {
 $ takeback checkpoints clear-legacy -f
 Deleted 1 archive of older layouts (0 B).
 $ takeback checkpoints clear-legacy
-There are no archives of older layouts.
+There are no archives of older stores.
 ",
     );
     assert_eq!(session.read("a"), "1");

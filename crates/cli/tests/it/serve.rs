@@ -134,7 +134,7 @@ fn commands_have_the_answers_of_the_other_front_ends() {
     assert!(rpc.end().success());
     let done = post(&link, "slash", json!({ "line": "/rollback 1", "session": id }));
     let text = done["text"].as_str().unwrap();
-    assert!(text.contains("This conversation has 4 messages now."), "{text}");
+    assert!(text.contains("This conversation now has 4 messages."), "{text}");
     assert!(!session.exists("other.txt") && session.exists("note.txt"));
     let forked = post(&link, "slash", json!({ "line": "/fork", "session": id }));
     let fork = forked["session"].as_str().unwrap();

@@ -171,7 +171,7 @@ fn a_rollback_says_where_files_and_conversation_are_now() {
         "The prompt was:\n  add other.txt",
         "(before write_file other.txt).",
         "The state before that is saved as checkpoint ",
-        "This conversation has 4 messages now.",
+        "This conversation now has 4 messages.",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -179,7 +179,7 @@ fn a_rollback_says_where_files_and_conversation_are_now() {
     let answers = send_to_rpc(&session, &id, &["/rollback undo".into()]);
     let text = answers[0]["text"].as_str().unwrap();
     assert!(text.contains("4 messages restored"), "{text}");
-    assert!(text.contains("This conversation has 8 messages now."), "{text}");
+    assert!(text.contains("This conversation now has 8 messages."), "{text}");
     assert!(session.exists("other.txt"));
 }
 

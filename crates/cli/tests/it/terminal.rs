@@ -199,7 +199,10 @@ fn changes_that_are_made_while_the_user_is_thinking_are_not_overwritten() {
     std::io::Read::read_to_end(&mut stdout, &mut seen).unwrap();
     let seen = String::from_utf8_lossy(&seen);
     assert_eq!(child.wait().unwrap().code(), Some(1), "{seen}");
-    assert!(seen.contains("the workspace changed meanwhile; nothing was restored"), "{seen}");
+    assert!(
+        seen.contains("the workspace has changed in the meantime; nothing was restored"),
+        "{seen}"
+    );
     assert_eq!((session.read("a"), session.read("new")), ("2".into(), "1".into()));
 }
 

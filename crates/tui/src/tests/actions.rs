@@ -105,7 +105,7 @@ fn a_plan_that_is_outdated_is_not_applied() {
     player.press("\n");
     player.play_turn("claude:a1", "meanwhile", &[("new", "1")]);
     player.press(">\n");
-    player.expect_part("the workspace changed meanwhile; nothing was restored");
+    player.expect_part("the workspace has changed in the meantime; nothing was restored");
     assert!(player.path("CHANGES.md").exists() && player.path("new").exists());
 }
 

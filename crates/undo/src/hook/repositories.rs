@@ -79,8 +79,9 @@ impl Repositories {
             let content = foreign::read_beginning(path, 4096).unwrap_or_default();
             let content = String::from_utf8_lossy(&content);
             let line = content.lines().next().unwrap_or_default();
-            let reason =
-                format!("it only points to the repository; to recreate it, write `{line}` to it");
+            let reason = format!(
+                "this file only points to the repository; to recreate the file, write `{line}` to it"
+            );
             self.unprotected.push(Unprotected::replaceable(path, reason));
             return;
         }

@@ -164,7 +164,7 @@ pub enum RollbackError {
     NothingToUndo,
     #[error("no undone rollback to redo in this workspace")]
     NothingToRedo,
-    #[error("the workspace changed meanwhile; nothing was restored")]
+    #[error("the workspace has changed in the meantime; nothing was restored")]
     Changed(Vec<BlockedPath>),
     #[error("{} is outside the workspace {}", path.display(), workspace.display())]
     Outside { path: PathBuf, workspace: PathBuf },

@@ -262,7 +262,8 @@ pub(super) fn announce(work: &Work, request: &Request) {
 
 fn changed(now: &PlanAnswer) -> Problem {
     let now: Value = serde_json::to_value(now).expect("plain data becomes JSON");
-    let problem = Problem::new(409, "the workspace changed meanwhile; nothing was restored");
+    let problem =
+        Problem::new(409, "the workspace has changed in the meantime; nothing was restored");
     Problem { now: Some(Box::new(now)), ..problem }.hint("read the new plan before you confirm it")
 }
 

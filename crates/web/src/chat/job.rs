@@ -253,7 +253,7 @@ fn run_task(
 
 fn describe_pause(pause: &Pause) -> Value {
     match pause {
-        Pause::Waiting => json!({ "note": "The turn waits for your answer." }),
+        Pause::Waiting => json!({ "note": "The turn is waiting for your answer." }),
         _ => json!({}),
     }
 }

@@ -171,7 +171,7 @@ fn list_own_sessions(work: &Work) -> Result<Vec<SessionSummary>, WorkError> {
 
 fn render_open_task(work: &Work, task: &TaskView, now: jiff::Timestamp) -> Markup {
     let words = match task.state.as_str() {
-        "waiting" => "waits for your answer",
+        "waiting" => "is waiting for your answer",
         _ => "was interrupted in the middle of a turn",
     };
     let place = task.workspace.as_deref().map(|path| work.app.tilde(FilePath::new(path)));
@@ -333,7 +333,7 @@ fn render_side(work: &Work, state: &ChatState) -> Markup {
 fn render_state(state: &ChatState) -> Markup {
     let (words, can_continue) = match state.state.as_str() {
         "interrupted" => ("The last turn was interrupted. Nothing that it did is lost.", true),
-        "waiting" => ("The last turn waits for your answer.", true),
+        "waiting" => ("The last turn is waiting for your answer.", true),
         "elsewhere" => {
             ("Another process is working on this conversation. New messages appear here.", false)
         }

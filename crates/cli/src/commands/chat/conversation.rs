@@ -281,7 +281,7 @@ impl Conversation {
 /// Says how the user can answer the question that a turn is waiting for, or end the turn.
 pub(super) fn describe_waiting(task: &str) -> String {
     format!(
-        "The turn waits for your answer: `takeback tasks resume {task}` asks again in a terminal, \
+        "The turn is waiting for your answer: `takeback tasks resume {task}` asks again in a terminal, \
          and `takeback tasks cancel {task}` ends the turn."
     )
 }

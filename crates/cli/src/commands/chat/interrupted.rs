@@ -100,7 +100,7 @@ fn take_up_goal(open: &OpenGoal, context: &Context) {
     let objective = output::shorten(&output::join_lines(&open.goal.objective), PROMPT_LENGTH);
     let goal = format!("Goal {id} (“{objective}”)");
     if open.state == "waiting" {
-        return say(context, &format!("{goal} waits for your answer: /goal resume {id}"));
+        return say(context, &format!("{goal} is waiting for your answer: /goal resume {id}"));
     }
     match background::spawn_goal(context, id, true) {
         Ok(()) => say(context, &format!("{goal} continues in the background: /goal show {id}")),
@@ -114,7 +114,7 @@ fn describe(task: &TaskView, context: &Context) -> String {
     let prompt = prompt.unwrap_or_default();
     let session = output::disarm(&task.session);
     match task.state.as_str() {
-        "waiting" => format!("{session}{prompt} waits for your answer."),
+        "waiting" => format!("{session}{prompt} is waiting for your answer."),
         _ => format!("{session}{prompt} was interrupted in the middle of a turn."),
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn talk(conversation: &mut Conversation) -> Result<ExitCode, Failure>
         let prompt = match conversation.read_prompt(&mut reader)? {
             PromptInput::Text(prompt) => prompt,
             PromptInput::Interrupted if !is_interrupted => {
-                println!("Ctrl-C again leaves, and so does Ctrl-D.");
+                println!("Press Ctrl-C again, or Ctrl-D, to leave.");
                 is_interrupted = true;
                 continue;
             }

@@ -34,7 +34,7 @@ pub(super) fn run(
 }
 
 /// Finds the directories to import: the given one or, without it, Hermes's own directory and the
-/// archives of older layouts.
+/// archives of older stores.
 fn find_directories(
     opened: &Opened,
     path: Option<&Path>,

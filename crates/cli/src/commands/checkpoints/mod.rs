@@ -72,7 +72,7 @@ Examples:
   takeback checkpoints clear
   takeback checkpoints clear --force    without a confirmation")]
     Clear(prune::ForceArguments),
-    /// Delete the archives of older layouts
+    /// Delete the archives of older stores
     ///
     /// This cannot be undone. To keep their checkpoints, run `takeback checkpoints import` first.
     #[command(after_help = "\

@@ -169,7 +169,7 @@ pub(super) fn run_clear_legacy(
     if legacy.is_empty() {
         match context.globals.json {
             true => output::print_json(&serde_json::json!({ "archives": 0, "bytes": 0 })),
-            false => println!("There are no archives of older layouts."),
+            false => println!("There are no archives of older stores."),
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -56,7 +56,7 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
 
 /// Keeps the user's edited copy, because another process has changed the file meanwhile.
 fn keep_copy(copy: Temporary, context: &Context) -> Failure {
-    let failure = Failure::new("another process has changed config.toml meanwhile");
+    let failure = Failure::new("another process has changed config.toml in the meantime");
     let kept = context.home.join("config.edited.toml");
     match copy.persist(&kept) {
         Ok(()) => failure.hint(format!("your edited copy is in {}", kept.display())),

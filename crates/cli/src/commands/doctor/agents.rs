@@ -64,7 +64,7 @@ pub(crate) fn check_agents(
         }
         if user.is_agent_present && !user.is_installed() && !project.is_installed() {
             let (what, them) = match agent.is_editor() {
-                true => ("no agent runs through takeback", "adds entries for some"),
+                true => ("no agent is set up to run through takeback", "adds entries for some"),
                 false => ("hooks not installed", "installs them"),
             };
             let message = format!("{}: {what}", agent.title);

@@ -30,12 +30,13 @@ pub(super) struct Arguments {
     /// the fleet
     #[arg(long)]
     new_machine: bool,
-    /// Ship everything again, because this ledger is an older copy, or the fleet's database is
+    /// Ship everything again, because this ledger or the fleet's database was restored from
+    /// an older copy
     #[arg(long, conflicts_with = "new_machine")]
     resend: bool,
 }
 
-/// Stop recording what the fleet does not have yet
+/// Leave the fleet: stop recording changes for it
 ///
 /// Use this after you have removed `fleet.postgres` from config.toml. What was shipped stays in the
 /// fleet's database, and the ledger of this machine stays as it is.
@@ -97,8 +98,10 @@ fn print_joined(joined: &Joined, arguments: &Arguments) {
         println!("Everything will be shipped again.");
     }
     if let Some(key) = &joined.new_key {
-        println!("\nThe fleet's key, shown only now:\n\n  {}\n", paint(Style::Id, key));
-        println!("Keep it where the database is not. The other machines need it to join, and");
+        println!("\nThe fleet's key, shown only this once:\n\n  {}\n", paint(Style::Id, key));
+        println!(
+            "Keep it somewhere other than the database. The other machines need it to join, and"
+        );
         println!("without it, what is encrypted cannot be read.");
     }
     println!("`takeback fleet sync` ships what is there now; the end of each turn ships the rest.");

@@ -27,7 +27,7 @@ Examples:
   takeback config set fleet.postgres postgres://takeback@db.example/fleet
   takeback fleet init         create the fleet, or join it
   takeback fleet status       how far behind is it?
-  takeback fleet sync         ship what has changed now
+  takeback fleet sync         ship the changes now
   takeback fleet machines     the machines of the fleet")]
 pub(crate) struct Arguments {
     // Defaults to `status`: see `arguments/subcommands.rs`.

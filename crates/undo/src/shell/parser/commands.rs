@@ -297,7 +297,7 @@ impl<'t> Parser<'t> {
                     break;
                 }
             }
-            self.expect(")", "a case has an unusual pattern")?;
+            self.expect(")", "a `case` has an unusual pattern")?;
             compound.lists.push(self.parse_list(&["esac"])?);
             if !self.eat(";;&")
                 && !self.eat(";;")

@@ -100,7 +100,7 @@ impl<'t> Parser<'t> {
     fn require_bash(&self) -> Parsed<()> {
         match self.dialect {
             Dialect::Bash => Ok(()),
-            Dialect::Posix => Err("it uses syntax that not every shell has"),
+            Dialect::Posix => Err("it uses syntax that some shells do not have"),
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn describe_end(
         TurnOutcome::Failed { because, .. } => (Style::Bad, format!("The turn failed: {because}")),
         TurnOutcome::Cancelled => (Style::Warning, "Stopped.".to_owned()),
         TurnOutcome::Blocked { because } => {
-            (Style::Warning, format!("The turn waits for you: {because}"))
+            (Style::Warning, format!("The turn is waiting for you: {because}"))
         }
     };
     let mut lines = paint_lines(style, &text, columns);

@@ -204,7 +204,7 @@ fn the_end_of_a_turn_says_its_outcome() {
         ),
         (
             TurnOutcome::Blocked { because: because() },
-            "The turn waits for you: the key is\nwrong\n",
+            "The turn is waiting for you: the key is\nwrong\n",
         ),
         (TurnOutcome::Cancelled, "Stopped.\n"),
         (TurnOutcome::Complete, "\n"),
