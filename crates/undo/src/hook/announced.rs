@@ -2,8 +2,8 @@
 //! files when the workspace is captured.
 //!
 //! Such a call counts as begun right after the workspace's newest checkpoint, because no reported
-//! call has changed the workspace since. Otherwise, changes that the call made before the capture
-//! would count as the user's work.
+//! call has changed the workspace since then. Otherwise, changes that the call made before the
+//! capture would count as the user's work.
 
 use takeback_tree::{Capture, Lock, RelPath, Workspace};
 

@@ -135,8 +135,8 @@ fn take_up(
             let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
                 entries.extend(session::start_turn_of_call(report, state));
-                // The state is stored before the capture, which may take longer than the agent
-                // waits.
+                // The session's state is stored before the capture, which may take longer than the
+                // agent waits.
                 session.store(opened, &mut handled);
             }
             let state = &session.state;

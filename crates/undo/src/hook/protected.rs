@@ -278,7 +278,7 @@ impl ProtectedPath {
         self.kind.path()
     }
 
-    /// Converts a path relative to this one into an absolute path.
+    /// Converts a path relative to this directory or file into an absolute path.
     pub(super) fn absolute(&self, inner: &RelPath) -> PathBuf {
         match &self.kind {
             PathKind::Directory(path) => path.0.join(inner.as_path()),
@@ -286,8 +286,8 @@ impl ProtectedPath {
         }
     }
 
-    /// Converts an absolute path into a path relative to this one. Returns `None` if it is not
-    /// inside.
+    /// Converts an absolute path into a path relative to this directory or file. Returns `None` for
+    /// a path outside it.
     pub(super) fn relative(&self, path: &Path) -> Option<RelPath> {
         let inner = match &self.kind {
             PathKind::Directory(directory) => path.strip_prefix(&directory.0).ok()?,

@@ -93,7 +93,7 @@ impl SessionState {
 
     /// Begins the next turn.
     pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
-        // If the agent gives a higher number than our own count, use it.
+        // If the agent gives a higher number than our own count, use the agent's number.
         let given = match turn {
             Some(TurnId::Number(number)) => number,
             _ => 0,

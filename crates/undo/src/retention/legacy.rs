@@ -101,7 +101,8 @@ const STAMP: &str = "%Y%m%d-%H%M%S";
 const STAMP_LENGTH: usize = 15;
 
 /// Moves the git repositories at the top level of the checkpoints directory, one per project, into
-/// a new archive there. Returns the archive's path, or `None` if no repository was moved.
+/// a new archive in that directory. Returns the archive's path, or `None` if no repository was
+/// moved.
 ///
 /// The store, earlier archives, links and everything that is not a repository stay in place.
 pub(crate) fn archive_repositories(

@@ -180,7 +180,8 @@ impl<'a> Analyzer<'a> {
             // The body of the function was visited where it was defined.
             return;
         }
-        // Of several redirections of standard input, bash reads the last one, and zsh all of them.
+        // Of several redirections of standard input, bash reads the last one, and zsh reads all of
+        // them.
         let input = simple.redirects.iter().filter(|redirect| redirect.is_input());
         let input: Vec<String> = input.filter_map(text_for_stdin).collect();
         let stdin = (!input.is_empty()).then(|| input.join("\n"));
@@ -261,7 +262,7 @@ impl<'a> Analyzer<'a> {
             }
             "eval" => self.visit_eval(args),
             "trap" => self.visit_trap(args),
-            // A function with that name is no longer defined.
+            // `unset` may remove a function, so no function is certainly defined any more.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {

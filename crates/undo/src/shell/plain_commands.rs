@@ -21,8 +21,8 @@ const STATEFUL: &[&str] = &[
     "popd", "pushd", "source", "trap", "unalias",
 ];
 
-/// Programs whose first word is a verb, each with those of its verbs that are followed by a second
-/// verb.
+/// Programs whose first argument is a verb, each with a list of the verbs that are followed by a
+/// second verb.
 #[rustfmt::skip]
 const VERB_PROGRAMS: &[(&str, &[&str])] = &[
     ("alembic", &[]),
@@ -61,7 +61,7 @@ const VERB_PROGRAMS: &[(&str, &[&str])] = &[
     ("yarn", &["npm"]),
 ];
 
-/// Programs whose first two words are an object and a verb.
+/// Programs whose first two arguments are an object and a verb.
 const OBJECT_PROGRAMS: &[&str] = &["aws", "az", "diesel", "gh", "glab", "sqlx", "supabase"];
 
 /// Lists the commands of a script. Returns `None` if the script is not plain.
