@@ -39,7 +39,7 @@ pub struct Opened {
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
-    /// A connection that syncs its writes, kept for the next task.
+    /// A connection to the ledger that syncs its writes. It is kept for the next task.
     durable_ledger: Mutex<Option<Ledger>>,
 }
 
@@ -320,7 +320,8 @@ impl Opened {
         self.durable_ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the ledger if it exists. Drop the guard before asking for another one.
+    /// Opens the ledger if it exists. The caller must drop the guard before it asks for another
+    /// one.
     pub fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, OpenError> {
         let guard = self.lock_ledger();
         if guard.is_none() && !self.ledger_path().exists() {

@@ -162,7 +162,7 @@ impl NearCheckpoint {
     }
 }
 
-/// The reason why a fork was not made. Nothing is left of the fork.
+/// The reason why a fork was not made. After such an error, nothing is left of the fork.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum ForkError {

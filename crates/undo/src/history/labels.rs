@@ -96,8 +96,8 @@ pub(crate) fn read_labels(store: &Store, workspace: &WorkspaceId) -> Labels {
     state::read(&labels_path(store, workspace)).unwrap_or_default()
 }
 
-/// Replaces the labels of a workspace, durably: they protect checkpoints from pruning. The caller
-/// holds the workspace's lock.
+/// Replaces the labels of a workspace. The change is durable, because labels protect checkpoints
+/// from pruning. The caller holds the workspace's lock.
 fn write_labels(store: &Store, workspace: &WorkspaceId, labels: &Labels) -> Result<(), StoreError> {
     let text = serde_json::to_vec(labels).expect("plain data becomes JSON");
     let path = labels_path(store, workspace);

@@ -18,7 +18,7 @@ use crate::history::{TakeError, new_record, pin_tree};
 pub(super) struct Start {
     /// The state before the call, as far as it is known.
     pub(super) capture: Capture,
-    /// The number of the checkpoint that holds this state, if the workspace has changed since.
+    /// The number of the checkpoint that holds this state, if the workspace has changed since then.
     pub(super) known: Option<u64>,
     /// The present state, if it differs.
     present: Option<Capture>,

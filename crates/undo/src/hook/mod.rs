@@ -173,7 +173,7 @@ fn protect_prompt(
     deadline: &Deadline,
     handled: &mut Handled,
 ) {
-    // A prompt has no name, unlike every call.
+    // Unlike a call, a prompt has no name.
     let prompt = ToolCall { id: Some(String::new()), ..ToolCall::default() };
     let context = CallContext::new(opened, report, &prompt, workplace, state, deadline);
     let path = ProtectedPath::new(opened, PathKind::Directory(workplace.root.as_path().into()));

@@ -303,7 +303,7 @@ impl ProtectedPath {
         matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
     }
 
-    /// Adds a path, relative to this directory, that the call refers to.
+    /// Adds a path that the call refers to. The path is relative to this directory.
     fn mention(&mut self, path: &Path, mention: Mention) {
         let Ok(path) = RelPath::from_path(path) else { return };
         let paths = match mention {

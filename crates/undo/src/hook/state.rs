@@ -184,7 +184,7 @@ impl CallKey {
 pub(crate) struct IndexState {
     pub(crate) stamp: [i64; 5],
     pub(crate) attachment: Oid,
-    /// The number of a checkpoint that keeps the copy alive.
+    /// The number of a checkpoint that keeps the copy in the store.
     pub(crate) seq: u64,
 }
 

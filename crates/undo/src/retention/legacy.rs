@@ -1,5 +1,5 @@
-//! Repositories in an older layout. They are set aside in archives at the first start, and the
-//! archives are pruned by age.
+//! Repositories in an older layout. They are set aside in archives when the store is created, and
+//! the archives are pruned by age.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -302,8 +302,8 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     }
 }
 
-/// Moves the conversations of a plan to the points that it gives. If files have been restored, a
-/// failure is only a warning. Returns false if a conversation could not be moved.
+/// Moves the conversations of a plan to the points that the plan gives. If files have been
+/// restored, a failure is only a warning. Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,

@@ -44,7 +44,7 @@ pub struct ElsewhereView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<BlockedPath>,
     pub safety_checkpoint: Option<Oid>,
-    /// The reason why everything here is left unchanged, if the part failed.
+    /// The reason why everything in this part is left unchanged, if the part failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -31,7 +31,7 @@ pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: 
         }
         let Some(new) = copied_session(session) else { continue };
         match notices::leave_for_rewound(opened, &new, workspace.path(), view) {
-            // The agent gives the copy another id when the copy is opened.
+            // The agent gives the copy another id when it opens the copy.
             Ok(()) | Err(LedgerError::NoSuchSession(_)) => {}
             Err(error) => {
                 let error = error_chain(&error);

@@ -29,8 +29,8 @@ const MAX_READ: u64 = 64 << 20;
 /// The kind of a notice for an agent that still knows what was taken back.
 const ROLLBACK: &str = "rollback";
 
-/// The field of a [`ROLLBACK`] notice with the files that were left unchanged. It is read only if the
-/// agent's own conversation is taken back later.
+/// The field of a [`ROLLBACK`] notice that lists the files that were left unchanged. It is read
+/// only if the agent's own conversation is taken back later.
 const LEFT_BEHIND: &str = "left_behind";
 
 /// The kind of a notice for an agent whose own conversation was taken back.
@@ -190,7 +190,7 @@ pub fn leave_in_place(opened: &Opened, session: &str) -> Result<(), LedgerError>
 }
 
 /// Leaves a notice for a session that was forked into another directory, because its conversation
-/// names the old one.
+/// names the old directory.
 pub fn leave_for_fork(
     opened: &Opened,
     session: &str,

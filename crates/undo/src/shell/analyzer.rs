@@ -93,8 +93,8 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Visits the commands of a list. `is_certain` is true if they certainly run, and run in the
-    /// shell itself.
+    /// Visits the commands of a list. `is_certain` is true if they are certain to run, and to run
+    /// in the shell itself.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
         for entry in list {
             if self.commands >= MAX_COMMANDS {
@@ -188,7 +188,8 @@ impl<'a> Analyzer<'a> {
         self.visit_call(&args, &simple.text, stdin.as_deref());
     }
 
-    /// Checks the assignments before a command. Without a command, they set shell variables.
+    /// Checks the assignments before a command. If no command follows, the assignments set shell
+    /// variables.
     fn check_assignments(&mut self, assignments: &[Assignment], command: Option<&Arg>) {
         for Assignment { name, value, .. } in assignments {
             let is_harmless = match command {

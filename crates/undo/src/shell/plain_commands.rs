@@ -1,8 +1,9 @@
 //! Lists the commands of a script that is nothing but a list of commands.
 //!
-//! A user who allows `git push` for the rest of a task allows this program with this verb. The words
-//! must then mean what they seem to mean, so a script with anything that could change their meaning
-//! is not plain: assignments, functions, substitutions, or programs that run other programs.
+//! A user who allows `git push` for the rest of a task allows this program with this verb. So the
+//! words in a script must mean what they seem to mean. A script is not plain if it contains
+//! anything that could change their meaning: assignments, functions, substitutions, or programs
+//! that run other programs.
 
 use takeback_base::paths::{canonicalize_existing, normalize};
 

@@ -139,7 +139,7 @@ pub fn is_image(change: &TreeChange) -> bool {
     change.binary && !change.private && ending.is_some_and(|ending| ENDINGS.contains(&ending))
 }
 
-/// Finds the type of a picture by its first bytes. Vector graphics are text, and shown as text.
+/// Finds the type of a picture by its first bytes. Vector graphics are text, and are shown as text.
 pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     let is_container = bytes.get(4..8) == Some(b"ftyp");
     match bytes {

@@ -9,7 +9,7 @@ use super::languages::{Language, Quote, Style};
 /// The largest file that is colored, in lines.
 const MAX_LINES: usize = 20_000;
 
-/// The kind of token that a piece of code is.
+/// The kind of a token in code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Token {

@@ -1,4 +1,4 @@
-//! Recognizes effects that no rollback reverses, by program and verb.
+//! Recognizes, by program and verb, the effects that no rollback reverses.
 
 mod cloud;
 mod database;

@@ -1,5 +1,5 @@
-//! Determines when sed only reads. With `-i`, sed changes files. Some commands in its scripts do so
-//! too.
+//! Determines when sed only reads. With `-i`, sed changes files. Some commands in a sed script also
+//! change files.
 
 use crate::shell::syntax::Arg;
 
