@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The model is a script, and the project and takeback's home are in a scratch directory, so the
-//! example runs anywhere. In an agent of your own, only `ScriptedModel` and `main` differ.
+//! example runs anywhere. In your own agent, only `ScriptedModel` and `main` differ.
 //! `crates/cli/examples/durable_agent.rs` is an agent that also continues after it has been killed.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
@@ -39,7 +39,8 @@ impl ScriptedModel {
     }
 }
 
-/// A loop: ask the model, run the tool that it calls, remember what it said.
+/// A loop that asks the model, runs the tool that the model calls, and remembers what the model
+/// said.
 struct Agent {
     model: ScriptedModel,
     opened: Opened,

@@ -11,7 +11,7 @@ use crate::history::labels::{add_labels, read_labels};
 use crate::history::traces::{read_traces, write_traces};
 use crate::history::workspace::find_known_path;
 
-/// A history that was moved.
+/// The result of moving a history.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MovedHistory {

@@ -39,7 +39,7 @@ pub struct Opened {
     lock_wait: Option<LockWait>,
     store: OnceLock<Store>,
     ledger: Mutex<Option<Ledger>>,
-    /// A connection that syncs its writes, kept for the next task.
+    /// A connection to the ledger that syncs its writes. It is kept for the next task.
     durable_ledger: Mutex<Option<Ledger>>,
 }
 
@@ -100,11 +100,11 @@ impl OpenOptions {
 /// the ledger.
 pub type FollowSession = fn(&Opened, &str) -> Result<Option<Resume>, String>;
 
-/// The agents' own conversations, which a rollback takes back as well. Without a function, they stay
-/// as they are.
+/// The agents' own conversations, which a rollback takes back as well. If `follow` is `None`, the
+/// conversations stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct OwnConversations {
-    /// The directories of the agents' logs, by the names of the agents.
+    /// The directories of the agents' logs, by agent name.
     pub log_directories: BTreeMap<String, PathBuf>,
     /// Moves the agent's own conversation of a session to the point where it ends in the ledger.
     /// Returns how to continue the conversation, or the reason why it stays as it is. Returns
@@ -113,10 +113,11 @@ pub struct OwnConversations {
     /// Generates an id for a fork that the session's own agent can continue. Returns `None` if the
     /// agent cannot continue forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
-    /// The session of the agent in which the user typed the command. That turn is still running.
+    /// The session of the agent in which the user typed the command. The turn in that session is
+    /// still running.
     pub typed_in: Option<String>,
-    /// Called after an interrupted rollback was finished, with the command that continues a
-    /// conversation.
+    /// The function that is called after an interrupted rollback has been finished. Its argument
+    /// says how to continue a conversation.
     pub on_recovery: Option<fn(&Resume)>,
 }
 
@@ -226,7 +227,7 @@ impl Opened {
         self.conversations.typed_in.as_deref()
     }
 
-    /// True if a user is waiting for the command.
+    /// Returns true if a user is waiting for the command.
     pub(crate) fn is_attended(&self) -> bool {
         self.lock_wait.is_some()
     }
@@ -319,7 +320,8 @@ impl Opened {
         self.durable_ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the ledger if it exists. Drop the guard before asking for another one.
+    /// Opens the ledger if it exists. The caller must drop the guard before it asks for another
+    /// one.
     pub fn ledger(&self) -> Result<Option<LedgerGuard<'_>>, OpenError> {
         let guard = self.lock_ledger();
         if guard.is_none() && !self.ledger_path().exists() {
@@ -359,8 +361,8 @@ impl Opened {
         Ok(LedgerGuard(guard))
     }
 
-    /// Returns another connection to the ledger, or creates the ledger. Everything written through it
-    /// is on the disk before the write returns. A connection that was given back is used again.
+    /// Returns another connection to the ledger, or creates the ledger. Everything written through
+    /// it is on disk before the write returns. A connection that was given back is used again.
     pub fn durable_ledger(&self) -> Result<Ledger, OpenError> {
         if let Some(mut ledger) = self.lock_durable_ledger().take() {
             ledger.refresh();

@@ -42,7 +42,7 @@ pub struct ForkRequest {
     pub repository: bool,
     /// The id of the new session. If it is `None`, an id is generated.
     pub id: Option<String>,
-    /// True if the session's own agent is to continue the fork, not takeback's.
+    /// True if the session's own agent is to continue the fork, instead of takeback's agent.
     #[serde(default)]
     pub for_own_agent: bool,
     /// The agent that the session must belong to; `None` accepts any.
@@ -162,7 +162,7 @@ impl NearCheckpoint {
     }
 }
 
-/// The reason why a fork was not made. Nothing is left of the fork.
+/// The reason why a fork was not made. After such an error, nothing is left of the fork.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum ForkError {
@@ -182,8 +182,8 @@ pub enum ForkError {
     OtherAgent(String, String),
     #[error("session {0} has no workspace")]
     NoWorkspace(String),
-    /// The last known state before the end of the turn differs from the first one after it, so the
-    /// files at the end of the turn are not known.
+    /// The last known state before the end of the turn differs from the first known state after it,
+    /// so the files at the end of the turn are not known.
     #[error("the exact state of the files at the end of {} is unknown", describe_turn(session, *turn))]
     FilesUnknown {
         session: String,
@@ -264,8 +264,8 @@ pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     Ok(fork)
 }
 
-/// Gives the agent that the session belongs to its own copy of the conversation. A failure leaves
-/// the fork without one.
+/// Copies the conversation for the agent that the session belongs to. A failure leaves the fork
+/// without such a copy.
 fn follow_fork(opened: &Opened, request: &ForkRequest, fork: &mut Fork) {
     let follow = opened.conversations.follow.filter(|_| request.for_own_agent);
     let Some((follow, session)) = follow.zip(fork.session.as_deref()) else { return };

@@ -200,7 +200,8 @@ fn find_files(
         let (session, turn) = (session.to_owned(), turn.map(|turn| turn.turn));
         ForkError::FilesUnknown { session, turn, before: near(before), after: near(after) }
     };
-    // A directory that is gone and has no history gives the same error as any other unknown files.
+    // If the directory is gone and has no history, the error is the same as for any other files
+    // that are not known.
     let Ok(workspace) = find_workspace(opened, Path::new(path)) else {
         return Err(unknown(None, None));
     };
@@ -253,7 +254,7 @@ fn find_present(
     let newest = history.all.last().filter(|newest| newest.pin.tree == tree).cloned();
     let checkpoint = match newest {
         Some(newest) => newest,
-        // The pin keeps the files alive while they are being copied.
+        // The pin keeps the files in the store while they are being copied.
         None => {
             let record: Record = new_record(opened, &mut lock, Kind::State, "forked")?;
             pin_tree(opened, &mut lock, tree, record.with_capture(capture))?

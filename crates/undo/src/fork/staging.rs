@@ -160,8 +160,8 @@ fn fill_directory(
 /// Returns false if the workspace had no repository when the checkpoint was taken.
 fn had_repository(checkpoint: &Checkpoint) -> bool {
     let record = &checkpoint.record;
-    // Imported checkpoints do not say whether there was a repository. Neither do the states between
-    // calls that an older version of takeback captured.
+    // Imported checkpoints do not say whether there was a repository. Neither do states between
+    // calls if an older version of takeback captured them.
     let is_recorded = matches!(record.kind, Kind::Manual | Kind::Call | Kind::Safety);
     record.repository.is_some() || record.imported.is_some() || !is_recorded
 }
@@ -279,7 +279,8 @@ pub fn finish_forks(opened: &Opened) {
     }
 }
 
-/// Returns the name of an intent. Other files in the directory are locks and temporary files.
+/// Returns the name of the file if the file is an intent. The other files in the directory are
+/// locks and temporary files.
 fn hex_name(name: &std::ffi::OsStr) -> Option<&str> {
     name.to_str().filter(|name| name.len() == 16 && hex::is_hex(name))
 }

@@ -3,7 +3,7 @@
 //! The ledger knows which calls belong to which turn, and the history knows the states before and
 //! after the calls. If the state after the turn's last call is known, that state is the answer. If
 //! not, or if the turn changed no files, the last state before the end of the turn must be the same
-//! as the first one after it. Otherwise, the exact state of the files is unknown, and nothing is
+//! as the first state after it. Otherwise, the exact state of the files is unknown, and nothing is
 //! guessed.
 
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ pub(super) enum EndState<'h> {
     /// The files were as in this checkpoint, provided that the workspace is still in that state.
     IfUnchanged(&'h Checkpoint),
     /// The files are not known. These are the last known state before the end of the turn, and the
-    /// first one after it.
+    /// first known state after it.
     Unknown(Option<&'h Checkpoint>, Option<&'h Checkpoint>),
 }
 

@@ -443,7 +443,7 @@ impl NeighborCall {
     }
 
     /// Reads a call in another workspace from the record of its end. `here` is the path of this
-    /// workspace, and `there` is the path of the other.
+    /// workspace, and `there` is the path of the other workspace.
     fn read(record: &Record, here: &Path, there: &Path) -> Option<NeighborCall> {
         let call = record.call.as_ref()?;
         let from = Time::parse(&call.began.as_ref()?.time)?;

@@ -10,7 +10,7 @@ pub(crate) enum Claim {
     /// The call names the files it changes, and the path is not among them.
     None,
     /// The call's script is known to write only other files, or the call names other files but its
-    /// tool may change more than those.
+    /// tool may change more than these files.
     Unlikely,
     /// The call may change anything.
     Any,
@@ -76,7 +76,7 @@ fn is_editing_tool(tool: &str) -> bool {
 }
 
 /// Returns the reason to doubt that a script changed a path that it does not name: an editor may
-/// have done so.
+/// have changed the path.
 pub(crate) fn find_editor_doubt(
     store: &Store,
     trees: &[Oid],

@@ -32,9 +32,9 @@ struct KeptCounts {
     counts: ChangeCounts,
 }
 
-/// Counts the changes in each row, up to a number of rows: those that the calls of a turn made, or those between a manual
-/// checkpoint and the next row. Returns the counts in the order of the rows, with `None` for a row
-/// whose changes are not known yet.
+/// Counts the changes in each row, up to a number of rows. These are the changes that the calls of
+/// a turn made, or the changes between a manual checkpoint and the next row. Returns the counts in
+/// the order of the rows, with `None` for a row whose changes are not known yet.
 pub(crate) fn count_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
@@ -92,8 +92,8 @@ fn last_counted(history: &History, row: &Row<'_>) -> Option<u64> {
     }
 }
 
-/// Lists the files that changed in a row, sorted by path: those that a turn's calls changed, or
-/// those that changed between a manual checkpoint and the next row.
+/// Lists a row's changed files, sorted by path: the files that a turn's calls changed, or the files
+/// that changed between a manual checkpoint and the next row.
 pub fn list_changes(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,

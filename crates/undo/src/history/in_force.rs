@@ -12,7 +12,7 @@ use super::record::Action;
 pub(crate) struct Standing {
     /// The turns that no rollback has taken back.
     pub(crate) in_force: BTreeSet<usize>,
-    /// The turns that an undo has taken back, as far as possible.
+    /// The turns that an undo has taken back as far as possible.
     pub(crate) undone: BTreeSet<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! Labels: names and protection that checkpoints get after they were taken. A checkpoint itself
-//! never changes, because its id is derived from its record.
+//! Labels: names and protection that checkpoints get after they have been taken. A checkpoint
+//! itself never changes, because its id is derived from its record.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -96,8 +96,8 @@ pub(crate) fn read_labels(store: &Store, workspace: &WorkspaceId) -> Labels {
     state::read(&labels_path(store, workspace)).unwrap_or_default()
 }
 
-/// Replaces the labels of a workspace, durably: they protect checkpoints from pruning. The caller
-/// holds the workspace's lock.
+/// Replaces the labels of a workspace. The change is durable, because labels protect checkpoints
+/// from pruning. The caller holds the workspace's lock.
 fn write_labels(store: &Store, workspace: &WorkspaceId, labels: &Labels) -> Result<(), StoreError> {
     let text = serde_json::to_vec(labels).expect("plain data becomes JSON");
     let path = labels_path(store, workspace);
@@ -105,7 +105,7 @@ fn write_labels(store: &Store, workspace: &WorkspaceId, labels: &Labels) -> Resu
     written.map_err(|source| StoreError::Io { action: "write", path, source })
 }
 
-/// Replaces the names and the protection in a workspace's records with its labels.
+/// Replaces the names and the protection in a workspace's records with those in its labels.
 pub(super) fn apply_labels(store: &Store, workspace: &WorkspaceId, all: &mut [Checkpoint]) {
     let labels = read_labels(store, workspace);
     if labels.is_empty() {
@@ -130,8 +130,8 @@ pub(crate) fn copy_labels(from: &Store, to: &Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Adds labels to those of a workspace, before the checkpoints that they belong to are moved there.
-/// The caller holds the workspace's lock.
+/// Adds labels to those of a workspace, before the checkpoints that they belong to are moved to
+/// that workspace. The caller holds the workspace's lock.
 pub(crate) fn add_labels(
     store: &Store,
     workspace: &WorkspaceId,

@@ -300,8 +300,8 @@ pub(crate) fn effects_of_row(
     effects.map_or_else(|_| Vec::new(), |mut effects| effects.swap_remove(row.number - 1))
 }
 
-/// Lists the effects of each of the newest rows' turns. The ledger knows the turn of each effect. If
-/// no row has that turn, the time of the effect determines the row.
+/// Lists, for each of the newest rows, the effects of the row's turn. The ledger knows the turn of
+/// each effect. If no row has that turn, the time of the effect determines the row.
 fn effects_by_row(
     call_turns: &mut CallTurns<'_>,
     workspace: &WorkspaceRef<'_>,

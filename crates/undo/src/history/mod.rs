@@ -348,9 +348,9 @@ impl<'h> Row<'h> {
     }
 }
 
-/// Reads the checkpoints and the open calls without a lock, but so that they are consistent with
-/// each other. If the list of pins changes while they are read, a call may have begun or ended, so
-/// both are read again.
+/// Reads the checkpoints and the open calls without a lock, but in such a way that they are
+/// consistent with each other. If the list of pins changes while they are read, a call may have
+/// begun or ended, so both are read again.
 fn read_at_once(
     store: &Store,
     workspace: &WorkspaceId,

@@ -86,8 +86,8 @@ pub struct Record {
 pub enum Kind {
     /// Taken at the user's request.
     Manual,
-    /// Taken before a tool call. The first one of a turn is a row; the later ones are steps of that
-    /// row.
+    /// Taken before a tool call. The first such checkpoint of a turn is a row; the later ones are
+    /// steps of that row.
     Call,
     /// Taken after a tool call. Not a row.
     After,
@@ -200,7 +200,7 @@ pub struct RollbackRecord {
     /// The checkpoint that the workspace returned to.
     pub to: Oid,
     /// The state after the rollback. A file that is still the same as in this tree has not changed
-    /// since.
+    /// since the rollback.
     pub tree: Oid,
     /// The paths that the rollback was limited to; empty if it was not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -372,7 +372,7 @@ impl Record {
     }
 
     /// Returns the paths that are captured from now on, regardless of the rules: those that the
-    /// calls name, and the uncovered ones that the undo of a turn changed.
+    /// calls name, and the uncovered paths that the undo of a turn changed.
     pub(crate) fn named_paths(&self) -> impl Iterator<Item = &RelPath> {
         let undone = self.rollback.iter().filter(|done| done.action == Action::UndoTurn);
         let uncovered = undone.flat_map(|done| &done.paths).filter(|path| {
@@ -381,8 +381,8 @@ impl Record {
         self.calls().flat_map(|call| &call.named).chain(uncovered)
     }
 
-    /// Returns true if this capture may have a path that an older one does not cover: a call named
-    /// it or swept its directory, or the rules have changed.
+    /// Returns true if this capture may have a path that an older capture does not cover: a call
+    /// named the path or swept its directory, or the rules have changed.
     pub(crate) fn may_cover_more_than(&self, older: &Record) -> bool {
         let is_left_out = |path: &RelPath| self.uncovered.iter().any(|known| known.path == *path);
         let is_above = |path: &RelPath, other: &RelPath| path.starts_with(other);

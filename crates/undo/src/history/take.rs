@@ -53,7 +53,8 @@ pub struct TakenCheckpoint {
 }
 
 /// Takes a checkpoint at the user's request, and clears the workspace's failures. An unchanged
-/// workspace gets a new checkpoint only if the user gives a reason or a name, or asks to pin it.
+/// workspace gets a new checkpoint only if the user gives a reason or a name, or asks to pin the
+/// checkpoint.
 pub fn take_checkpoint(
     opened: &Opened,
     workspace: &Workspace<'_>,
@@ -90,7 +91,8 @@ pub fn take_checkpoint(
     Ok(TakenCheckpoint { checkpoint, is_new: true })
 }
 
-/// Returns the newest row's checkpoint if the files, HEAD and the index have not changed since.
+/// Returns the newest row's checkpoint if the files, HEAD and the index have not changed since it
+/// was taken.
 fn find_unchanged(lock: &mut Lock<'_>, tree: Oid) -> Result<Option<Checkpoint>, TakeError> {
     let workspace = lock.workspace();
     let history = History::read(workspace.store(), workspace.id())?;

@@ -1,6 +1,6 @@
-//! Traces of pruned checkpoints. They show which turns and rollbacks came after a checkpoint that
-//! is kept, and which paths they named, so that a return to that checkpoint also takes back turns
-//! that are no longer in the list.
+//! Traces of pruned checkpoints. They show which turns and rollbacks came after a kept checkpoint
+//! and which paths these turns and rollbacks named, so that a return to that checkpoint also takes
+//! back turns that are no longer in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Trace {
     record: Record,
 }
 
-/// The pruned checkpoints that followed each kept one, oldest first. Their trees are lost.
+/// The pruned checkpoints that followed each kept checkpoint, oldest first. Their trees are lost.
 pub(super) type PrunedCheckpoints = HashMap<Oid, Vec<Checkpoint>>;
 
 /// Reads the traces of a workspace, oldest first.
@@ -81,7 +81,7 @@ impl History {
         write_traces(store, &self.workspace, &self.find_traces(doomed));
     }
 
-    /// Finds the traces that are needed once the doomed checkpoints are gone. Between two kept
+    /// Finds the traces that are needed once the checkpoints in `doomed` are gone. Between two kept
     /// checkpoints, these are the first event of each turn, the first event that names each path,
     /// and all rollbacks with their targets. Nothing is needed from before the oldest kept
     /// checkpoint, because no rollback returns there.

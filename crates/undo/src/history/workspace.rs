@@ -226,15 +226,15 @@ pub fn revive_workspace<'o>(
     Ok((workspace, revived))
 }
 
-/// Finds the path that the user means by a typed path: one for which the store has a history. It
-/// may no longer exist.
+/// Finds the path that the user means by a typed path: a path for which the store has a history.
+/// The path may no longer exist.
 pub(crate) fn find_known_path(store: &Store, typed: &Path) -> Result<Option<PathBuf>, StoreError> {
-    // Once its links are resolved, the typed path may be one with a history.
+    // Once its links are resolved, the typed path may be a path with a history.
     let parent = typed.parent().and_then(|parent| canonicalize(parent).ok());
     let beside = parent.zip(typed.file_name()).map(|(parent, name)| parent.join(name));
     let given: PathBuf = typed.components().collect();
     let candidates = canonicalize(typed).ok().into_iter().chain(beside).chain([given.clone()]);
-    // A directory above a missing one may have a history.
+    // A directory above a missing directory may have a history.
     let is_gone = fs::symlink_metadata(typed).is_err();
     let above = given.ancestors().skip(1).filter(|_| is_gone).map(Path::to_owned);
     for path in candidates.chain(above.collect::<Vec<_>>()) {

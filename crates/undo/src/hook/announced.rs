@@ -2,8 +2,8 @@
 //! files when the workspace is captured.
 //!
 //! Such a call counts as begun right after the workspace's newest checkpoint, because no reported
-//! call has changed the workspace since. Otherwise, changes that the call made before the capture
-//! would count as the user's work.
+//! call has changed the workspace since then. Otherwise, changes that the call made before the
+//! capture would count as the user's work.
 
 use takeback_tree::{Capture, Lock, RelPath, Workspace};
 
@@ -18,7 +18,7 @@ use crate::history::{TakeError, new_record, pin_tree};
 pub(super) struct Start {
     /// The state before the call, as far as it is known.
     pub(super) capture: Capture,
-    /// The number of the checkpoint that holds this state, if the workspace has changed since.
+    /// The number of the checkpoint that holds this state, if the workspace has changed since then.
     pub(super) known: Option<u64>,
     /// The present state, if it differs.
     present: Option<Capture>,

@@ -41,7 +41,7 @@ pub(super) struct CallContext<'a> {
 #[derive(Clone, Default)]
 pub(super) struct ScriptWrites {
     pub(super) paths: Vec<RelPath>,
-    /// True if the script is known to change nothing else there.
+    /// True if the script is known to change nothing else in that directory.
     pub(super) bounded: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'a> CallContext<'a> {
         opened.checkpoints_directory().join("calls").join(name)
     }
 
-    /// Returns the tool's name as it appears in reasons.
+    /// Returns the tool's name as it appears in the reasons of checkpoints.
     pub(super) fn tool(&self) -> &'a str {
         match self.call.tool.as_str() {
             "" => "a tool",

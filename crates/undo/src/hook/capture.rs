@@ -84,8 +84,8 @@ struct StateBefore {
     newest: Option<NewestCheckpoint>,
 }
 
-/// Pins the state before a call if necessary. Returns the call, which has begun, and its checkpoint,
-/// if it needed one.
+/// Pins the state before a call if necessary. Returns the call, which has begun, and its
+/// checkpoint, if the call needed one.
 fn pin_before(
     opened: &Opened,
     path: &ProtectedPath,
@@ -104,7 +104,7 @@ fn pin_before(
     let writes = call.writes_in(path.path());
     let uncovered = start.capture.uncovered.iter().map(|uncovered| uncovered.path.clone());
     let uncovered = uncovered.collect();
-    // Even if the call gets no checkpoint, a pin must keep the state before the call alive.
+    // Even if the call gets no checkpoint, a pin must keep the state before the call in the store.
     let is_kept = last.as_ref().is_some_and(|last| last.tree == tree);
     let needs_pin = is_checkpoint || !is_kept;
     let seq = match start.known {
@@ -116,7 +116,7 @@ fn pin_before(
         let kind = if is_checkpoint { Kind::Call } else { Kind::State };
         let named = start.named(path);
         let record = Record {
-            // In the ledger, the effects of the call have the same time.
+            // The effects of the call have this same time in the ledger.
             time: call.time.rfc3339(),
             call: Some(CallRef { newest: newest.clone(), ..call.to_ref(named, &writes) }),
             first: last.is_none(),

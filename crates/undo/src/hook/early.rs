@@ -1,5 +1,5 @@
 //! Early captures of the paths that a call names. The first capture of a large workspace may take
-//! longer than the agent waits, so these paths are captured first, as separate workspaces.
+//! longer than the agent waits, so these paths are captured beforehand, as separate workspaces.
 
 use std::fs;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn find_place(
 }
 
 impl EarlyCheckpoints {
-    /// Deletes the checkpoints. The checkpoint of the workspace contains the same files.
+    /// Deletes the checkpoints, because the checkpoint of the workspace contains the same files.
     pub(super) fn discard(self, opened: &Opened) -> Result<(), WorkspaceError> {
         let store = opened.store()?;
         for (place, checkpoint) in &self.0 {

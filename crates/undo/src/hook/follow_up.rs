@@ -127,8 +127,8 @@ fn conclude_turn(
     let named: Vec<RelPath> = unended.iter().flat_map(|call| call.named.clone()).collect();
     lock.limit_captures(opened.settings.max_total_size());
     let capture = match lock.capture(&opened.capture_options(workspace.path(), &named)) {
-        // In a workspace that is too large, only the paths that calls name are captured, and that
-        // has already happened.
+        // In a workspace that is too large, only the paths that calls name are captured, and they
+        // have already been captured.
         Err(CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. }) => {
             return Ok(lock.finish(opened.system_time())?);
         }
@@ -147,7 +147,7 @@ fn conclude_turn(
 }
 
 /// Forgets, in all other workspaces, the open calls that the session and its subagents made in past
-/// turns. An open call would cast doubt on everything that other sessions change there.
+/// turns. An open call would cast doubt on everything that other sessions change in its workspace.
 fn conclude_elsewhere(
     opened: &Opened,
     own: &WorkspaceId,

@@ -123,7 +123,7 @@ fn find_files(mut waiting: Vec<PathBuf>) -> Vec<(PathBuf, u32)> {
     files
 }
 
-/// Adds to a late capture those held files of a call that no longer exist at their paths. If this
+/// Adds a call's held files to its late capture, if they no longer exist at their paths. If this
 /// fails, the capture is not changed.
 pub(super) fn add_held_files(
     opened: &Opened,
@@ -177,8 +177,8 @@ fn list_held_files(opened: &Opened, call: &CallContext<'_>) -> Vec<(PathBuf, Hel
 }
 
 /// Discards the held files of a call whose late capture is complete. If there are several identical
-/// calls, the files of the last one are discarded first, because those of the first may also be
-/// needed for the others.
+/// calls, the files of the last one are discarded first, because the files of the first call may
+/// also be needed for the other calls.
 pub(super) fn discard_held_files(opened: &Opened, call: &CallContext<'_>) {
     let directories = held_directories(opened, &call.reporter, &call.key);
     if let Some(last) = directories.filter(|directory| directory.exists()).last() {

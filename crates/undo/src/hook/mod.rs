@@ -135,8 +135,8 @@ fn take_up(
             let mut entries = Vec::new();
             if deadline.late_turn().is_none() {
                 entries.extend(session::start_turn_of_call(report, state));
-                // The state is stored before the capture, which may take longer than the agent
-                // waits.
+                // The session's state is stored before the capture, which may take longer than the
+                // agent waits.
                 session.store(opened, &mut handled);
             }
             let state = &session.state;
@@ -173,7 +173,7 @@ fn protect_prompt(
     deadline: &Deadline,
     handled: &mut Handled,
 ) {
-    // A prompt has no name, unlike every call.
+    // Unlike a call, a prompt has no name.
     let prompt = ToolCall { id: Some(String::new()), ..ToolCall::default() };
     let context = CallContext::new(opened, report, &prompt, workplace, state, deadline);
     let path = ProtectedPath::new(opened, PathKind::Directory(workplace.root.as_path().into()));

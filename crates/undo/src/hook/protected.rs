@@ -278,7 +278,7 @@ impl ProtectedPath {
         self.kind.path()
     }
 
-    /// Converts a path relative to this one into an absolute path.
+    /// Converts a path relative to this directory or file into an absolute path.
     pub(super) fn absolute(&self, inner: &RelPath) -> PathBuf {
         match &self.kind {
             PathKind::Directory(path) => path.0.join(inner.as_path()),
@@ -286,8 +286,8 @@ impl ProtectedPath {
         }
     }
 
-    /// Converts an absolute path into a path relative to this one. Returns `None` if it is not
-    /// inside.
+    /// Converts an absolute path into a path relative to this directory or file. Returns `None` for
+    /// a path outside it.
     pub(super) fn relative(&self, path: &Path) -> Option<RelPath> {
         let inner = match &self.kind {
             PathKind::Directory(directory) => path.strip_prefix(&directory.0).ok()?,
@@ -303,7 +303,7 @@ impl ProtectedPath {
         matches!(self.kind, PathKind::File(_)) || is_in_repository_data(self.path())
     }
 
-    /// Adds a path, relative to this directory, that the call refers to.
+    /// Adds a path that the call refers to. The path is relative to this directory.
     fn mention(&mut self, path: &Path, mention: Mention) {
         let Ok(path) = RelPath::from_path(path) else { return };
         let paths = match mention {

@@ -34,7 +34,8 @@ pub enum ReportedEvent {
     SessionStart,
     /// The user sent a prompt; not every agent reports its text.
     TurnStart { prompt: Option<String> },
-    /// The user sent a prompt that the agent has not received yet. The workspace is captured first.
+    /// The user sent a prompt that the agent has not received yet. The workspace is captured before
+    /// the agent receives it.
     BeforePrompt { prompt: Option<String> },
     /// The agent is about to use a tool.
     BeforeTool(ToolCall),

@@ -26,7 +26,7 @@ pub(super) struct Workplace {
     pub(super) is_workspace: bool,
 }
 
-/// The state of the reporting session, current and as stored.
+/// The state of the reporting session: the current state, and the stored one.
 pub(super) struct ReportingSession {
     pub(super) state: SessionState,
     stored: Option<SessionState>,

@@ -93,7 +93,7 @@ impl SessionState {
 
     /// Begins the next turn.
     pub(crate) fn begin_turn(&mut self, turn: Option<TurnId>) {
-        // If the agent gives a higher number than our own count, use it.
+        // If the agent gives a higher number than our own count, use the agent's number.
         let given = match turn {
             Some(TurnId::Number(number)) => number,
             _ => 0,
@@ -184,7 +184,7 @@ impl CallKey {
 pub(crate) struct IndexState {
     pub(crate) stamp: [i64; 5],
     pub(crate) attachment: Oid,
-    /// The number of a checkpoint that keeps the copy alive.
+    /// The number of a checkpoint that keeps the copy in the store.
     pub(crate) seq: u64,
 }
 

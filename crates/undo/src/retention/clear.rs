@@ -9,7 +9,7 @@ use super::prune::wait_for_workspace;
 use crate::Opened;
 use crate::history::History;
 
-/// The checkpoints that were deleted.
+/// The result of deleting all checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "documented in docs/protocol.md")]
 pub struct ClearedCheckpoints {

@@ -16,7 +16,7 @@ use crate::Opened;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Takeback reports a gap if it did not run for more than this many days.
+/// Takeback reports a gap if more than this many days passed without a run.
 const LONG_GAP: i64 = 7;
 
 /// After takeback has run on this many days since the clock was set back, it no longer reports that

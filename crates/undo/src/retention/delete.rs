@@ -11,12 +11,12 @@ use crate::Opened;
 use crate::history::record::{Checkpoint, Kind};
 use crate::history::{FindError, History, WorkspaceRef};
 
-/// A checkpoint that was deleted.
+/// The result of deleting a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct DeletedCheckpoint {
     pub id: Oid,
-    /// The number of checkpoints that were deleted: a turn has several.
+    /// The number of checkpoints that were deleted. A turn may have several.
     pub checkpoints: usize,
 }
 

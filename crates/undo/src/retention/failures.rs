@@ -1,6 +1,6 @@
 //! The log of failures, such as missed checkpoints. It keeps failures until they are cleared or
-//! pruned. A missed checkpoint stays in the log after it was cleared: the ends of calls that are
-//! missing because of it are still missing.
+//! pruned. A missed checkpoint stays in the log even after the user has cleared it, because the
+//! ends of calls that it would have recorded are still missing.
 //!
 //! The file has its full length from the start and is written in place, because the usual reason
 //! for a failure is a full disk.
@@ -167,8 +167,8 @@ fn read_log(mut file: &fs::File) -> io::Result<Vec<Failure>> {
     Ok(serde_json::from_str(text.trim_end()).unwrap_or_default())
 }
 
-/// Writes the log at its full length. Drops the oldest failures if there are too many, those that
-/// have been cleared first.
+/// Writes the log at its full length. If there are too many failures, drops the oldest ones,
+/// beginning with those that have been cleared.
 fn write_padded(file: &fs::File, mut failures: Vec<Failure>) -> io::Result<()> {
     loop {
         let mut text = serde_json::to_vec(&failures).expect("plain data becomes JSON");

@@ -1,5 +1,5 @@
-//! Repositories in an older layout. They are set aside in archives at the first start, and the
-//! archives are pruned by age.
+//! Repositories in an older layout. They are set aside in archives when the store is created, and
+//! the archives are pruned by age.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -101,7 +101,8 @@ const STAMP: &str = "%Y%m%d-%H%M%S";
 const STAMP_LENGTH: usize = 15;
 
 /// Moves the git repositories at the top level of the checkpoints directory, one per project, into
-/// a new archive there. Returns the archive's path, or `None` if no repository was moved.
+/// a new archive in that directory. Returns the archive's path, or `None` if no repository was
+/// moved.
 ///
 /// The store, earlier archives, links and everything that is not a repository stay in place.
 pub(crate) fn archive_repositories(

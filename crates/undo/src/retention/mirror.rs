@@ -1,8 +1,7 @@
 //! The mirror: a second home with a copy of all checkpoints, in case the first one is deleted.
 //!
 //! The mirror is brought up to date after each turn. A checkpoint that disappears from the first
-//! home stays in the mirror. The mirror has the same limits, but they are enforced there
-//! separately.
+//! home stays in the mirror. The mirror has the same limits, but they are enforced separately.
 
 use std::fs;
 use std::io;

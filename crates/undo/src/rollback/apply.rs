@@ -1,5 +1,5 @@
-//! Applies a plan: locks the workspace, checks that its state is still the planned one, saves that
-//! state, restores the files, and records the rollback.
+//! Applies a plan: locks the workspace, checks that its state has not changed since the plan was
+//! made, saves that state, restores the files, and records the rollback.
 
 use std::collections::BTreeSet;
 
@@ -74,8 +74,8 @@ pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, Rollback
         let error = error_chain(&error);
         view.warnings.push(format!("the next checkpoint will take longer: {error}"));
     }
-    // The lock has been released by now. A process that held it while it locked other workspaces
-    // could deadlock with a rollback that started in one of them.
+    // The lock has been released by now. A process that kept this lock while locking other
+    // workspaces could deadlock with a rollback that started in one of them.
     let elsewhere = std::mem::take(&mut work.elsewhere);
     apply_elsewhere(opened, elsewhere, &workspace, safety.pin.id, &mut view);
     if let Some(claim) = claim {

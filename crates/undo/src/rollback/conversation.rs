@@ -27,7 +27,7 @@ pub(super) struct FoundConversations {
 
 /// Finds the conversations that a return to a checkpoint moves to another point: the conversation
 /// of the checkpoint's own session and, if files are also restored, those of all sessions that have
-/// worked in the workspace since.
+/// worked in the workspace since the checkpoint.
 pub(super) fn find_conversations(
     opened: &Opened,
     history: &History,
@@ -54,7 +54,7 @@ pub(super) fn find_conversations(
 
 /// Finds the point before a turn that is to be undone, if the turn is the last one of its
 /// conversation; otherwise, later turns would be taken back with it, although their changes stay.
-/// The conversations of its subagents return to the same point.
+/// The conversations of the turn's subagents return to the same point.
 pub(super) fn find_undone_turn(
     opened: &Opened,
     history: &History,
@@ -103,8 +103,8 @@ pub(super) fn find_reversed_conversations(
 }
 
 /// Finds the point that a session's conversation had reached when a checkpoint was taken. An inner
-/// `None` means that the conversation has not changed since. Returns `None` if the point is not
-/// known.
+/// `None` means that the conversation has not changed since the checkpoint. Returns `None` if the
+/// point is not known.
 pub(crate) fn find_point_of_session(
     ledger: &Ledger,
     history: &History,
@@ -213,8 +213,9 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Finds the point to which each subagent that made one of a checkpoint's calls returns: the
-    /// point before its turn, or before the call if the turn began before checkpoint `seq`.
+    /// Finds a point for each subagent that made one of a checkpoint's calls. The subagent's
+    /// conversation returns to the point before its turn, or to the point before the call if the
+    /// turn began before checkpoint `seq`.
     fn add_subagents(&mut self, history: &History, known: &Checkpoint, seq: u64) {
         for call in known.record.calls().filter(|call| known.start_of(call) >= seq) {
             let Some(session) = call.subagent.as_deref().filter(|id| !self.seen.contains(*id))
@@ -301,8 +302,8 @@ pub(super) fn count_messages(opened: &Opened, goal: &Goal, view: &mut RollbackVi
     }
 }
 
-/// Moves the conversations of a plan to the points that it gives. If files have been restored, a
-/// failure is only a warning. Returns false if a conversation could not be moved.
+/// Moves the conversations of a plan to the points that the plan gives. If files have been
+/// restored, a failure is only a warning. Returns false if a conversation could not be moved.
 pub(super) fn move_conversation(
     opened: &Opened,
     work: &PlannedWork,

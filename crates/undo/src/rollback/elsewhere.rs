@@ -44,7 +44,7 @@ pub struct ElsewhereView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<BlockedPath>,
     pub safety_checkpoint: Option<Oid>,
-    /// The reason why everything here is left unchanged, if the part failed.
+    /// The reason why everything in this part is left unchanged, if the part failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -91,7 +91,7 @@ pub(super) fn add_elsewhere(
                 planned.work.elsewhere.push(group);
             }
             Ok(None) => {}
-            // The directory that contained it is gone or not mounted.
+            // The parent directory is gone or not mounted.
             Err(error) if !has_parent(&info.path.0) => {
                 let (path, error) = (info.path.0.display(), error_chain(&error));
                 planned.view.warnings.push(format!("{path} is left unchanged: {error}"));
@@ -221,7 +221,7 @@ pub(super) fn apply_group(
     let _ = lock.finish(opened.system_time());
     if workspace.path().ends_with(".git") {
         // This fails unless the directory is empty. An empty `.git` is not a repository, but it
-        // would hide one above it.
+        // would hide a repository above it.
         let _ = workspace.remove_root_if_empty();
     }
     Ok(view)

@@ -21,8 +21,8 @@ pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: 
         }
     }
     for session in &moved {
-        // If the user typed the command in this conversation, the conversation is taken back only
-        // later.
+        // If the user typed the command in this conversation, the conversation is not taken back
+        // until later.
         let is_back = session.resume.as_ref().is_some_and(|resume| resume.in_place)
             && opened.typed_in() != Some(&session.session);
         if is_back && let Err(error) = notices::leave_in_place(opened, &session.session) {
@@ -31,7 +31,7 @@ pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: 
         }
         let Some(new) = copied_session(session) else { continue };
         match notices::leave_for_rewound(opened, &new, workspace.path(), view) {
-            // The agent gives the copy another id when it opens it.
+            // The agent gives the copy another id when it opens the copy.
             Ok(()) | Err(LedgerError::NoSuchSession(_)) => {}
             Err(error) => {
                 let error = error_chain(&error);
@@ -50,9 +50,9 @@ fn copied_session(moved: &MovedSession) -> Option<String> {
     (new != moved.session).then_some(new)
 }
 
-/// After an interrupted rollback was finished, moves the agents' own conversations of these sessions
-/// to the point that it returned to, and tells the user how to continue them. This is done only if a
-/// user is waiting, not if an agent is.
+/// After an interrupted rollback was finished, moves the agents' own conversations of these
+/// sessions to the point that the rollback returned to, and tells the user how to continue them.
+/// This is done only if a user is waiting, not if an agent is.
 pub(crate) fn follow_after_recovery(opened: &Opened, sessions: &[String]) {
     let (Some(follow), true) = (opened.conversations.follow, opened.is_attended()) else { return };
     for session in sessions {

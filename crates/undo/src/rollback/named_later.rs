@@ -15,8 +15,8 @@ use crate::history::History;
 use crate::history::record::Checkpoint;
 
 /// Finds the entries of paths that a checkpoint does not cover, in the first later checkpoint that
-/// does. Returns them as edits of the checkpoint's tree, and removes the paths that are now known
-/// from the uncovered ones.
+/// does. Returns them as edits of the checkpoint's tree. Paths that are found in this way no longer
+/// count as uncovered.
 pub(super) fn find_named_later(
     store: &Store,
     history: &History,

@@ -29,8 +29,8 @@ const MAX_READ: u64 = 64 << 20;
 /// The kind of a notice for an agent that still knows what was taken back.
 const ROLLBACK: &str = "rollback";
 
-/// The field of a [`ROLLBACK`] notice with the files that were left unchanged. It is read only if the
-/// agent's own conversation is taken back later.
+/// The field of a [`ROLLBACK`] notice that lists the files that were left unchanged. It is read
+/// only if the agent's own conversation is taken back later.
 const LEFT_BEHIND: &str = "left_behind";
 
 /// The kind of a notice for an agent whose own conversation was taken back.
@@ -163,8 +163,8 @@ pub(super) fn list_left(view: &RollbackView) -> Vec<RelPath> {
         .collect()
 }
 
-/// Settles the notices about rollbacks that wait for a session, after the conversation was taken
-/// back inside its agent. The notices then report only the files that were left unchanged, and the
+/// Settles a session's waiting notices about rollbacks, after the conversation has been taken back
+/// inside the agent. The notices then report only the files that were left unchanged, and the
 /// effects.
 pub fn leave_in_place(opened: &Opened, session: &str) -> Result<(), LedgerError> {
     let Some(mut ledger) = opened.ledger()? else { return Ok(()) };
@@ -190,7 +190,7 @@ pub fn leave_in_place(opened: &Opened, session: &str) -> Result<(), LedgerError>
 }
 
 /// Leaves a notice for a session that was forked into another directory, because its conversation
-/// names the old one.
+/// names the old directory.
 pub fn leave_for_fork(
     opened: &Opened,
     session: &str,

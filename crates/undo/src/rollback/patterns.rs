@@ -11,7 +11,8 @@ use super::plan::plan_files;
 use super::planned::Goal;
 use crate::Opened;
 
-/// The prefix by which the user says that a path is not a pattern, whatever characters it contains.
+/// The prefix with which the user marks a path as one that is not a pattern, whatever characters
+/// the path contains.
 const LITERAL: &[u8] = b":(literal)";
 
 /// The prefix of a path that is relative to the root of the workspace.

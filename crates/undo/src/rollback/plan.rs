@@ -57,7 +57,7 @@ pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError
 /// Finds the path of the workspace that a request applies to. A directory with a history of its own
 /// may have become part of a larger workspace. In that case, the request applies to the larger
 /// workspace, unless it gives the id of a checkpoint in the directory's own history, or the
-/// rollback that would be reversed was made there.
+/// rollback that would be reversed was made in that directory.
 fn find_directory(opened: &Opened, request: &Request) -> Result<PathBuf, RollbackError> {
     let path = &request.directory;
     let direction = match &request.to {
@@ -158,7 +158,7 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// Plans to undo the latest rollback, or to redo the latest undone one.
+    /// Plans to undo the latest rollback, or to redo the latest undone rollback.
     fn plan_reversal(
         &mut self,
         lock: &mut Lock<'_>,
@@ -315,7 +315,7 @@ impl Planner<'_> {
 
 /// Finds the agents in a workspace whose calls have reported ends: those that are known to report
 /// them, and those for which the ledger has a reported end. All agents count if a reported end may
-/// be missing, because a checkpoint of the workspace failed or the ledger cannot be read.
+/// be missing: a checkpoint of the workspace has failed, or the ledger cannot be read.
 fn find_reporting_agents(
     opened: &Opened,
     workspace: &Workspace<'_>,

@@ -57,8 +57,8 @@ pub(super) struct Goal {
     /// rollback.
     pub(super) reverses: Option<(Oid, Oid)>,
     pub(super) paths: Vec<RelPath>,
-    /// The paths that are left unchanged, because the reversed rollback did not touch them or
-    /// others may have changed them.
+    /// The paths that are left unchanged, because the reversed rollback did not touch them, or
+    /// because others may have changed them.
     pub(super) untouched: Vec<RelPath>,
     /// Paths that are captured regardless of the rules.
     pub(super) named: Vec<RelPath>,
@@ -213,7 +213,7 @@ pub struct Resume {
     pub argv: Vec<String>,
     /// The directory to start the agent in.
     pub cwd: Option<String>,
-    /// The line to type into the agent, if it is already running, instead of the command.
+    /// The line to type into the agent instead of the command, if the agent is already running.
     pub typed: Option<String>,
     /// The file of the conversation; `None` if the agent keeps all conversations in one file.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,8 @@ pub(crate) fn finish_recovered(opened: &Opened, lock: &mut Lock<'_>) -> Vec<Stri
     let safety = match lock.recovered_pin() {
         Some(name) => history.all.iter().find(|known| known.pin.name == *name),
         // The restore does not name its safety checkpoint, because another version of takeback
-        // began it. Nothing has been pinned since, so the safety checkpoint must be the newest one.
+        // began it. Nothing has been pinned since then, so the safety checkpoint must be the newest
+        // one.
         None => history.all.last().filter(|known| known.record.rollback.is_some()),
     };
     match (lock.recovery(), safety) {

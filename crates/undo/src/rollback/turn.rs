@@ -27,7 +27,7 @@ pub struct Conflict {
     pub resolved: bool,
 }
 
-/// A file that others may have changed during the turn, with the reason.
+/// A file that others may have changed during the turn, with the reason for the doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct UncertainPath {

@@ -93,8 +93,8 @@ impl<'a> Analyzer<'a> {
         self.depth -= levels;
     }
 
-    /// Visits the commands of a list. `is_certain` is true if they certainly run, and run in the
-    /// shell itself.
+    /// Visits the commands of a list. `is_certain` is true if they are certain to run, and to run
+    /// in the shell itself.
     fn visit_list(&mut self, list: &[ListEntry], is_certain: bool) {
         for entry in list {
             if self.commands >= MAX_COMMANDS {
@@ -180,14 +180,16 @@ impl<'a> Analyzer<'a> {
             // The body of the function was visited where it was defined.
             return;
         }
-        // Of several redirections of standard input, bash reads the last one, and zsh all of them.
+        // Of several redirections of standard input, bash reads the last one, and zsh reads all of
+        // them.
         let input = simple.redirects.iter().filter(|redirect| redirect.is_input());
         let input: Vec<String> = input.filter_map(text_for_stdin).collect();
         let stdin = (!input.is_empty()).then(|| input.join("\n"));
         self.visit_call(&args, &simple.text, stdin.as_deref());
     }
 
-    /// Checks the assignments before a command. Without a command, they set shell variables.
+    /// Checks the assignments before a command. If no command follows, the assignments set shell
+    /// variables.
     fn check_assignments(&mut self, assignments: &[Assignment], command: Option<&Arg>) {
         for Assignment { name, value, .. } in assignments {
             let is_harmless = match command {
@@ -261,7 +263,7 @@ impl<'a> Analyzer<'a> {
             }
             "eval" => self.visit_eval(args),
             "trap" => self.visit_trap(args),
-            // A function with that name is no longer defined.
+            // `unset` may remove a function, so no function is certainly defined any more.
             "unset" => self.functions.clear(),
             _ if builtins::is_harmless(name, args) == Some(true) => {}
             _ => {

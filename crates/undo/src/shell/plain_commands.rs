@@ -1,8 +1,9 @@
 //! Lists the commands of a script that is nothing but a list of commands.
 //!
-//! A user who allows `git push` for the rest of a task allows this program with this verb. The words
-//! must then mean what they seem to mean, so a script with anything that could change their meaning
-//! is not plain: assignments, functions, substitutions, or programs that run other programs.
+//! A user who allows `git push` for the rest of a task allows this program with this verb. So the
+//! words in a script must mean what they seem to mean. A script is not plain if it contains
+//! anything that could change their meaning: assignments, functions, substitutions, or programs
+//! that run other programs.
 
 use takeback_base::paths::{canonicalize_existing, normalize};
 
@@ -21,8 +22,8 @@ const STATEFUL: &[&str] = &[
     "popd", "pushd", "source", "trap", "unalias",
 ];
 
-/// Programs whose first word is a verb, each with those of its verbs that are followed by a second
-/// verb.
+/// Programs whose first argument is a verb, each with a list of the verbs that are followed by a
+/// second verb.
 #[rustfmt::skip]
 const VERB_PROGRAMS: &[(&str, &[&str])] = &[
     ("alembic", &[]),
@@ -61,7 +62,7 @@ const VERB_PROGRAMS: &[(&str, &[&str])] = &[
     ("yarn", &["npm"]),
 ];
 
-/// Programs whose first two words are an object and a verb.
+/// Programs whose first two arguments are an object and a verb.
 const OBJECT_PROGRAMS: &[&str] = &["aws", "az", "diesel", "gh", "glab", "sqlx", "supabase"];
 
 /// Lists the commands of a script. Returns `None` if the script is not plain.

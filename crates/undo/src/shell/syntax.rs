@@ -53,7 +53,7 @@ pub(super) struct Assignment {
     pub(super) appends: bool,
 }
 
-/// Lists of commands. Which of the lists run is known only at run time.
+/// Lists of commands. It is known only at run time which of the lists run.
 #[derive(Debug, Default)]
 pub(super) struct CompoundCommand {
     pub(super) kind: CompoundKind,
@@ -203,7 +203,8 @@ impl Word {
         }
     }
 
-    /// Returns the text of a word without quotes or expansions. Only such a word can be a keyword.
+    /// Returns the text of the word if the word has no quotes or expansions. Only such a word can
+    /// be a keyword.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [WordPart::Text { text, quoted: false }] => Some(text),
@@ -250,7 +251,7 @@ impl Word {
         }
     }
 
-    /// Returns the parts without empty quotes at the start.
+    /// Returns the parts, leaving out empty quotes at the start.
     fn visible_parts(&self) -> &[WordPart] {
         match self.parts.as_slice() {
             [WordPart::Text { text, quoted: true }, rest @ ..] if text.is_empty() => rest,

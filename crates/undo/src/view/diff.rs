@@ -10,13 +10,13 @@ use takeback_tree::{
 use super::highlight::{Piece, Token, find_pieces};
 use super::text::{mask_text, visible};
 
-/// The number of unchanged lines that are shown around changed ones.
+/// The number of unchanged lines that are shown around changed lines.
 const CONTEXT: usize = 3;
 
 /// The longest line that is shown in full, in characters.
 const MAX_LINE: usize = 2_000;
 
-/// The maximum number of words in a line, above which its words are not compared.
+/// The maximum number of words in a line whose words are compared.
 const MAX_WORDS: usize = 400;
 
 /// The content of a changed file, as far as it can be shown.
@@ -139,7 +139,7 @@ pub fn is_image(change: &TreeChange) -> bool {
     change.binary && !change.private && ending.is_some_and(|ending| ENDINGS.contains(&ending))
 }
 
-/// Finds the type of a picture by its first bytes. Vector graphics are text, and shown as text.
+/// Finds the type of a picture by its first bytes. Vector graphics are text, and are shown as text.
 pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     let is_container = bytes.get(4..8) == Some(b"ftyp");
     match bytes {
@@ -275,7 +275,7 @@ fn add_unchanged(
         Section::Same(range.map(line).collect())
     };
     let shown = leading.saturating_add(trailing);
-    // A fold takes up a line itself.
+    // A fold itself takes up a line.
     if gap.len() <= shown.saturating_add(1) {
         if !gap.is_empty() {
             sections.push(same(gap.clone()));

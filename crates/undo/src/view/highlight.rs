@@ -1,15 +1,15 @@
 //! Syntax colors: a small lexer for many languages, driven by a table.
 //!
-//! It tells comments, strings, numbers, keywords, types, calls and keys apart. Libraries that parse
-//! grammars add 0.8 to 2 MB to the program and take 0.3 to 2 ms per line, which is too much for a
-//! diff of thousands of lines; this lexer takes microseconds.
+//! It distinguishes comments, strings, numbers, keywords, types, calls and keys. Libraries that are
+//! based on grammars add 0.8 to 2 MB to the program and take 0.3 to 2 ms per line, which is too
+//! much for a diff of thousands of lines; this lexer takes microseconds.
 
 use super::languages::{Language, Quote, Style};
 
 /// The largest file that is colored, in lines.
 const MAX_LINES: usize = 20_000;
 
-/// The meaning of a piece of code.
+/// The kind of a token in code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Token {
@@ -23,7 +23,7 @@ pub enum Token {
     Key,
 }
 
-/// A piece of a line: its meaning, and its length in bytes.
+/// A piece of a line: its kind, and its length in bytes.
 pub(super) type Piece = (Token, usize);
 
 /// The construct that a line begins in.
@@ -67,7 +67,7 @@ impl<'a> Lexer<'a> {
         &self.line[self.at..]
     }
 
-    /// Adds a piece of this length. If the previous piece has the same meaning, extends that piece
+    /// Adds a piece of this length. If the previous piece is of the same kind, extends that piece
     /// instead.
     fn add(&mut self, token: Token, length: usize) {
         self.at += length;

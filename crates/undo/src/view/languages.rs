@@ -10,7 +10,7 @@ pub(super) struct Quote {
     pub(super) is_multiline: bool,
 }
 
-/// The kind of a language, which determines what its words mean.
+/// The kind of a language, which determines what words in the language mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Code,

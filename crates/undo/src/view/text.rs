@@ -48,7 +48,7 @@ pub fn clock(moment: Timestamp, zone: &TimeZone) -> String {
     moment.to_zoned(zone.clone()).strftime("%H:%M").to_string()
 }
 
-/// Names the local day of a moment: `Today`, `Yesterday`, or the date.
+/// Returns the local day of a moment in words: `Today`, `Yesterday`, or the date.
 pub fn day_name(moment: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     let (then, today) = (moment.to_zoned(zone.clone()), now.to_zoned(zone.clone()).date());
     match then.date() {
@@ -59,7 +59,7 @@ pub fn day_name(moment: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     }
 }
 
-/// Converts the ledger's time.
+/// Converts a time from the ledger into a timestamp.
 pub fn timestamp(time: Time) -> Timestamp {
     Timestamp::from_millisecond(time.0).unwrap_or_default()
 }
@@ -100,8 +100,8 @@ pub fn describe_input(arguments: &str) -> String {
     found.map_or_else(|| arguments.to_owned(), str::to_owned)
 }
 
-/// Returns the lines that the call of an editing tool removes, and those that it adds. Returns `None`
-/// for other tools.
+/// Returns the lines that a call to an editing tool removes, and the lines that it adds. Returns
+/// `None` for other tools.
 pub fn list_edited_lines(arguments: &str) -> Option<(Vec<String>, Vec<String>)> {
     const OLD: [&str; 3] = ["old_string", "old_str", "oldText"];
     const NEW: [&str; 3] = ["new_string", "new_str", "newText"];
@@ -147,8 +147,8 @@ pub fn agent_of(session: &str) -> &str {
     session.split_once(':').map_or(session, |(agent, _)| agent)
 }
 
-/// Returns the number of the hue that an agent's name is shown in. Well-known agents have different
-/// ones.
+/// Returns the number of the hue in which an agent's name is shown. Well-known agents have
+/// different hues.
 pub fn agent_hue(agent: &str) -> usize {
     const KNOWN: [&str; 11] = [
         "claude", "codex", "gemini", "opencode", "qwen", "copilot", "droid", "cline", "pi",

@@ -44,11 +44,11 @@ pub struct Timeline {
 pub enum Entry {
     /// A turn or a manual checkpoint.
     Row(Box<RowView>),
-    /// A rollback, an undo, or the reversal of one.
+    /// A rollback, an undo, or the reversal of either.
     Rollback(RollbackEntry),
 }
 
-/// A rollback that was made.
+/// A rollback in the timeline.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct RollbackEntry {
@@ -208,8 +208,8 @@ impl Timeline {
         })
     }
 
-    /// Returns the newest turn in force, or the newest checkpoint: which matches the current state
-    /// of the workspace.
+    /// Returns the newest row that has not been taken back: the turn or checkpoint that led to the
+    /// current state of the workspace.
     pub fn current(&self) -> Option<Oid> {
         let mut rows = self.entries.iter().filter_map(|entry| match entry {
             Entry::Row(row) => Some(row.as_ref()),
@@ -226,7 +226,7 @@ impl Timeline {
         })
     }
 
-    /// Returns the texts of a row in which a filter looks for words: the prompt, the name, the
+    /// Returns the texts of a row that a filter searches for words: the prompt, the name, the
     /// reasons of its calls, the commands with effects, and the title of its session.
     pub fn texts<'t>(&'t self, row: &'t RowView) -> impl Iterator<Item = &'t str> {
         let title = row.session.as_ref().and_then(|session| self.titles.get(session));

@@ -431,8 +431,8 @@ fn a_file_that_a_session_created_and_deleted_is_not_an_edit_by_others() {
     scratch.play_turn_of("s", "delete it", || scratch.remove("b"));
     let view = scratch.roll_back("1");
     assert!(view.others.is_empty() && scratch.exists("b"), "{view:?}");
-    // A file that the user changed after the agent had changed it still counts as an edit by
-    // others.
+    // If the user changes a file after the agent has changed it, the change still counts as an edit
+    // by others.
     scratch.play_turn("again", "a", "1\n");
     scratch.write("a", "the user's\n");
     assert_eq!(scratch.roll_back("1").others.len(), 1);

@@ -1,4 +1,4 @@
-//! A fork that is cut off leaves nothing, or is completed by the next command.
+//! A fork that is cut off leaves nothing behind, or is completed by the next command.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

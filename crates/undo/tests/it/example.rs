@@ -5,7 +5,7 @@ use std::process::Command;
 
 #[test]
 fn the_example_takes_back_a_turn_and_tells_its_model() {
-    // Cargo builds the examples together with the tests, beside them.
+    // Cargo builds the examples together with the tests, in a directory beside that of the tests.
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("examples/agent_loop");
     if !program.exists() {

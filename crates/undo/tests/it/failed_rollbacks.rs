@@ -1,5 +1,5 @@
-//! A rollback that failed was not made: there is no rollback to undo, and the turn can still be
-//! undone.
+//! A rollback that failed counts as not made: there is no rollback to undo, and the turn can still
+//! be undone.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -287,7 +287,7 @@ fn agents_in_the_workspace_do_not_wait_until_a_conversation_is_copied() {
     assert_eq!(stays, [None]);
 }
 
-/// Reports that the conversation went back inside the open agent.
+/// Reports that the conversation was taken back inside the open agent.
 fn follow_in_place(_: &Opened, session: &str) -> Result<Option<Resume>, String> {
     let (agent, id) = session.split_once(':').unwrap();
     Ok(Some(Resume {

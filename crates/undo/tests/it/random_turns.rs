@@ -1,8 +1,8 @@
 //! Random stories of two sessions and a user who write lines into the same files: no undo takes
 //! back a line that the user wrote, and the reversal of each rollback and undo is exact.
 //!
-//! The agents either report the ends of most calls, or of none. In the latter case, everything that
-//! changes during a turn counts as the turn's work, so the user waits until no turn is open.
+//! The agents report either the ends of most calls or none at all. In the latter case, everything
+//! that changes during a turn counts as the turn's work, so the user waits until no turn is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ enum Step {
         file: usize,
         at: usize,
     },
-    /// A call that names a file begins. If no turn is open, one begins with it.
+    /// A call that names a file begins. If no turn is open, a turn begins with the call.
     Begin {
         session: usize,
         file: usize,

@@ -67,18 +67,18 @@ impl Scratch {
         Opened::new(OpenOptions { clock, ..Scratch::options(base) })
     }
 
-    /// Opens the home as a process that waits for others in the given way would.
+    /// Opens the home for a process that waits for other processes in the given way.
     pub(crate) fn open_waiting(base: &Path, wait: LockWait) -> Opened {
         Opened::new(OpenOptions { lock_wait: Some(wait), ..Scratch::options(base) })
     }
 
-    /// Opens the home as a process that moves the agents' own conversations would.
+    /// Opens the home for a process that moves the agents' own conversations.
     pub(crate) fn open_following(base: &Path, follow: FollowSession) -> Opened {
         let conversations = OwnConversations { follow: Some(follow), ..Default::default() };
         Opened::new(OpenOptions { conversations, ..Scratch::options(base) })
     }
 
-    /// Opens the home as a process would that moves the agents' own conversations while a user is
+    /// Opens the home for a process that moves the agents' own conversations while a user is
     /// waiting.
     pub(crate) fn open_following_attended(base: &Path, follow: FollowSession) -> Opened {
         let conversations = OwnConversations { follow: Some(follow), ..Default::default() };

@@ -14,8 +14,8 @@ use crate::history::authorship::{Segment, Timeline};
 use crate::history::claim::Doubt;
 use crate::history::record::{CallRef, Checkpoint};
 
-/// The files in one directory outside the workspace that were changed by calls and rollbacks, here
-/// called events.
+/// The files that calls and rollbacks changed in one directory outside the workspace. These calls
+/// and rollbacks are called events here.
 pub(super) struct ChangedFiles {
     certain: BTreeSet<RelPath>,
     /// The files that others may have changed.

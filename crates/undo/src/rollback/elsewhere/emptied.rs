@@ -36,7 +36,7 @@ pub(super) fn remove_emptied(workspace: &Workspace<'_>, view: &mut RollbackView)
 }
 
 /// Calls `is_removed` for each directory that was kept because it is not empty, innermost first.
-/// Moves the removed ones from the list of kept directories to the list of deleted ones.
+/// Moves the removed directories from the list of kept directories to the list of deleted ones.
 fn remove_kept(view: &mut RollbackView, mut is_removed: impl FnMut(&KeptPath) -> bool) {
     let kept = std::mem::take(&mut view.kept).into_iter().rev();
     let (removed, kept): (Vec<KeptPath>, Vec<KeptPath>) =

@@ -1,4 +1,4 @@
-//! Recognizes effects that no rollback reverses, by program and verb.
+//! Recognizes, by program and verb, the effects that no rollback reverses.
 
 mod cloud;
 mod database;
@@ -25,7 +25,7 @@ pub(super) fn find_effect(base: &str, args: &[Arg]) -> Option<EffectKind> {
         .or_else(|| database::is_changing(&command).then_some(EffectKind::Database))
 }
 
-/// A program and its words. A word that is only known when the command runs is empty.
+/// A program and its words. A word that is unknown until the command runs is an empty string.
 struct Invocation<'a> {
     base: &'a str,
     words: Vec<&'a str>,
@@ -50,7 +50,7 @@ impl<'a> Invocation<'a> {
         verbs.iter().any(|verb| self.has_verb(verb))
     }
 
-    /// Drops the options before the verb. Those in `valued` take a value.
+    /// Drops the options before the verb. The options in `valued` take a value.
     fn skip_options(&self, valued: &[&str]) -> Invocation<'a> {
         let mut at = 0;
         while let Some(word) = self.words.get(at)

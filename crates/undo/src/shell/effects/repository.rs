@@ -30,8 +30,8 @@ const HG_VERBS: &[&str] = &[
     "bookmark", "uncommit",
 ];
 
-/// Finds the effect of a git, jj or hg command. Removing `.git` is not an effect, because the files
-/// in it are protected like all files that a command names.
+/// Finds the effect of a git, jj or hg command. Removing `.git` does not count as an effect,
+/// because the files in it are protected like all files that a command names.
 pub(super) fn find_effect(command: &Invocation<'_>) -> Option<EffectKind> {
     match command.base {
         "git" => find_git_effect(&command.skip_options(&[

@@ -51,7 +51,7 @@ impl<'t> Parser<'t> {
         &rest[..rest.find(META).unwrap_or(rest.len())]
     }
 
-    /// Skips a keyword. Fails if it does not come next.
+    /// Skips a keyword. Fails if the keyword does not come next.
     fn expect_keyword(&mut self, keyword: &'static str) -> Parsed<()> {
         if self.peek_keyword() != keyword {
             return Err("a keyword is missing");
@@ -150,7 +150,7 @@ impl<'t> Parser<'t> {
         Ok(Command::Function { name, body: Rc::new(body) })
     }
 
-    /// Parses a compound command and its redirections, if one comes next.
+    /// If a compound command comes next, parses it and its redirections.
     fn parse_compound(&mut self) -> Parsed<Option<CompoundCommand>> {
         let mut compound = match self.peek_keyword() {
             "" if self.rest().starts_with("((") => {
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
             "for" => self.go_deeper(Self::parse_for)?,
             "select" => {
                 let mut select = self.go_deeper(Self::parse_for)?;
-                // An invalid answer leaves the variable empty.
+                // If the user's answer is invalid, the variable is empty.
                 select.words.push(Word::empty());
                 select
             }

@@ -91,7 +91,7 @@ impl Parser<'_> {
         let found = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign));
         let Some(&(sign, operator)) = found else { return Ok(None) };
         if sign.starts_with('&') && digits > 0 {
-            // The digits are a separate word.
+            // Digits before `&>` are a separate word, not a descriptor.
             return Ok(None);
         }
         if sign.starts_with('&') || sign == "<<<" {

@@ -102,7 +102,7 @@ struct OptionReader<'a> {
 }
 
 impl OptionReader<'_> {
-    /// Skips the next option and its value. Returns false if it is not allowed.
+    /// Skips the next option and its value. Returns false if the option is not allowed.
     fn skip_option(&mut self) -> bool {
         let Some(text) = self.args[self.at].known() else { return false };
         self.at += 1;

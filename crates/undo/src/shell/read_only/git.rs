@@ -103,7 +103,7 @@ const REFLOG: Rule = Rule::Check(|args| match args.first().and_then(Arg::known) 
     _ => LOG.allows(args),
 });
 
-/// Allows only the usual transports: others run programs.
+/// Allows only the usual transports, because other transports run programs.
 const LS_REMOTE: Rule = Rule::Check(|args| {
     let options = only("htq", "heads branches tags refs get-url symref sort= exit-code quiet");
     let plain = |arg: &Arg| arg.known().is_some_and(|text| !text.contains("::"));

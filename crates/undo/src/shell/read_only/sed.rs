@@ -1,5 +1,5 @@
-//! Determines when sed only reads. With `-i`, sed changes files. Some commands in its scripts do so
-//! too.
+//! Determines when sed only reads. With `-i`, sed changes files. Some commands in a sed script also
+//! change files.
 
 use crate::shell::syntax::Arg;
 
@@ -72,7 +72,7 @@ impl SedScript<'_> {
         Some(next)
     }
 
-    /// Skips the address before a command. Returns false if it is malformed.
+    /// Skips the address before a command. Returns false if the address is malformed.
     fn skip_address(&mut self) -> bool {
         loop {
             self.rest = self.rest.trim_start_matches(|c: char| {
@@ -94,7 +94,7 @@ impl SedScript<'_> {
         }
     }
 
-    /// Skips a command. Returns false if it may do more than print.
+    /// Skips a command. Returns false if the command may do more than print.
     fn skip_harmless_command(&mut self) -> bool {
         match self.take_char() {
             Some('p' | 'P' | 'd' | 'D' | 'n' | 'N' | '=' | 'l' | 'h' | 'H' | 'g' | 'G' | 'x') => {

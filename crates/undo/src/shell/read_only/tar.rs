@@ -12,7 +12,7 @@ pub(super) fn is_read_only(args: &[Arg]) -> bool {
     };
     let is_long = first == "--list";
     let options = only("vzjJaf:C:", "list verbose file= gzip bzip2 xz zstd directory= wildcards");
-    // A colon in the name of an archive means that it is on another machine.
+    // A colon in the name of an archive means that the archive is on another machine.
     let is_remote = |arg: &Arg| arg.known().is_none_or(|text| text.contains(':'));
     (is_long || is_listing(first))
         && ArgumentRule::Only(options).allows(rest)

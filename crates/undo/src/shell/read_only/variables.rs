@@ -34,7 +34,7 @@ pub(in crate::shell) fn is_harmless_in_shell(name: &str) -> bool {
     #[rustfmt::skip]
     const NAMES: &[&str] =
         &["IFS", "VISUAL", "BROWSER", "TMPDIR", "OPTIND", "NULLCMD", "READNULLCMD", "CDABLE"];
-    // zsh ties these to their upper-case forms, or gives them a special meaning.
+    // zsh ties these variables to their upper-case forms, or gives them a special meaning.
     #[rustfmt::skip]
     const ZSH: &[&str] =
         &["path", "fpath", "cdpath", "manpath", "mailpath", "module_path", "aliases", "functions",

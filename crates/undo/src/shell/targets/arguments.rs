@@ -20,7 +20,7 @@ impl SplitArguments {
         self.options.iter().filter(|(name, _)| names.contains(&name.as_str())).count()
     }
 
-    /// Returns the value of the first of these options that has one.
+    /// Returns the value of the first of these options that has a value.
     pub(super) fn option(&self, names: &[&str]) -> Option<Vec<Value>> {
         self.options_named(names).first().map(|values| (*values).clone())
     }

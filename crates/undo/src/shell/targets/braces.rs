@@ -93,7 +93,7 @@ fn expand_tokens<'w>(tokens: &[Token<'w>], level: usize) -> Option<Vec<Vec<Token
         match expand_range(&tokens[open + 1..close])? {
             Some(range) => choices = range,
             None => {
-                // These braces are literal, but there may be others inside or after them.
+                // These braces are literal, but there may be other braces inside or after them.
                 let mut literal = Vec::new();
                 for rest in expand_tokens(&tokens[open + 1..], level + 1)? {
                     literal.push([&tokens[..=open], &rest].concat());

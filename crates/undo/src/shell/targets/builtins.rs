@@ -91,7 +91,7 @@ impl Finder<'_> {
         self.state.forget_stack();
     }
 
-    /// Handles `cd`. Returns true if it certainly succeeds.
+    /// Handles `cd`. Returns true if the `cd` certainly succeeds.
     fn change_directory(&mut self, args: &[Vec<Value>]) -> bool {
         let is_flag =
             |value: &Value| matches!(value.text(), Some("--" | "-P" | "-L" | "-e" | "-q"));
@@ -276,8 +276,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Handles `shift`. A loop may run it any number of times, so each argument may take the place
-    /// of any other.
+    /// Handles `shift`. A loop may run `shift` any number of times, so each argument may take the
+    /// place of any other.
     fn shift_arguments(&mut self) {
         if let Some(arguments) = &self.state.arguments {
             let all: Vec<Value> = arguments.iter().flatten().cloned().collect();

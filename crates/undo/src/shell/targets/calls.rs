@@ -329,8 +329,8 @@ fn begins_with_mode(base: &str, args: &[Vec<Value>], operands: &[Vec<Value>]) ->
 /// Returns true if a program with these arguments changes nothing but its operands, or the files
 /// that it copies them to.
 fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
-    // An argument that expands to several words, or to none, would change the meaning of the
-    // others.
+    // An argument that expands to several words, or to none, would change the meaning of the other
+    // arguments.
     let words: Option<Vec<&str>> = args
         .iter()
         .map(|group| match group.as_slice() {
@@ -360,8 +360,8 @@ fn changes_only_operands(base: &str, args: &[Vec<Value>]) -> bool {
     }
 }
 
-/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option with which they write no
-/// additional files. Other options make them write backups, for example.
+/// Returns true for an operand of `cp`, `ln` or `mv`, and for an option with which these programs
+/// write no additional files. Other options make them write backups, for example.
 fn is_plain_copy_option(word: &str) -> bool {
     const LONG: &[&str] = &[
         "archive",

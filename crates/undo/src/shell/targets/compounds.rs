@@ -13,7 +13,7 @@ use crate::shell::syntax::{CompoundCommand, CompoundKind, Word};
 const KNOWN_ROUNDS: usize = 2;
 
 /// The maximum number of repeated visits to the body of a loop. A change in one round may cause
-/// another in the next.
+/// another change in the next round.
 const MAX_ROUNDS: usize = 16;
 
 impl Finder<'_> {
@@ -108,8 +108,8 @@ impl Finder<'_> {
         output
     }
 
-    /// Joins the current state with the one in which `break`, `continue` or `return` may have ended
-    /// the preceding commands early.
+    /// Joins the current state with the state in which `break`, `continue` or `return` may have
+    /// ended the preceding commands early.
     fn join_escaped(&mut self) {
         if let Some(escaped) = self.escaped.take() {
             self.state.join(&escaped);

@@ -25,7 +25,8 @@ fn volume_source(volume: &Value) -> Option<Value> {
     let mut fields = volume.start().split(':');
     let host = fields.next().unwrap_or_default();
     if fields.next().is_none() {
-        // Without a colon, this is a path in the container, unless the unknown rest contains one.
+        // Without a colon, this is a path in the container, unless the unknown rest of the value
+        // contains a colon.
         return (volume.text().is_none() && is_path(host)).then(|| volume.clone());
     }
     let is_read_only = fields.next().is_some_and(|options| options.split(',').any(|it| it == "ro"));

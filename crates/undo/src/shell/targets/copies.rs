@@ -24,7 +24,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Visits a program that copies or moves its other operands to the last one.
+    /// Visits a program that copies or moves its operands to the last one.
     pub(super) fn visit_copy(&mut self, base: &str, args: &[Vec<Value>], text: &str) {
         let valued = match base {
             "install" => "t S m o g target-directory suffix mode owner group",

@@ -11,7 +11,8 @@ const VALUED: &str = "C E S c d e j o t and base-directory batch-size change-new
                       extension format ignore-file max-depth max-results min-depth owner \
                       search-path size threads type";
 
-/// The letters of options that take no value. They may precede the letter of `-x`.
+/// The letters of options that take no value. They may come before the letter of `-x` in the same
+/// argument.
 const FLAGS: &str = "0FHILaghilpsuv1";
 
 /// The placeholders for parts of the path that was found.
@@ -114,8 +115,8 @@ fn read_fd_search(split: &SplitArguments) -> Search {
     search
 }
 
-/// Converts a pattern of `fd` into a pattern of the shell that matches at least the same names.
-/// Returns `None` for a regular expression that has no simple equivalent.
+/// Converts a pattern of `fd` into a shell pattern that matches at least the same names. Returns
+/// `None` for a regular expression that has no simple equivalent.
 fn to_glob(pattern: &str, split: &SplitArguments) -> Option<String> {
     let pattern = pattern.to_lowercase();
     if split.has(&["-g", "--glob"]) {

@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) is_directory: bool,
 }
 
-/// The file system, with the numbers of entries and lookups that are left.
+/// The file system, with the numbers of entries and lookups that remain for the script.
 pub(super) struct FileSystem {
     entries: usize,
     lookups: usize,
@@ -39,7 +39,7 @@ pub(super) struct FileSystem {
     resolved: HashMap<PathBuf, PathBuf>,
     /// The names that the script creates, by directory.
     created: HashMap<PathBuf, BTreeSet<OsString>>,
-    /// The paths that the script writes. The content of a directory among them is unknown.
+    /// The paths that the script writes. If such a path is a directory, its content is unknown.
     written: HashSet<PathBuf>,
     /// True if a search skipped a directory that may contain matches.
     pub(super) has_skipped: bool,
@@ -155,7 +155,7 @@ impl FileSystem {
     }
 
     /// Returns the directory that `cd` enters, or `None` if `cd` fails. `..` removes the name
-    /// before it, which must be an existing directory.
+    /// before it, which must be the name of an existing directory.
     pub(super) fn find_logical(&mut self, path: &Path) -> Option<PathBuf> {
         let mut logical = PathBuf::new();
         for component in path.components() {
@@ -177,8 +177,8 @@ impl FileSystem {
         String::from_utf8(foreign::read_regular(path, MAX_TEXT).ok()?).ok()
     }
 
-    /// Resolves symlinks and `..` in the parent of a path, as the kernel does, as far as the parent
-    /// exists. A link at the end is not followed.
+    /// Resolves symlinks and `..` in that part of a path's parent that exists, as the kernel does.
+    /// A link at the end is not followed.
     pub(super) fn resolve(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return normalize(&canonicalize_existing(path));
@@ -223,8 +223,8 @@ impl FileSystem {
         Some(listing.iter().filter(is_match).map(|entry| directory.join(&entry.name)).collect())
     }
 
-    /// Finds the paths below `root` for which `is_match` returns true. Its arguments are the name
-    /// and the path relative to `root`. Skips `node_modules` and git's objects.
+    /// Finds the paths below `root` for which `is_match` returns true. The arguments of `is_match`
+    /// are the name and the path relative to `root`. Skips `node_modules` and git's objects.
     pub(super) fn search(
         &mut self,
         root: &Path,

@@ -66,8 +66,8 @@ impl Finder<'_> {
                 !group.iter().any(|word| word.is_option() || word.start().contains("{}"))
             };
             if *is_inside && words.iter().skip(1).any(is_fixed) {
-                // These words may name files in the directory of any match, so the directory counts
-                // as unknown.
+                // These words may name files in the directory of any match, so the current
+                // directory counts as unknown.
                 let directories = self.state.directories.take();
                 self.go_deeper(2, |finder| finder.visit_call(&command, text, &Stream::unknown()));
                 self.state.directories = directories;

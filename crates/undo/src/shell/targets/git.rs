@@ -15,7 +15,7 @@ impl Finder<'_> {
         let mut directories: Vec<Vec<Value>> =
             split.options_named(&["-C", "--work-tree"]).into_iter().cloned().collect();
         if !split.has(&["--work-tree"]) {
-            // A new shell may not have the variable.
+            // In a new shell, the variable may be unset: its value is then empty.
             let is_set = |value: &&Value| value.text() != Some("");
             let tree = self.state.variable("GIT_WORK_TREE").into_iter().flatten().filter(is_set);
             let tree: Vec<Value> = tree.cloned().collect();
@@ -85,7 +85,7 @@ impl Finder<'_> {
             "worktree" if verb_of == Some("remove") => {
                 for group in &split.operands[1..] {
                     self.add_values(group, Change::Removes, text);
-                    // git also deletes what the repository knows about the work tree.
+                    // git also deletes the repository's data about the work tree.
                     for data in self.find_work_tree_data(group) {
                         self.add_value(&data, Change::Removes, text);
                     }

@@ -9,7 +9,7 @@ use super::value::Value;
 const USER_FILES: [&str; 2] = ["~/.config/git/config", "~/.gitconfig"];
 
 impl Finder<'_> {
-    /// Finds the meaning of an alias. `options` are the values of `-c`.
+    /// Finds the command that an alias stands for. `options` are the values of `-c`.
     pub(super) fn find_git_alias<'v>(
         &mut self,
         name: &str,

@@ -35,7 +35,7 @@ const DELETING_PROGRAMS: &[&str] = &[
     "truncate", "unlink", "xz", "zstd",
 ];
 
-/// The most harm that code may do to the paths in it.
+/// The greatest harm that code may do to the paths that it contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Harm {
     Writes,

@@ -184,8 +184,8 @@ enum Change {
     Overwrites,
     /// The command may change the path, or create it.
     Touches,
-    /// The command creates the path. If the path is an existing directory, it changes nothing
-    /// there.
+    /// The command creates the path. If the path is an existing directory, the command changes
+    /// nothing there.
     Creates,
 }
 
@@ -287,7 +287,7 @@ impl<'a> Finder<'a> {
         match self.resolve_value(value) {
             Some(paths) => {
                 let leads_on = value.start().ends_with('/') || matches!(value, Value::Below(_));
-                // The script may have replaced a link in the path with another one.
+                // The script may have replaced a link in the path with another link.
                 let named = self.absolute_paths(value.start()).unwrap_or_default();
                 let normal = named.iter().map(|path| normalize(path));
                 let places: HashSet<PathBuf> =
@@ -306,7 +306,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Adds the paths that `path` refers to once the links that the script creates are followed.
+    /// Adds the paths that `path` refers to if the links that the script creates are followed.
     /// Returns false if the target of such a link is unknown.
     fn add_linked(&mut self, path: &Path, change: Change, leads_on: bool) -> bool {
         let mut open = vec![path.to_owned()];
@@ -480,7 +480,7 @@ impl<'a> Finder<'a> {
         self.state.directories = before;
     }
 
-    /// Returns the directories that values name. As with `cd`, `..` removes the name before it,
+    /// Returns the directories that the values name. As with `cd`, `..` removes the name before it,
     /// even if that name is a link.
     fn find_directories(&mut self, values: &[Value]) -> Option<Vec<PathBuf>> {
         let mut directories = Vec::new();

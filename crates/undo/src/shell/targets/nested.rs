@@ -38,7 +38,7 @@ impl Default for FileVersions {
 }
 
 impl Finder<'_> {
-    /// Visits a command that runs another one. Returns `None` for any other command.
+    /// Visits a command that runs another command. Returns `None` for any other command.
     pub(super) fn visit_nested(
         &mut self,
         name: &str,
@@ -99,7 +99,8 @@ impl Finder<'_> {
         Some(output)
     }
 
-    /// Sets the variables in `env name=value`. Returns the values to restore.
+    /// Sets the variables in `env name=value`. Returns their previous values, which are restored
+    /// later.
     fn assign_variables(&mut self, args: &[Vec<Value>]) -> Vec<SavedVariable> {
         let mut before = Vec::new();
         for group in args {
@@ -201,9 +202,9 @@ impl Finder<'_> {
         versions
     }
 
-    /// Adds every version of the text that may be in a file when it runs. Returns true if there can
-    /// be no others, and `None` if the script that is being analyzed does not redirect output to
-    /// the file.
+    /// Adds every version of the text that may be in a file when the file is run. Returns true if
+    /// there can be no others, and `None` if the script that is being analyzed does not redirect
+    /// output to the file.
     fn add_scripts(&mut self, path: &Path, scripts: &mut Vec<String>) -> Option<bool> {
         // The command that changes the file may be in a branch that does not run.
         scripts.extend(self.file_system.read_text(path));
@@ -220,7 +221,7 @@ impl Finder<'_> {
         let mut scripts = Vec::new();
         for path in self.absolute_paths(name).unwrap_or_default() {
             let path = self.file_system.resolve(&path);
-            // A program that another one builds is judged only by its arguments.
+            // A program that another program builds is judged only by its arguments.
             if self.add_scripts(&path, &mut scripts) == Some(false) {
                 self.note_unknown(text);
             }

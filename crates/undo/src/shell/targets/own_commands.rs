@@ -22,8 +22,8 @@ const HARMFUL: &[(&[&str], HistoryHarm)] = &[
     (&["config", "edit"], HistoryHarm::ChangesSettings),
 ];
 
-/// The command that gives a checkpoint a name. Without a name, it removes the one that protects
-/// the checkpoint.
+/// The command that gives a checkpoint a name. If no name is given, it removes the name that
+/// protects the checkpoint.
 const NAME: &[&str] = &["checkpoints", "name"];
 
 /// Takeback's options that take a value, for [`split_operands`].

@@ -31,7 +31,7 @@ impl Finder<'_> {
                 }
             };
             if redirect.is_input() {
-                // Of several redirections, bash reads the last one, and zsh all of them.
+                // Of several redirections, bash reads the last one, and zsh reads all of them.
                 input.get_or_insert_with(Stream::default).append(stream);
             }
         }
@@ -181,8 +181,8 @@ fn element_name(word: &Word) -> Option<&str> {
     (is_name(name) && text.contains("]=")).then_some(name)
 }
 
-/// Returns true if a command does not change the meaning of later ones: it sets no variable that
-/// programs or the shell read, and no shell option.
+/// Returns true if a command does not change the meaning of later commands: it sets no variable
+/// that programs or the shell read, and no shell option.
 fn keeps_programs(simple: &SimpleCommand) -> bool {
     let args: Vec<Arg> = simple.words.iter().map(Word::to_arg).collect();
     let name = args.first().and_then(Arg::known);

@@ -93,8 +93,8 @@ impl State {
         self.trap_directories.clear();
     }
 
-    /// Returns the state in which the scripts that `trap` set are run. The shell may end in any
-    /// directory that it has been in since the first `trap`.
+    /// Returns the state in which the scripts of `trap` run. The shell may end in any directory
+    /// that it has been in since the first `trap`.
     pub(super) fn at_trap(&self) -> State {
         let mut state = self.clone();
         state.clear_traps();
@@ -173,7 +173,7 @@ impl State {
         self.set_variable(name, before.into_iter().chain(values).collect());
     }
 
-    /// Adds the empty value to each variable, because a new shell has only the exported ones.
+    /// Adds the empty value to each variable, because a new shell has only the exported variables.
     pub(super) fn doubt_variables(&mut self) {
         for values in Rc::make_mut(&mut self.variables).values_mut() {
             let empty = Value::Text(String::new());
@@ -297,7 +297,8 @@ impl State {
             && self.trap_directories == other.trap_directories
     }
 
-    /// Returns true if all values that are possible in this state are also possible in another one.
+    /// Returns true if all values that are possible in this state are also possible in another
+    /// state.
     pub(super) fn is_within(&self, other: &State) -> bool {
         let has_variable = |(name, values): (&String, &Rc<Vec<Value>>)| {
             let known = other.variable(name).unwrap_or_default();

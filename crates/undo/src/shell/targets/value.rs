@@ -7,7 +7,7 @@ pub(super) enum Value {
     Text(String),
     /// Any text that starts with this prefix. An empty prefix means any text at all.
     Prefix(String),
-    /// This path, or one below it.
+    /// This path, or a path below it.
     Below(String),
     /// A path that the script creates, such as the output of `mktemp`.
     Fresh,

@@ -140,8 +140,8 @@ impl Finder<'_> {
     ) -> Stream {
         let before = self.state.clone();
         match self.failed_cd.take() {
-            // So far, there has only been a `cd`. The pipeline runs in the directory in which that
-            // `cd` failed.
+            // So far, only a `cd` has run. The pipeline runs in the directory in which that `cd`
+            // failed.
             Some(failed) if possible.is_same(&self.state) => {
                 self.state.directories = Some(failed);
             }

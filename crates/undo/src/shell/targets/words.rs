@@ -9,8 +9,8 @@ use super::value::Value;
 use super::{Finder, Stream};
 use crate::shell::syntax::{Word, WordPart};
 
-/// Environment variables that are assumed to have the same values in the shell that runs the
-/// script.
+/// Environment variables that are assumed to have the same values in this process and in the shell
+/// that runs the script.
 const INHERITED: &[&str] = &["LOGNAME", "TMPDIR", "USER"];
 
 /// The maximum length of a word, in bytes. The rest of a longer word counts as unknown.
@@ -192,7 +192,7 @@ impl Finder<'_> {
         chars.filter(|c| !c.is_whitespace()).collect()
     }
 
-    /// Returns the values of a part. The second value is true if they are quoted.
+    /// Returns the values of a part, and true if they are quoted.
     fn expand_part(&mut self, part: &WordPart) -> (Vec<Value>, bool) {
         match part {
             WordPart::Text { text, quoted } => (vec![Value::Text(text.clone())], *quoted),

@@ -15,7 +15,7 @@ pub(super) struct WrittenScripts(HashMap<PathBuf, WrittenScript>);
 
 /// A file that the script writes.
 struct WrittenScript {
-    /// The strings that commands write into the file. Which of them are in the file when it runs
+    /// The strings that commands write into the file. Which of them are in the file when it is run
     /// depends on the branches that the script takes.
     texts: Vec<String>,
     /// True if no other text can be in the file.
@@ -50,8 +50,8 @@ impl Finder<'_> {
         files
     }
 
-    /// Calls `visit`, which visits a command whose output goes to these files, and keeps the output
-    /// as their text.
+    /// Calls `visit` to visit a command whose output goes to these files, and keeps the output as
+    /// the text of the files.
     pub(super) fn keep_written(
         &mut self,
         files: Vec<PathBuf>,

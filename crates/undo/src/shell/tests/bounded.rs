@@ -45,7 +45,7 @@ fn a_script_of_known_programs_and_paths_is_bounded() {
 fn a_script_that_may_change_other_files_is_not_bounded() {
     #[rustfmt::skip]
     let wrong = find_wrong(&[
-        // Unknown programs, and programs that run others.
+        // Unknown programs, and programs that run other programs.
         "frob a.txt", "rm a.txt; frob", "./rm a.txt", "make", "npm test", "cargo build", "$x a.txt",
         "npx rm a.txt", "nohup rm a.txt", "flock lock rm a.txt", "watch rm a.txt", "setsid rm a.txt",
         "poetry run rm a.txt", "find d -exec frob {} +", "find d -name '*.log' -execdir rm x \\;",

@@ -4,7 +4,7 @@ use crate::shell::EffectKind::{Cloud, Database};
 
 use super::Row;
 
-/// Commands that change files, or that cannot be shown not to.
+/// Commands that change files, and commands that cannot be shown to change none.
 #[rustfmt::skip]
 pub(super) const CHANGING: &[Row] = &[
     ("rm x", true, &[]),

@@ -1,4 +1,4 @@
-//! Scripts that are plain lists of commands, and disguises that are not.
+//! Scripts that are plain lists of commands, and scripts that only look plain.
 
 use std::path::Path;
 

@@ -21,7 +21,7 @@ const WORDS: &[&str] = &[
     "d/e/..", "../app/d", "$'a.txt'", "\"a\".txt", "\"\"", "$r", "[!x]*.txt", "d/../*.log", "A.TX?",
 ];
 
-/// Scripts in which `@` is a placeholder for words, and `%` is one for other scripts.
+/// Scripts in which `@` is a placeholder for words, and `%` is a placeholder for other scripts.
 #[rustfmt::skip]
 const COMMANDS: &[&str] = &[
     "rm -rf @", "rm -f @ @", "mv -f @ @", "cp -rf @ @", "echo t > @", "echo t >> @",

@@ -97,7 +97,8 @@ fn find_missed(script: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
         found.paths.iter().chain(&found.sweeps).any(|named| path.starts_with(named))
     };
     let is_changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
-    // A new file overwrites nothing, but if the script is bounded, the analysis must name it too.
+    // A new file overwrites nothing, but if the script is bounded, the analysis must name the file
+    // too.
     let new = after.keys().filter(|path| found.bounded && !before.contains_key(*path));
     let missed = before.keys().chain(new).filter(is_changed).find(|path| !is_named(path));
     missed.map(|path| (path.clone(), found.paths.clone()))
