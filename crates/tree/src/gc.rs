@@ -133,15 +133,15 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually a quick listing shows that there are few packs. In that case, none has to be
+        // Usually a quick listing shows that there are few packs. In that case, no pack has to be
         // opened.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
 
     /// Merges small packs, keeping all their objects, and writes a multi-pack index over all packs.
-    /// This is cheap, because a pack is rewritten only when the smaller ones together have grown to
-    /// its size.
+    /// This is cheap, because a pack is rewritten only when the smaller packs together have grown
+    /// to its size.
     pub fn merge(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;
@@ -195,8 +195,8 @@ impl Store {
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // If an index exists without its pack, the objects that it lists are missing. If
-                // one of them is needed, the traversal fails.
+                // If an index exists without its pack, the objects in the index are missing. If one
+                // of them is needed, the traversal fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }

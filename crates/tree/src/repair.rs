@@ -142,7 +142,7 @@ impl Store {
         let failed = || StoreError::io("write", &directory);
         let mut intact = SourcePacks::default();
         for name in list_pack_names(&directory).iter().filter(|name| !damaged.contains(*name)) {
-            // A pack that cannot be opened for any other reason is skipped.
+            // If a pack cannot be opened for a reason other than damage, it is skipped.
             let _ = intact.open(&directory, name, false);
         }
         let mut packs = Vec::new();

@@ -166,8 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of the file that holds the highest of the next pin numbers of all forgotten
-    /// workspaces.
+    /// Returns the path of a file that holds a pin number: the highest number that a forgotten
+    /// workspace would have assigned next.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }

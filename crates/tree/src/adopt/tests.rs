@@ -200,7 +200,8 @@ fn packs_deltas_packed_refs_and_alternates_are_read() {
     repository.git(&["repack", "-adfq", "--depth=10", "--window=10"]);
     repository.git(&["pack-refs", "--all"]);
     assert!(repository.git(&["verify-pack", "-v", &pack(&repository)]).contains("chain length = "));
-    // A second repository borrows all objects, and has packs and loose objects of its own.
+    // A second repository borrows all objects of the first one, and has packs and loose objects of
+    // its own.
     let borrower = Repository { directory: repository.directory.with_file_name("borrower") };
     repository.git(&["clone", "-qs", ".", "../borrower"]);
     for round in 0..3 {

@@ -10,8 +10,8 @@ use super::scan::{ContentSource, Scanner};
 use crate::beneath;
 use crate::path::split;
 
-/// The maximum size of a file that is read in parallel with others. Larger files are read one at a
-/// time, because each is held in memory as a whole.
+/// The maximum size of a file that is read in parallel with other files. Larger files are read one
+/// at a time, because each is held in memory as a whole.
 const MAX_PARALLEL: u64 = 32 << 20;
 
 /// A file that is captured if it fits within the budget.

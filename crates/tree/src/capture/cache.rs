@@ -56,10 +56,10 @@ pub(crate) enum FileClass {
 pub(crate) enum Reach {
     /// The rules are applied to each path.
     Normal = 0,
-    /// The directory is excluded. In it, only paths that are tracked, named or included by the
-    /// configuration are captured.
+    /// The directory is excluded. In it, only tracked paths, named paths, and paths that the
+    /// configuration includes are captured.
     Partial = 1,
-    /// The configuration includes the directory with everything in it.
+    /// The configuration includes the directory and everything in it.
     Included = 2,
     /// The rules exclude the directory, but the caller names or sweeps it: everything in it that
     /// cannot be regenerated is captured.

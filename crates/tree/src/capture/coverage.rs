@@ -87,8 +87,7 @@ impl PathSet {
 pub(crate) enum Decision {
     /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If this happens although the rules exclude it, the cause says why
-    /// they do.
+    /// A directory is entered. If the rules exclude it, the cause says why they do.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),

@@ -86,8 +86,8 @@ impl Scanner<'_> {
     }
 
     /// If this file is a database or belongs to one, records that database for
-    /// [`Scanner::settle_databases`]. This is for a file that changed each time it was read, so its
-    /// content is unknown.
+    /// [`Scanner::settle_databases`]. Used for a file whose content is unknown, because the file
+    /// changed each time it was read.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);
@@ -210,7 +210,7 @@ impl Scanner<'_> {
         is_settled
     }
 
-    /// Reads the files of a database once. The flag is true if they are consistent.
+    /// Reads the files of a database once. Also returns true if the files are consistent.
     fn collect(
         &self,
         fd: BorrowedFd<'_>,

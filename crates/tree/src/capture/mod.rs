@@ -120,8 +120,8 @@ pub enum UncoveredReason {
     Changing,
     /// The file holds secrets, and the rules exclude secrets.
     Private,
-    /// The path is a nested repository in another program's checkpoint, which stored only a link to
-    /// it.
+    /// The path is a nested repository. Another program made the checkpoint and stored only a link
+    /// to this repository.
     Nested,
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn capture_workspace(
             let cutoff = state.known.cache.head.cutoff;
             let state = update_state(context, &coverage, options.named, &mut head, state)?;
             if is_partial {
-                // Not all files were read again, and those that are newer than the earlier cutoff
+                // Not all files were read again, so files that are newer than the earlier cutoff
                 // are still not trusted.
                 head.cutoff = cutoff;
             }
@@ -297,8 +297,8 @@ pub(crate) fn capture_workspace(
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
-    // If there are no entries to save, the header is saved only if more than its cutoff has
-    // changed.
+    // If there are no entries to save, the header is saved only if a field other than its cutoff
+    // has changed.
     let saved = state.known.cache.head;
     if state.unsaved == Unsaved::Nothing && (CacheHead { cutoff: saved.cutoff, ..head }) != saved {
         state.unsaved = Unsaved::Entries(Vec::new());

@@ -36,8 +36,8 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Passes to `use_content` the content that a file had at one moment. Returns the stat and the id
-/// that belong to this content.
+/// Reads the content that a file had at one moment, and passes it to `use_content`. Returns the
+/// stat and the id that belong to this content.
 ///
 /// A file that was just written may be in the middle of another write that the stat does not show,
 /// because file times are set when a write begins. Such a file is accepted once two reads in a row

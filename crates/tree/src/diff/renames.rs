@@ -18,8 +18,8 @@ const MAX_SIZE: usize = 1 << 20;
 /// The total number of bytes after which no more files are compared.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Joins each deletion and addition that together form a rename into one change: first those with
-/// equal content, then those whose common lines make up at least half of the larger file.
+/// Joins each deletion and addition that together form a rename into one change: first the pairs
+/// with equal content, then the pairs whose common lines make up at least half of the larger file.
 ///
 /// Private files are joined only if their content is equal.
 pub(super) fn join_renames(

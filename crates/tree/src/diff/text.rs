@@ -35,8 +35,8 @@ impl Diff {
     /// Writes the difference in git's unified format, up to `max_lines`, without the content of
     /// private and binary files.
     ///
-    /// A section that `git apply` can apply begins with `diff --git`. The others (directories, most
-    /// permission bits) begin with `diff --takeback`.
+    /// A section that `git apply` can apply begins with `diff --git`. Other sections (changes to
+    /// directories and to most permission bits) begin with `diff --takeback`.
     pub fn to_unified(
         &self,
         store: &Store,

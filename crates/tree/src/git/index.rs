@@ -169,7 +169,8 @@ impl IndexEntries {
             }
             room = room.checked_sub(path.len())?;
             previous.clone_from(&path);
-            // A sparse index names whole directories; a split index leaves replaced names empty.
+            // A sparse index names whole directories; in a split index, the names of replaced
+            // entries are empty.
             while path.last() == Some(&b'/') {
                 path.pop();
             }

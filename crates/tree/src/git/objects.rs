@@ -1,7 +1,7 @@
 //! The refs and objects of another program's repository.
 //!
-//! Every object is hashed and compared with its id. Limits: only SHA-1, only refs that are files or
-//! packed, and no grafts, replacements, annotated tags or linked work trees.
+//! Every object is hashed and compared with its id. Limitations: only SHA-1, only refs that are
+//! files or packed, and no grafts, replacements, annotated tags or linked work trees.
 //!
 //! A repository may be designed to exhaust memory or time, so every number and size in it has a
 //! limit.
@@ -248,7 +248,7 @@ impl ForeignRepository {
     }
 }
 
-/// A copy of an object as it was read, not yet compared with its id.
+/// A copy of an object as it was read, not yet compared with the object's id.
 type ObjectCopy = Result<(ObjectKind, Vec<u8>), EntryError>;
 
 /// Checks that a copy of an object matches its id.

@@ -62,7 +62,7 @@ impl Midx {
         Ok(Midx { table, offsets_at, large_at, packs, source })
     }
 
-    /// Finds the number of a pack that has the object, and the object's offset in it.
+    /// Finds the number of a pack that has the object, and the object's offset in that pack.
     pub(crate) fn find(&self, oid: &Oid) -> io::Result<Option<(usize, u64)>> {
         let Some(position) = self.table.find(&self.source, oid)? else { return Ok(None) };
         let row = self.offsets_at + u64::from(position) * 8;

@@ -107,7 +107,7 @@ impl<'a> Planner<'a, '_> {
         self.paths.is_empty() || self.paths.iter().any(|asked| path.starts_with(asked))
     }
 
-    /// True if the user asks for a file by name, or a call that is taken back named it.
+    /// True if the user asks for a file by name, or if a call that is being taken back named it.
     fn is_asked_by_name(&self, path: &RelPath) -> bool {
         self.paths.contains(path) || self.target.released.contains(path)
     }

@@ -130,8 +130,8 @@ fn exchange_files(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Files and directories turn into links to the outside and back. The names are the same on both
-/// sides, so a capture that followed a link would get the wrong content.
+/// Files and directories are replaced by links to the outside and then put back. The names are the
+/// same on both sides, so a capture that followed a link would get the wrong content.
 #[test]
 fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();

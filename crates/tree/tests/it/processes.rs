@@ -465,8 +465,8 @@ fn a_store_without_space_is_an_error() {
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // Contents of both sizes need more space than there is. The pack of one fits in memory, that of
-    // the other does not.
+    // Files of both sizes need more space than there is. The pack with the smaller file fits in
+    // memory; the pack with the larger file does not.
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {

@@ -50,8 +50,8 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The time by which the clock for captures is ahead. If it is an hour, all files are old
-    /// enough to be trusted.
+    /// The amount of time by which the clock for captures is ahead. If the clock is an hour ahead,
+    /// all files are old enough to be trusted.
     pub ahead: Duration,
 }
 
