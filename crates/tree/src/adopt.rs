@@ -8,7 +8,7 @@
 //! 4. [`AdoptLock::finish`] renumbers existing pins where needed, and pins the adopted states.
 //!
 //! If an adoption is interrupted at any point, the store stays consistent: the pins created so far
-//! are in the right order, and another adoption adds the missing ones.
+//! are in the right order, and another adoption adds the missing pins.
 
 mod entries;
 mod pins;
@@ -94,7 +94,7 @@ pub enum AdoptError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OlderPin {
     /// The number of the existing pin after which the new pin is inserted; 0 to insert it before
-    /// all others.
+    /// all existing pins.
     pub after: u64,
     /// The tree of the adopted state.
     pub tree: Oid,

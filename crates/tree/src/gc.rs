@@ -38,7 +38,7 @@ pub struct GcOutcome {
     pub bytes_before: u64,
     /// The total size in bytes of all packs and indexes after the operation.
     pub bytes_after: u64,
-    /// The number of objects from the rewritten packs that were kept.
+    /// The number of objects that were kept from the rewritten packs.
     pub objects_kept: u64,
     /// The number of objects that were freed.
     pub objects_dropped: u64,
@@ -71,11 +71,13 @@ impl GcError {
 }
 
 impl Store {
-    /// Frees all objects that no ref needs and rewrites the others, as deltas where possible.
+    /// Frees all objects that no ref needs, and rewrites all other objects, as deltas where
+    /// possible.
     pub fn gc(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;
-        // Refs are read before packs, because objects are packed before their ref is created.
+        // Refs are read before packs, because objects are packed before the ref that needs them is
+        // created.
         let refs = self.all_refs()?;
         let seen = list_pack_names(&self.pack_directory());
         let mut sources = self.open_sources(&seen)?;

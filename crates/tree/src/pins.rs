@@ -1,5 +1,5 @@
-//! Pins: refs that keep trees alive, one per checkpoint. Each refers to a commit, whose only
-//! parent, if it has one, is the pin's attachment.
+//! Pins: refs that keep trees alive, one per checkpoint. Each pin refers to a commit. If this
+//! commit has a parent, its only parent is the pin's attachment.
 
 use std::fmt;
 use std::fs;
@@ -44,7 +44,7 @@ impl FromStr for WorkspaceId {
 /// The name of a pin: `refs/takeback/<workspace>/<seq>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PinName {
-    /// The workspace that the tree belongs to.
+    /// The workspace that the pin belongs to.
     pub workspace: WorkspaceId,
     /// The number of the pin. Numbers are assigned in order and never reused.
     pub seq: u64,

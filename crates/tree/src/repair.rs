@@ -77,7 +77,7 @@ impl Store {
         let lock = rewrite.lock_store()?;
         rewrite.install_packs(packed.as_slice())?;
         // A pack is named after its content. If a damaged pack was salvaged completely, the new
-        // pack may have the same name, in which case it has already replaced the damaged one.
+        // pack may have the same name. In that case, it has already replaced the damaged pack.
         damaged.retain(|name| packed.as_ref() != Some(name));
         for name in &damaged {
             self.quarantine_pack(name)?;

@@ -73,7 +73,7 @@ pub struct CaptureRules {
     pub private: Vec<String>,
     /// True if ignored private files are not captured at all.
     pub skip_private: bool,
-    /// The maximum size in bytes of a captured file. A larger one is uncovered, unless git tracks
+    /// The maximum size in bytes of a captured file. A larger file is uncovered, unless git tracks
     /// it or the caller names or sweeps it.
     pub max_file_size: u64,
     /// The maximum size in bytes of a guarded file. A larger ignored file is uncovered.

@@ -211,7 +211,7 @@ impl Store {
     pub(crate) fn lock_shared(&self) -> Result<FileLock, StoreError> {
         let path = self.lock_path();
         let lock = FileLock::shared(&path).map_err(StoreError::io("lock", &path))?;
-        // Packs that were loaded earlier may have been deleted since.
+        // Packs that were loaded earlier may have been deleted in the meantime.
         self.forget_packs();
         Ok(lock)
     }

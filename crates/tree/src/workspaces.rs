@@ -34,7 +34,7 @@ impl WorkspaceGuard {
 }
 
 /// The reason why some or all pins of a workspace were not moved. Another attempt moves the
-/// remaining ones.
+/// remaining pins.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MoveError {

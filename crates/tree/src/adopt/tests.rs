@@ -18,7 +18,7 @@ use crate::path::RelPath;
 use crate::pins::{PinName, WorkspaceId};
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 
-/// A repository beside a store, with a work tree.
+/// A repository with a work tree, beside a store.
 struct Repository {
     directory: PathBuf,
 }
@@ -428,7 +428,7 @@ fn adopt_missing_states(store: &Store) {
     lock.finish(&older, SystemTime::now(), &mut |index, _| which[index].clone()).unwrap();
 }
 
-/// Pins some states under a path that need not exist.
+/// Pins some states for a workspace at a path that need not exist.
 fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
     let mut adoption = store.adopt().unwrap();
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();

@@ -86,8 +86,8 @@ impl Scanner<'_> {
     }
 
     /// If this file is a database or belongs to one, records that database for
-    /// [`Scanner::settle_databases`]. Used for a file whose content is unknown, because the file
-    /// changed each time it was read.
+    /// [`Scanner::settle_databases`]. This function is for a file whose content is unknown, because
+    /// the file changed each time it was read.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);
@@ -240,8 +240,8 @@ impl Scanner<'_> {
         Ok((Collected { database, journal, wal }, is_one_moment))
     }
 
-    /// Updates a listing with a file that was read, or removes the file from it if it does not
-    /// exist.
+    /// Updates a listing with a file that was read, or removes the file from the listing if the
+    /// file does not exist.
     fn replace_child(
         &self,
         listing: &mut DirectoryListing,

@@ -77,8 +77,9 @@ pub struct Capture {
     /// The files that are setuid or setgid for another user or group. The tree omits these bits,
     /// because a restored file would belong to the current user. Sorted.
     pub unprivileged: Vec<RelPath>,
-    /// The `.gitignore` files that this capture read but did not apply, because together with those
-    /// above them they have more than [`crate::MAX_PATTERNS`] patterns. Sorted.
+    /// The `.gitignore` files that this capture read but did not apply, because they and the
+    /// `.gitignore` files above them have more than [`crate::MAX_PATTERNS`] patterns in total.
+    /// Sorted.
     pub unapplied: Vec<RelPath>,
     /// True if the git index is split and its shared part cannot be read. In that case, ignored
     /// files that git tracks may be missing from the tree.

@@ -86,7 +86,7 @@ pub(super) fn read_stable_content(
     })
 }
 
-/// The content of a file, read once, and its stat before the read.
+/// The content of a file, read once, and the file's stat before the read.
 pub(super) struct ReadOnce {
     pub(super) stat: Stat,
     pub(super) content: Vec<u8>,

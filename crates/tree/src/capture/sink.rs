@@ -16,7 +16,7 @@ pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
     /// The objects that are added even though the packs have them.
     distrusted: HashSet<Oid>,
-    /// The number of files that have been read so far, which shows the progress to the user.
+    /// The number of files that have been read so far, to show the progress to the user.
     handled: &'a AtomicU64,
     writer: &'a PackWriter,
     /// The maximum size of the pack.

@@ -34,7 +34,7 @@ impl GitDirectory {
 
     /// Copies the staged state from the index, without the parts that only make git faster. The
     /// copies of equal staged states have the same bytes. Returns `None` if there is no index, or
-    /// if it has a form that cannot be copied: a split index, or one with SHA-256.
+    /// if it has a form that cannot be copied: a split index, or an index with SHA-256.
     ///
     /// A copy followed by the SHA-1 of its bytes is an index that git accepts.
     pub fn copy_index(&self) -> Option<Vec<u8>> {

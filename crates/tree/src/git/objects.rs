@@ -90,10 +90,10 @@ pub enum ForeignError {
 pub enum ForeignObjectError {
     #[error("object {0} is missing from the repository")]
     Missing(Oid),
-    /// All copies of the object are damaged. `file` is the last one that was tried.
+    /// All copies of the object are damaged. `file` is the file with the last copy that was tried.
     #[error("object {oid} in {} is damaged: {reason}", file.display())]
     Damaged { oid: Oid, file: PathBuf, reason: String },
-    /// The object, or one that its delta is based on, is too large to be read.
+    /// The object, or an object that its delta is based on, is too large to be read.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
     /// The directory with this tree has too many of something, such as files or levels of

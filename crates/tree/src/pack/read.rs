@@ -66,7 +66,7 @@ impl Pack {
 /// The reason why an object cannot be read.
 #[derive(Debug)]
 pub(crate) enum EntryError {
-    /// The object, or one in its chain of deltas, has this size, which is too large.
+    /// The object, or an object or delta in its chain, has this size, which is too large.
     TooLarge(u64),
     Io(io::Error),
 }

@@ -95,8 +95,8 @@ pub(super) struct Restore<'a> {
     pub(super) root: &'a Root,
     pub(super) store: &'a Store,
     pub(super) journal: Journal,
-    /// For each step, the stat that its file is expected to have. Empty in a recovery, which
-    /// compares content instead.
+    /// For each step, the expected stat of its file. Empty in a recovery, which compares content
+    /// instead.
     pub(super) seen: Vec<Option<Stat>>,
 }
 
@@ -474,7 +474,7 @@ impl Restore<'_> {
 
     /// Sets the final modes of directories, from the bottom up. The bits in `extra` are added, to
     /// keep directories writable until the end. If there are such bits, only directories that steps
-    /// create or change get their modes, because the others are already writable.
+    /// create or change get their modes, because all other directories are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
         let mut modes: std::collections::BTreeMap<&RelPath, Mode> =

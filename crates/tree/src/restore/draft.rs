@@ -118,7 +118,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
                 self.disowned.push(path.clone());
             }
         }
-        // Without its setuid or setgid bit, a file may be equal to the current one.
+        // Without its setuid or setgid bit, a file may be equal to the current file.
         self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 

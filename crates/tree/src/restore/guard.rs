@@ -1,6 +1,6 @@
-//! The guarded files in a tree. Which files are guarded follows from the filter that the tree was
-//! captured with and from the `.gitignore` files in the tree, never from those in the workspace,
-//! because an agent may have changed the latter.
+//! The guarded files in a tree. The filter that the tree was captured with and the `.gitignore`
+//! files in the tree determine which files are guarded. The `.gitignore` files in the workspace
+//! have no effect, because an agent may have changed them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

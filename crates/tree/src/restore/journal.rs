@@ -99,16 +99,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Enters the next phase. If the restore is cut off in this phase, the next process that takes
-    /// the lock finishes it.
+    /// Enters the phase in which files are moved. If the restore is cut off in this phase, the next
+    /// process that takes the lock finishes it.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// Returns to the first phase. If the restore is cut off in this phase, the next process that
-    /// takes the lock reverts it.
+    /// Returns to the first phase, to revert the restore. If the restore is cut off in this phase,
+    /// the next process that takes the lock reverts it.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));

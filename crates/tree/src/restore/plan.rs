@@ -114,8 +114,9 @@ impl<'a> Planner<'a, '_> {
 
     /// True if a guarded file may be changed: it is asked for by name, or git tracks it now.
     ///
-    /// In the latter case, a checkout, a merge or the like has replaced the ignored file, or the
-    /// user has added it to git. It is then restored like every other file that git tracks.
+    /// If git tracks it now, a checkout, a merge or a similar command has replaced the ignored
+    /// file, or the user has added it to git. The file is then restored like every other file that
+    /// git tracks.
     pub(super) fn may_change_guarded(&self, path: &RelPath) -> bool {
         let tracked = || {
             let read = |git: GitDirectory| TrackedPaths::read(&git.index_path());

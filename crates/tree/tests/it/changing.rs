@@ -91,8 +91,8 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     }
 }
 
-/// Programs save a file by truncating or by renaming. The captured content belongs to a single
-/// moment.
+/// Some programs truncate a file to save it; others replace it by renaming a new file. The captured
+/// content belongs to a single moment.
 #[test]
 fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {

@@ -56,7 +56,8 @@ fn a_hidden_change_of_another_path_is_found_by_the_next_capture() {
         scratch.write("b/y", format!("{round}"));
         let first = scratch.capture_only();
         let then = stat(&scratch.path("b/y"));
-        // This changes neither the size nor, if it is in the same second, the times of the file.
+        // This changes neither the size nor, if it happens in the same second, the times of the
+        // file.
         fs::write(scratch.path("b/y"), format!("{}", round + 500)).unwrap();
         if stat(&scratch.path("b/y")) != then {
             continue;

@@ -396,7 +396,7 @@ enum WorkspaceChange {
     Ignore(prop::sample::Index, Vec<u8>),
     /// Deletes a file or directory.
     Remove(prop::sample::Index),
-    /// Renames a file or directory, perhaps replacing another one.
+    /// Renames a file or directory. This may replace another file or directory.
     Rename(prop::sample::Index, prop::sample::Index),
     /// Creates a link in a directory.
     Link(prop::sample::Index, Vec<u8>),

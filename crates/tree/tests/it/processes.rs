@@ -22,7 +22,7 @@ fn child_command(test: &str, directory: &Path) -> Command {
     command
 }
 
-/// Captures the workspace with this name and pins it, as another process would.
+/// Captures the workspace with this name and pins the state, as another process would.
 fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
     let store = Store::open(directory.join("store")).unwrap();
     capture_into(&store, &directory.join(workspace), message)
