@@ -186,8 +186,8 @@ impl Store {
         self.directory.join("tmp")
     }
 
-    /// Returns the path of the store's lock. A process holds it shared while writing and pinning
-    /// objects, and exclusively while deleting packs.
+    /// Returns the path of the store's lock. A process holds it as a shared lock while writing and
+    /// pinning objects, and as an exclusive lock while deleting packs.
     pub(crate) fn lock_path(&self) -> PathBuf {
         self.directory.join("lock")
     }

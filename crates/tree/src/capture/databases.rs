@@ -284,8 +284,8 @@ fn find_child(listing: &DirectoryListing, name: &[u8]) -> Option<usize> {
     listing.children.binary_search_by(|child| child.name[..].cmp(name)).ok()
 }
 
-/// Leaves out the files beside each database that is itself left out. Restoring a log beside
-/// another state of its database would destroy the database.
+/// Leaves out the files beside each database that is itself left out. Restoring a log together with
+/// a different state of its database would destroy the database.
 fn leave_beside(listing: &mut DirectoryListing, name: &[u8], database: &CachedEntry) {
     for suffix in SUFFIXES {
         let Some(at) = find_child(listing, &[name, suffix].concat()) else { continue };

@@ -11,7 +11,7 @@ use crate::pack::index::{IndexFile, OidTable, be32, corrupt, encode_offset, push
 /// The name of the file in the pack directory.
 pub(crate) const NAME: &str = "multi-pack-index";
 
-/// The maximum size of the names of all packs.
+/// The maximum total size of the names of all packs.
 const MAX_NAMES: u64 = 16 << 20;
 
 /// An opened multi-pack index.

@@ -178,8 +178,8 @@ impl Restore<'_> {
     /// Writes all new files durably under temporary names. Also makes directories writable where
     /// needed, but touches nothing else.
     fn stage_files(&self) -> Result<(), RestoreError> {
-        // If a directory cannot be made writable, the steps that need it fail, each with its own
-        // path.
+        // If a directory cannot be made writable, the steps that need it fail, and each error gives
+        // the path of its step.
         let _ = self.loosen_directories(&self.journal.steps);
         let mut failures = Vec::new();
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);

@@ -34,8 +34,8 @@ impl<'a> Guard<'a> {
 
     /// True if a file is guarded: a single ignored file beside captured ones.
     pub(crate) fn is_guarded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
-        // The files beside a database are treated like the database: restoring a log beside another
-        // state of its database would destroy the database.
+        // The files beside a database are treated like the database: restoring a log together with
+        // a different state of its database would destroy the database.
         if let Some(database) = database_of(path.as_bytes())
             && let Ok(database) = RelPath::new(database.to_vec())
             && find_node(self.store, self.tree, &database)?.is_some_and(|node| node.mode.is_file())

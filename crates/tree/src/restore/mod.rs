@@ -183,7 +183,7 @@ impl BlockedPath {
 struct PlannedStep {
     step: Step,
     /// The stat of the file at the step's path when it was captured. The journal omits it, because
-    /// a restore that is cut off leaves files with different inodes.
+    /// the files have different inodes after a restore was cut off.
     seen: Option<Stat>,
 }
 
