@@ -1,14 +1,14 @@
 //! Adopting states from a foreign repository as the older history of a workspace.
 //!
 //! 1. [`Store::adopt`] begins the adoption. Until it ends, gc deletes none of the adopted objects.
-//! 2. [`Adoption::take_tree`] copies a tree into a pack. It rewrites each tree, because the store
-//!    uses different modes and allows fewer names.
+//! 2. [`Adoption::take_tree`] copies a tree and everything in it into a pack. It rewrites all
+//!    trees, because the store uses different modes than git and allows fewer names.
 //! 3. [`Adoption::lock`] makes the pack durable and locks the workspace, whose directory need not
 //!    exist.
 //! 4. [`AdoptLock::finish`] renumbers existing pins where needed, and pins the adopted states.
 //!
 //! If an adoption is interrupted at any point, the store stays consistent: the pins created so far
-//! are in the right order, and another adoption adds the missing ones.
+//! are in the right order, and another adoption adds the missing pins.
 
 mod entries;
 mod pins;
@@ -58,11 +58,11 @@ const MAX_UNCOVERED_BYTES: u64 = 16 << 20;
 /// ends.
 const MAX_ALL_UNCOVERED_BYTES: u64 = 256 << 20;
 
-/// The unit of the limit in the error for a state with too many uncovered paths.
+/// The words that follow the limit in the error for a state with too many uncovered paths.
 const UNCOVERED_MEGABYTES: &str = "MB of paths that cannot be imported";
 
-/// The maximum size of a file that is copied in parallel with others. Larger files are copied one
-/// at a time.
+/// The maximum size of a file that is copied in parallel with other files. Larger files are copied
+/// one at a time.
 const MAX_PARALLEL: u64 = 32 << 20;
 
 /// The mode of a tree entry that links to a commit in another repository.
@@ -90,11 +90,11 @@ pub enum AdoptError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// A pin to be inserted for an adopted state, before newer pins of the workspace.
+/// A pin for an adopted state. It is inserted before the newer pins of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OlderPin {
     /// The number of the existing pin after which the new pin is inserted; 0 to insert it before
-    /// all others.
+    /// all existing pins.
     pub after: u64,
     /// The tree of the adopted state.
     pub tree: Oid,
@@ -223,7 +223,7 @@ impl<'s> Adoption<'s> {
         Ok(())
     }
 
-    /// Rewrites one tree. The trees in it must already be rewritten.
+    /// Rewrites one tree. The trees in it must already have been rewritten.
     fn rewrite_entries(
         &mut self,
         foreign: Oid,
@@ -355,7 +355,7 @@ impl<'s> Adoption<'s> {
     }
 }
 
-/// Returns a function that turns a system error into a failure to write to the store.
+/// Returns a function that turns a system error into the error for a failed write to the store.
 fn write_error(store: &Store) -> impl Fn(io::Error) -> PinError + use<> {
     let path = store.directory().to_owned();
     move |source| PinError::Write { path: path.clone(), source }

@@ -14,8 +14,8 @@ use crate::store::{ObjectError, Store};
 const NAME: &[u8] = b"attachment";
 
 impl Lock<'_> {
-    /// Adds bytes to the store, for [`Lock::pin_with_attachment`] to attach to a pin. Equal bytes
-    /// have the same id and are written only once.
+    /// Adds bytes to the store, so that [`Lock::pin_with_attachment`] can attach them to a pin.
+    /// Equal bytes have the same id and are written only once.
     pub fn add_attachment(&mut self, content: &[u8]) -> Result<Oid, PinError> {
         if content.len() as u64 > MAX_OBJECT {
             return Err(PinError::TooLarge(content.len() as u64));
@@ -32,7 +32,8 @@ impl Lock<'_> {
         put().map_err(failed)
     }
 
-    /// Returns true if the store still has an attachment as a whole. Does not read its bytes.
+    /// Returns true if the store still has all parts of an attachment. Does not read the attached
+    /// bytes.
     pub fn has_attachment(&self, id: &Oid) -> bool {
         self.store().find_attached(id).is_ok_and(|blob| self.has_object(&blob))
     }

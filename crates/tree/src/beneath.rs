@@ -101,7 +101,8 @@ pub(crate) fn list_names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// Opens a file for reading. Fails for a symlink, and does not wait for the other end of a pipe.
+/// Opens a file for reading. Fails for a symlink. If the file is a pipe, does not wait until
+/// another process opens the other end.
 pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> io::Result<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::openat(directory, paths::from_bytes(name), flags, Permissions::empty())?;

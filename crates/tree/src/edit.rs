@@ -244,9 +244,9 @@ impl<'a> OpenedTree<'a> {
 /// The result of opening a directory.
 enum Opening {
     Opened,
-    /// The prefix of the path with this length does not exist.
+    /// The part of the path up to this offset does not exist.
     Missing(usize),
-    /// The prefix of the path with this length is not a directory.
+    /// The part of the path up to this offset is not a directory.
     NotADirectory(usize),
 }
 

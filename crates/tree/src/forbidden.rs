@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use takeback_base::paths::{canonicalize, canonicalize_existing};
 
 /// The directories that can never be a workspace: the user's home directory and everything above
-/// it, the directories for temporary files, and takeback's own directory. The caller provides them;
-/// each is resolved at most once.
+/// it, the directories for temporary files, and takeback's own directory. The caller provides their
+/// paths; each path is resolved at most once.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenRoots {
     home: Option<PathBuf>,
@@ -38,7 +38,7 @@ impl ForbiddenRoots {
         ForbiddenRoots { home, temporary, own, resolved: OnceLock::new() }
     }
 
-    /// Returns a copy in which takeback's own directory is a different one.
+    /// Returns a copy in which another directory is takeback's own directory.
     pub fn with_own(&self, own: &Path) -> ForbiddenRoots {
         let (home, temporary) = (self.home.clone(), self.temporary.clone());
         ForbiddenRoots::new(home, temporary, Some(own.to_owned()))

@@ -1,4 +1,5 @@
-//! Entry points to private readers, for the targets in `fuzz/`. They exist in no other build.
+//! Entry points to the private parsers of this crate, for the targets in `fuzz/`. No other build
+//! contains them.
 //!
 //! Each function reads arbitrary bytes and panics if the result breaks a promise. Files are written
 //! to `scratch`, a directory that belongs to the target.
@@ -34,7 +35,8 @@ fn split_short(bytes: &[u8]) -> (&[u8], &[u8]) {
     rest.split_at(usize::from(*length).min(rest.len()))
 }
 
-/// Reads a pack without an index, as a repair does, and again with an index of what was found.
+/// Reads a pack without an index, as a repair does, and again with an index of the objects that
+/// were found.
 pub fn pack(scratch: &Path, bytes: &[u8]) {
     let path = write(scratch, "pack-x.pack", bytes);
     let index_path = path.with_extension("idx");
@@ -74,8 +76,8 @@ pub fn multi_pack_index(scratch: &Path, bytes: &[u8]) {
     let _ = index.is_intact();
 }
 
-/// Lists ids that an index may contain: the bytes of its last part, and one id for each possible
-/// first byte.
+/// Lists ids that an index may contain: the ids that can be formed from its last bytes, and one id
+/// for each possible first byte.
 fn probes(index: &[u8]) -> impl Iterator<Item = Oid> {
     let listed = index.windows(20).rev().take(200).filter_map(Oid::from_slice);
     listed.chain((0..=u8::MAX).map(|first| Oid([first; 20])))
@@ -253,7 +255,7 @@ impl ScratchWorkspace {
         }
     }
 
-    /// Finishes or reverts a restore as its journal describes it, after filling in the root in the
+    /// Finishes or reverts the restore that a journal describes, after filling in the root in the
     /// journal.
     pub fn recover(&self, bytes: &[u8]) {
         let Some((phase, bytes)) = bytes.split_first() else { return };

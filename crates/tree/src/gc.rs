@@ -38,7 +38,7 @@ pub struct GcOutcome {
     pub bytes_before: u64,
     /// The total size in bytes of all packs and indexes after the operation.
     pub bytes_after: u64,
-    /// The number of objects from the rewritten packs that were kept.
+    /// The number of objects that were kept from the rewritten packs.
     pub objects_kept: u64,
     /// The number of objects that were freed.
     pub objects_dropped: u64,
@@ -71,11 +71,13 @@ impl GcError {
 }
 
 impl Store {
-    /// Frees all objects that no ref needs and rewrites the others, as deltas where possible.
+    /// Frees all objects that no ref needs, and rewrites all other objects, as deltas where
+    /// possible.
     pub fn gc(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;
-        // Refs are read before packs, because objects are packed before their ref is created.
+        // Refs are read before packs, because objects are packed before the ref that needs them is
+        // created.
         let refs = self.all_refs()?;
         let seen = list_pack_names(&self.pack_directory());
         let mut sources = self.open_sources(&seen)?;
@@ -133,15 +135,15 @@ impl Store {
 
     /// True if there are so many packs that [`Store::merge`] is worthwhile.
     pub fn needs_merge(&self) -> bool {
-        // Usually a quick listing shows that there are few packs. In that case, none has to be
+        // Usually a quick listing shows that there are few packs. In that case, no pack has to be
         // opened.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
             && self.packs().loose.len() > MANY_PACKS
     }
 
     /// Merges small packs, keeping all their objects, and writes a multi-pack index over all packs.
-    /// This is cheap, because a pack is rewritten only when the smaller ones together have grown to
-    /// its size.
+    /// This is cheap, because a pack is rewritten only when the smaller packs together have grown
+    /// to its size.
     pub fn merge(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;
@@ -195,8 +197,8 @@ impl Store {
         for name in names {
             let pack = self.pack_directory().join(format!("{name}.pack"));
             match sources.open(&self.pack_directory(), name, false) {
-                // If an index exists without its pack, the objects that it lists are missing. If
-                // one of them is needed, the traversal fails.
+                // If an index exists without its pack, the objects in the index are missing. If one
+                // of them is needed, the traversal fails.
                 Err(_) if !pack.exists() => {}
                 added => added.map_err(|error| GcError::damaged(name, error))?,
             }

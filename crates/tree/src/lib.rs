@@ -44,8 +44,8 @@
 //! # }
 //! ```
 //!
-//! Limits: hard links, extended attributes, access control lists, owners and file times are not
-//! kept. The mode of the workspace's root is not part of its tree. A file larger than 512 MB is
+//! Limitations: hard links, extended attributes, access control lists, owners and file times are
+//! not kept. The mode of the workspace's root is not part of its tree. A file larger than 512 MB is
 //! never captured.
 
 mod adopt;

@@ -50,7 +50,7 @@ pub struct Lock<'w> {
 }
 
 impl Workspace<'_> {
-    /// Locks this workspace. Waits while another process holds its lock. Finishes or reverts a
+    /// Locks this workspace. Waits while another process holds the lock. Finishes or reverts a
     /// restore that was cut off: see [`Lock::recovery`].
     pub fn lock(&self) -> Result<Lock<'_>, StoreError> {
         let workspace_lock = self.store.lock_directory(&self.id)?;
@@ -113,8 +113,8 @@ impl<'w> Lock<'w> {
     }
 
     /// Tells the next capture that only these paths may have changed since the state `since`. If
-    /// that is the last captured state, the capture looks at no other directories. A change to
-    /// another path is noticed by the capture after it.
+    /// that is the last captured state, the capture looks at no other directories. Changes to other
+    /// paths are noticed by the capture after the next one.
     pub fn expect_changes(&mut self, since: Oid, paths: &[RelPath]) {
         self.expected = Some(ExpectedChanges { since, paths: paths.to_vec() });
     }
@@ -343,7 +343,7 @@ impl<'w> Lock<'w> {
         added
     }
 
-    /// Returns a function that turns a system error into a failure to write to the store.
+    /// Returns a function that turns a system error into the error for a failed write to the store.
     pub(crate) fn write_error(&self) -> impl FnOnce(io::Error) -> PinError + use<> {
         let path = self.store().directory().to_owned();
         move |source| PinError::Write { path, source }

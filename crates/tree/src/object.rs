@@ -118,8 +118,8 @@ impl From<TreeEntry<'_>> for OwnedEntry {
     }
 }
 
-/// Compares two names in git's order: a directory sorts as if its name ended in `/`. The flag
-/// beside each name is true for a directory.
+/// Compares two names in git's order: a directory sorts as if its name ended in `/`. Each name is
+/// paired with a flag, which is true for a directory.
 pub(crate) fn compare_names(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     let common = a.0.len().min(b.0.len());
     let next = |(name, is_directory): (&[u8], bool)| {

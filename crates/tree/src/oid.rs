@@ -30,7 +30,7 @@ impl Oid {
         Oid(hasher.finalize().into())
     }
 
-    /// Reads the id in the first 20 bytes, if there are that many.
+    /// Reads the id in the first 20 bytes. Returns `None` if there are fewer bytes.
     pub(crate) fn from_slice(bytes: &[u8]) -> Option<Oid> {
         Some(Oid(bytes.get(..20)?.try_into().ok()?))
     }

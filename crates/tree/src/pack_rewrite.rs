@@ -100,7 +100,7 @@ impl<'a> PackRewrite<'a> {
     pub(crate) fn install_packs(&self, packs: &[String]) -> Result<(), StoreError> {
         let (from, to) = (self.store.gc_temporary(), self.store.pack_directory());
         for pack in packs {
-            // The index is moved last: a pack without one is invisible.
+            // The index is moved last: a pack without an index is invisible.
             for extension in ["pack", "idx"] {
                 let file = format!("{pack}.{extension}");
                 self.pass_fault_point("gc install")?;
@@ -120,7 +120,7 @@ impl<'a> PackRewrite<'a> {
     ) -> Result<(), StoreError> {
         let directory = self.store.pack_directory();
         self.install_packs(new)?;
-        // A pack is named after its content, so a new one may have the name of an old one.
+        // A pack is named after its content, so a new pack may have the name of an old pack.
         let mut gone = old.clone();
         gone.retain(|name| !new.contains(name));
         self.store.index_packs(&gone)?;
@@ -141,8 +141,8 @@ impl Drop for PackRewrite<'_> {
     }
 }
 
-/// Removes all files of a pack. The index is removed first: a pack without one is invisible. The
-/// files `rev` and `bitmap` come from git.
+/// Removes all files of a pack. The index is removed first: a pack without an index is invisible.
+/// The files `rev` and `bitmap` come from git.
 fn remove_pack(directory: &Path, name: &str) -> Result<(), StoreError> {
     for extension in ["idx", "rev", "bitmap", "pack"] {
         let path = directory.join(format!("{name}.{extension}"));

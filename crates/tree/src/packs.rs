@@ -28,7 +28,8 @@ pub(crate) struct Packs {
 impl Packs {
     pub(crate) fn load(directory: &Path) -> Packs {
         let midx_path = directory.join(midx::NAME);
-        // The multi-pack index only repeats the packs' own indexes, so a broken one is ignored.
+        // The multi-pack index only repeats the packs' own indexes, so a broken multi-pack index is
+        // ignored.
         let midx = Midx::open(&midx_path).ok();
         let covered: HashSet<&str> =
             midx.iter().flat_map(|midx| midx.packs.iter().map(String::as_str)).collect();

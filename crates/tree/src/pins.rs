@@ -1,5 +1,5 @@
-//! Pins: refs that keep trees alive, one per checkpoint. Each refers to a commit, whose only
-//! parent, if it has one, is the pin's attachment.
+//! Pins: refs that keep trees alive, one per checkpoint. Each pin refers to a commit. If this
+//! commit has a parent, its only parent is the pin's attachment.
 
 use std::fmt;
 use std::fs;
@@ -44,7 +44,7 @@ impl FromStr for WorkspaceId {
 /// The name of a pin: `refs/takeback/<workspace>/<seq>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PinName {
-    /// The workspace that the tree belongs to.
+    /// The workspace that the pin belongs to.
     pub workspace: WorkspaceId,
     /// The number of the pin. Numbers are assigned in order and never reused.
     pub seq: u64,
@@ -62,7 +62,7 @@ impl FromStr for PinName {
     fn from_str(text: &str) -> Result<PinName, ()> {
         let rest = text.strip_prefix("refs/takeback/").ok_or(())?;
         let (workspace, seq) = rest.split_once('/').ok_or(())?;
-        // Otherwise, the damaged ref `007` would be mistaken for pin 7.
+        // The strict parser prevents the damaged ref `007` from being mistaken for pin 7.
         let PinSeq(seq) = seq.parse()?;
         Ok(PinName { workspace: workspace.parse()?, seq })
     }
@@ -94,7 +94,8 @@ pub struct Pin {
     pub id: Oid,
     /// The state that the pin keeps.
     pub tree: Oid,
-    /// The attachment that lives as long as the pin, for [`Store::attachment`].
+    /// The id of the attachment, for [`Store::attachment`]. The attachment lives as long as the
+    /// pin.
     pub attachment: Option<Oid>,
     /// The time at which the pin was created, in seconds since 1970.
     pub time: i64,
@@ -107,8 +108,8 @@ impl Store {
         self.directory().join("refs/takeback")
     }
 
-    /// Returns the time at which the pins of a workspace last changed, or `None` if it has none.
-    /// Creating, replacing or deleting a pin changes this time.
+    /// Returns the time at which the pins of a workspace last changed, or `None` if the workspace
+    /// has no pins. Creating, replacing or deleting a pin changes this time.
     pub fn pins_changed_at(&self, workspace: &WorkspaceId) -> Option<SystemTime> {
         let directory = self.refs_directory().join(workspace.to_string());
         fs::metadata(directory).and_then(|metadata| metadata.modified()).ok()
@@ -226,9 +227,9 @@ impl Store {
         Ok(directory.to_owned())
     }
 
-    /// Renumbers pins, durably. The pairs (old, new) are sorted, and no number becomes smaller. The
-    /// pin with the highest number is renamed first, so that no other pin is replaced. The caller
-    /// must hold the locks of the workspace and the store.
+    /// Renumbers pins, durably. `moves` holds sorted pairs (old, new), in which no number becomes
+    /// smaller. The pin with the highest number is renamed first, so that no other pin is replaced.
+    /// The caller must hold the locks of the workspace and the store.
     pub(crate) fn renumber_pins(
         &self,
         workspace: &WorkspaceId,

@@ -3,7 +3,7 @@
 //!
 //! A history is traversed from its newest tree to its oldest. Each tree is compared with the next
 //! newer one, and only the entries that differ are followed. An object is added when it is first
-//! reached. The object at the same path in the newer tree is the best base for its delta, because
+//! reached. The best base for its delta is the object at the same path in the newer tree, because
 //! most edits are small. A base is always reached before the objects that are stored as deltas from
 //! it, so there are no cycles, and the newest state, which is read most often, is stored whole.
 //! Attachments are compared in the same way, each with the previous one.

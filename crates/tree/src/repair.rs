@@ -77,7 +77,7 @@ impl Store {
         let lock = rewrite.lock_store()?;
         rewrite.install_packs(packed.as_slice())?;
         // A pack is named after its content. If a damaged pack was salvaged completely, the new
-        // pack may have the same name, in which case it has already replaced the damaged one.
+        // pack may have the same name. In that case, it has already replaced the damaged pack.
         damaged.retain(|name| packed.as_ref() != Some(name));
         for name in &damaged {
             self.quarantine_pack(name)?;
@@ -142,7 +142,7 @@ impl Store {
         let failed = || StoreError::io("write", &directory);
         let mut intact = SourcePacks::default();
         for name in list_pack_names(&directory).iter().filter(|name| !damaged.contains(*name)) {
-            // A pack that cannot be opened for any other reason is skipped.
+            // If a pack cannot be opened for a reason other than damage, it is skipped.
             let _ = intact.open(&directory, name, false);
         }
         let mut packs = Vec::new();

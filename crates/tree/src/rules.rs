@@ -41,8 +41,8 @@ const OUTPUT: [&str; 2] = ["dist", "build"];
 const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 
 /// True if a directory with this name can be regenerated. Such a directory is not captured, even if
-/// a call names it. If the call only sweeps it, this also applies to directories with the usual
-/// names of build output.
+/// a call names it. If the call only sweeps the directory, the usual names of build output also
+/// count.
 pub fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
     is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
@@ -54,8 +54,8 @@ const PRIVATE: [&str; 3] = [".env*", "*.pem", "id_*"];
 /// The default of [`CaptureRules::max_named_size`].
 const DEFAULT_BUDGET: u64 = 512 << 20;
 
-/// True if the budget is the default. In that case, records omit it, so that versions of takeback
-/// that do not know the budget can still read them.
+/// True if the budget is the default. In that case, records omit the budget, so that versions of
+/// takeback that do not know it can still read the records.
 fn is_default_budget(budget: &u64) -> bool {
     *budget == DEFAULT_BUDGET
 }
@@ -73,7 +73,7 @@ pub struct CaptureRules {
     pub private: Vec<String>,
     /// True if ignored private files are not captured at all.
     pub skip_private: bool,
-    /// The maximum size in bytes of a captured file. A larger one is uncovered, unless git tracks
+    /// The maximum size in bytes of a captured file. A larger file is uncovered, unless git tracks
     /// it or the caller names or sweeps it.
     pub max_file_size: u64,
     /// The maximum size in bytes of a guarded file. A larger ignored file is uncovered.
@@ -106,12 +106,12 @@ impl Default for CaptureRules {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Filter {
     pub rules: CaptureRules,
-    /// Ignored files that were captured like any others because git tracked them.
+    /// Ignored files that were captured like all other files because git tracked them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracked: Vec<RelPath>,
 }
 
-/// The decision about a path that follows from the rules alone.
+/// The decision about a path, based on the rules alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Capture,

@@ -66,10 +66,10 @@ pub struct Store {
     directory: PathBuf,
     uuid: String,
     packs: Mutex<Option<Arc<Packs>>>,
-    /// The time to wait for other processes. If it is `None`, this process waits for a workspace
-    /// until no other process has it locked, and does not wait for maintenance of the store.
+    /// The time to wait for other processes. If it is `None`, this process waits as long as another
+    /// process has a workspace locked, but does not wait for maintenance of the store.
     pub(crate) lock_wait: Option<LockWait>,
-    /// The number of files that were read or written so far.
+    /// The number of files that have been read or written so far.
     pub(crate) handled: Arc<AtomicU64>,
 }
 
@@ -154,7 +154,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Limits how long this process waits for others, and sets how it reports the wait.
+    /// Limits how long this process waits for other processes, and sets how it reports the wait.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.lock_wait = Some(wait);
     }
@@ -186,8 +186,8 @@ impl Store {
         self.directory.join("tmp")
     }
 
-    /// Returns the path of the store's lock. A process holds it shared while writing and pinning
-    /// objects, and exclusively while deleting packs.
+    /// Returns the path of the store's lock. A process holds it as a shared lock while writing and
+    /// pinning objects, and as an exclusive lock while deleting packs.
     pub(crate) fn lock_path(&self) -> PathBuf {
         self.directory.join("lock")
     }
@@ -211,7 +211,7 @@ impl Store {
     pub(crate) fn lock_shared(&self) -> Result<FileLock, StoreError> {
         let path = self.lock_path();
         let lock = FileLock::shared(&path).map_err(StoreError::io("lock", &path))?;
-        // Packs that were loaded earlier may have been deleted since.
+        // Packs that were loaded earlier may have been deleted in the meantime.
         self.forget_packs();
         Ok(lock)
     }
@@ -312,8 +312,9 @@ impl Store {
         durable::create_directory(&quarantine).map_err(StoreError::io("create", &quarantine))?;
         let directory = self.pack_directory();
         let failed = |action| StoreError::io(action, &directory);
-        // The generation is raised once before, in case this process is killed, and once after,
-        // because other processes may be capturing at the same time and may still see the pack.
+        // The generation is raised once before the move, in case this process is killed, and once
+        // after it, because other processes may be capturing at the same time and may still see the
+        // pack.
         fault::point("quarantine generation").map_err(failed("write"))?;
         self.bump_generation()?;
         // The multi-pack index is removed first: it must never name a pack that no longer exists.

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use rayon::ThreadPoolBuilder;
 
-/// Prepares this thread for parallel work. If no thread can be started, for example because of
-/// `RLIMIT_NPROC`, this thread does all of the work. Without this preparation, rayon would panic.
+/// Prepares this thread for parallel work. If no other thread can be started, for example because
+/// of `RLIMIT_NPROC`, this thread does all of the work. Without this preparation, rayon would
+/// panic.
 pub(crate) fn prepare_threads() {
     static HAS_POOL: OnceLock<bool> = OnceLock::new();
     let has_pool = *HAS_POOL.get_or_init(|| match ThreadPoolBuilder::new().build_global() {

@@ -19,7 +19,7 @@ use crate::store::{Store, StoreError};
 use graph::ObjectGraph;
 use losses::LossReport;
 
-/// The maximum number of lost paths that are listed for a pin. The others are only counted.
+/// The maximum number of lost paths that are listed for a pin. Further lost paths are only counted.
 const MAX_NAMED: usize = 1000;
 
 /// The maximum total size in bytes of the objects that each thread keeps in memory.

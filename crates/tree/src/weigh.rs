@@ -108,7 +108,8 @@ struct Weighing<'a> {
     needed: NeededObjects,
     sources: &'a SourcePacks,
     recent: RecentObjects,
-    /// The last pin of each workspace, with which its next pin is compared.
+    /// For each workspace, the pin that was weighed last. The next pin of the workspace is compared
+    /// with this pin.
     newer: HashMap<WorkspaceId, NewerRef>,
 }
 

@@ -50,12 +50,12 @@ pub enum WorkspaceError {
 pub struct WorkspaceInfo {
     /// The canonical path.
     pub path: AnyPath,
-    /// The time at which takeback first used it, in milliseconds since 1970.
+    /// The time at which takeback first used the workspace, in milliseconds since 1970.
     pub created_at: i64,
-    /// The time at which takeback last used it, in milliseconds since 1970. Updated at most once an
-    /// hour.
+    /// The time at which takeback last used the workspace, in milliseconds since 1970. Updated at
+    /// most once an hour.
     pub last_seen: i64,
-    /// True if it is a single file.
+    /// True if the workspace is a single file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub single_file: bool,
 }

@@ -34,7 +34,7 @@ impl WorkspaceGuard {
 }
 
 /// The reason why some or all pins of a workspace were not moved. Another attempt moves the
-/// remaining ones.
+/// remaining pins.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum MoveError {
@@ -166,8 +166,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the path of the file that holds the highest of the next pin numbers of all forgotten
-    /// workspaces.
+    /// Returns the path of a file that holds a pin number: the highest number that a forgotten
+    /// workspace would have assigned next.
     pub(crate) fn highest_seq(&self) -> PathBuf {
         self.directory().join("seq")
     }

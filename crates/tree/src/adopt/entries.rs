@@ -1,4 +1,4 @@
-//! The entries of foreign trees, and of the trees that they are rewritten to.
+//! The entries of foreign trees and of the rewritten trees.
 
 use std::collections::BTreeMap;
 

@@ -25,7 +25,7 @@ struct Hostile {
     directory: PathBuf,
 }
 
-/// The id under which the index of a pack lists an object, and the object's entry in the pack.
+/// The id of an object according to the pack index, and the object's entry in the pack.
 type Entry = (Oid, Vec<u8>);
 
 impl Hostile {
@@ -93,7 +93,7 @@ impl Hostile {
         ForeignRepository::open(&self.directory)
     }
 
-    /// Tries to adopt a tree. If that fails, nothing may be left in the store.
+    /// Tries to adopt a tree. If that fails, checks that nothing is left in the store.
     fn take(&self, tree: Oid) -> Result<Adopted, String> {
         let foreign = self.open().unwrap();
         let mut adoption = self.bench.store.adopt().unwrap();
@@ -118,7 +118,7 @@ impl Hostile {
     }
 }
 
-/// Builds the pack entry of a delta: its header, its base, the sizes that it declares, and its
+/// Builds a pack entry with a delta: a header, a reference to the base, the declared sizes, and the
 /// instructions.
 fn delta_entry(base: &[u8], code: u8, sizes: [u64; 2], instructions: &[u8]) -> Vec<u8> {
     let mut delta = Vec::new();
@@ -149,7 +149,8 @@ fn a_delta_that_expands_to_a_huge_file_is_left_out() {
     let hostile = Hostile::new();
     let base = whole_entry(&[7; 1 << 16]);
     let file = Oid([9; 20]);
-    // The instructions copy the base until the result has 64 GB, which is also the declared size.
+    // The instructions copy the base again and again, until the result reaches the declared size of
+    // 64 GB.
     let delta = delta_entry(&base.0.0, REF_DELTA, [1 << 16, 1 << 36], &vec![0x80; 1 << 20]);
     hostile.write_pack(&[base, (file, delta)]);
     let adopted = hostile.take_file(file).unwrap();
@@ -311,7 +312,7 @@ fn an_index_that_claims_billions_of_objects_is_searched_in_parts() {
     pack.extend(count.to_be_bytes());
     pack.extend([0; 20]);
     fs::write(index.with_extension("pack"), pack).unwrap();
-    // According to the index, the ids of all its objects begin with 0.
+    // According to the fan-out table of the index, the ids of all objects begin with the byte 0.
     let mut tree = Oid([1; 20]);
     tree.0[0] = 0;
     let error = hostile.take(tree).unwrap_err();

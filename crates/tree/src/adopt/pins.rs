@@ -46,7 +46,7 @@ impl<'s> AdoptLock<'s> {
         &self.workspace
     }
 
-    /// Reads the pins of the workspace, oldest first. Skips those that cannot be read.
+    /// Reads the pins of the workspace, oldest first. Skips pins that cannot be read.
     pub fn pins(&self) -> Result<Vec<Pin>, StoreError> {
         let names = self.store.pin_names(&self.workspace)?;
         Ok(names.iter().filter_map(|name| self.store.pin(name).ok().flatten()).collect())
@@ -56,7 +56,8 @@ impl<'s> AdoptLock<'s> {
     /// Existing pins get higher numbers where needed to stay in order. `older` must be sorted in
     /// the order in which the new pins are to appear.
     ///
-    /// `message` returns the message of a pin, given its index in `older` and its number.
+    /// `message` returns the message of a pin, given the pin's index in `older` and the pin's
+    /// number.
     pub fn finish(
         self,
         older: &[OlderPin],
@@ -77,10 +78,10 @@ impl<'s> AdoptLock<'s> {
         }
         let failed = write_error(self.store);
         self.write_commits(&pins).map_err(&failed)?;
-        // The path of the workspace must be recorded before it has pins.
+        // The path of the workspace must be recorded before the workspace has pins.
         self.write_info(to_milliseconds(now)).map_err(&failed)?;
-        // This must happen before any existing number changes, so that later pins get higher
-        // numbers than all of these, even if this process is killed in between.
+        // The numbers must be reserved before any existing pin is renumbered, so that later pins
+        // get higher numbers than all of these pins, even if this process is killed in between.
         self.reserve_numbers(numbers.last() + 1).map_err(&failed)?;
         self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;
         self.create_refs(&pins).map_err(&failed)?;
@@ -152,7 +153,7 @@ impl<'s> AdoptLock<'s> {
     }
 }
 
-/// The number that each pin has after an insertion.
+/// The numbers that pins have after an insertion.
 pub(super) struct PinNumbers {
     /// The numbers of the inserted pins, in order.
     pub(super) older: Vec<u64>,

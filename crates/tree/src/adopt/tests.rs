@@ -18,7 +18,7 @@ use crate::path::RelPath;
 use crate::pins::{PinName, WorkspaceId};
 use crate::testing::{Bench, Ending, Files, child, file, harm, kill_at, text};
 
-/// A repository beside a store, with a work tree.
+/// A repository with a work tree, beside a store.
 struct Repository {
     directory: PathBuf,
 }
@@ -200,7 +200,8 @@ fn packs_deltas_packed_refs_and_alternates_are_read() {
     repository.git(&["repack", "-adfq", "--depth=10", "--window=10"]);
     repository.git(&["pack-refs", "--all"]);
     assert!(repository.git(&["verify-pack", "-v", &pack(&repository)]).contains("chain length = "));
-    // A second repository borrows all objects, and has packs and loose objects of its own.
+    // A second repository borrows all objects of the first one, and has packs and loose objects of
+    // its own.
     let borrower = Repository { directory: repository.directory.with_file_name("borrower") };
     repository.git(&["clone", "-qs", ".", "../borrower"]);
     for round in 0..3 {
@@ -427,7 +428,7 @@ fn adopt_missing_states(store: &Store) {
     lock.finish(&older, SystemTime::now(), &mut |index, _| which[index].clone()).unwrap();
 }
 
-/// Pins some states under a path that need not exist.
+/// Pins some states for a workspace at a path that need not exist.
 fn pin_states(store: &Store, path: &Path, messages: &[&str]) {
     let mut adoption = store.adopt().unwrap();
     let foreign = ForeignRepository::open(&store.directory().with_file_name("foreign")).unwrap();

@@ -10,8 +10,8 @@ use super::scan::{ContentSource, Scanner};
 use crate::beneath;
 use crate::path::split;
 
-/// The maximum size of a file that is read in parallel with others. Larger files are read one at a
-/// time, because each is held in memory as a whole.
+/// The maximum size of a file that is read in parallel with other files. Larger files are read one
+/// at a time, because each is held in memory as a whole.
 const MAX_PARALLEL: u64 = 32 << 20;
 
 /// A file that is captured if it fits within the budget.
@@ -42,8 +42,8 @@ impl Scanner<'_> {
     }
 
     /// Reads the files that fit within the budget. Named files come before swept ones, and small
-    /// files come before large ones. A file that does not fit is left out, and does not keep later
-    /// ones from being read.
+    /// files come before large ones. A file that does not fit is left out, and does not prevent
+    /// later files from being read.
     pub(crate) fn read_budgeted_files(&self) {
         let mut files =
             std::mem::take(&mut *self.budgeted.lock().unwrap_or_else(PoisonError::into_inner));

@@ -56,10 +56,10 @@ pub(crate) enum FileClass {
 pub(crate) enum Reach {
     /// The rules are applied to each path.
     Normal = 0,
-    /// The directory is excluded. In it, only paths that are tracked, named or included by the
-    /// configuration are captured.
+    /// The directory is excluded. In it, only tracked paths, named paths, and paths that the
+    /// configuration includes are captured.
     Partial = 1,
-    /// The configuration includes the directory with everything in it.
+    /// The configuration includes the directory and everything in it.
     Included = 2,
     /// The rules exclude the directory, but the caller names or sweeps it: everything in it that
     /// cannot be regenerated is captured.
@@ -173,7 +173,7 @@ pub(crate) struct CacheHead {
     /// The generation of the store. In a later generation, objects may be missing.
     pub(crate) generation: u64,
     pub(crate) cutoff: Cutoff,
-    /// The stat of the workspace's git index; zeros if there is none.
+    /// The stat of the workspace's git index; all zeros if there is no index.
     pub(crate) index: Stat,
     /// True if the caller asked for some paths to be captured regardless of the rules.
     pub(crate) named: bool,
@@ -226,7 +226,7 @@ impl StatCache {
         while at < directories.len() {
             let directory = &directories[at];
             let (start, count) = self.entries.get(directory.entry as usize)?.children;
-            // Each directory's entries follow those of the directory before it.
+            // Each directory's entries follow the entries of the directory before it.
             if start != next && count != 0 {
                 return None;
             }

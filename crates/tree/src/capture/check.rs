@@ -35,7 +35,8 @@ impl DirectoryTask {
 }
 
 /// Checks all known entries and returns tasks for the directories that must be scanned. If `paths`
-/// are given, checks only the directories that contain one of them or are inside one.
+/// are given, checks only the directories that contain one of these paths or are inside one of
+/// them.
 pub(crate) fn find_changes(
     root: &Root,
     known: &KnownState,
@@ -60,7 +61,7 @@ pub(crate) fn find_changes(
     }
 }
 
-/// True if a path is a directory or inside it. The path of the root is empty.
+/// True if a path is this directory or is inside it. The path of the root is empty.
 fn is_within(path: &[u8], directory: &[u8]) -> bool {
     match path.strip_prefix(directory) {
         Some(rest) => directory.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
@@ -117,15 +118,15 @@ fn check_directory(
 }
 
 /// True if a changed file can be reread without listing its directory. A path that has become
-/// another kind of file requires a listing. So does a file that was captured because git tracks it
-/// or the caller named it, because that decision may depend on its size.
+/// another kind of file requires a listing. A file that was captured because git tracks it or the
+/// caller named it also requires a listing: that decision may depend on the file's size.
 fn can_be_refreshed(known: &CachedEntry, stat: &Stat) -> bool {
     stat.mode >> 12 == known.stat.mode >> 12
         && !stat.is_directory()
         && !matches!(known.class, FileClass::Tracked | FileClass::Named)
 }
 
-/// Stats a directory. Its size is meaningless and set to zero.
+/// Stats a directory. Sets the size to zero, because it is meaningless.
 pub(super) fn stat_directory(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     Ok(Stat { size: 0, ..beneath::stat_fd(fd)? })
 }

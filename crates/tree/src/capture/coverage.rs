@@ -71,7 +71,7 @@ impl PathSet {
                 && (self.contains(path) || ends.into_iter().any(|end| self.contains(&path[..end]))))
     }
 
-    /// True if the set has a path below this one.
+    /// True if the set has a path below this path.
     fn has_any_below(&self, path: &[u8]) -> bool {
         if self.paths.is_empty() {
             return false;
@@ -87,8 +87,7 @@ impl PathSet {
 pub(crate) enum Decision {
     /// A file is captured, unless it is larger than its class allows.
     Capture(FileClass),
-    /// A directory is entered. If this happens although the rules exclude it, the cause says why
-    /// they do.
+    /// A directory is entered. If the rules exclude the directory, the cause says why.
     Enter(Reach, Cause),
     /// A file or directory is left out and reported as uncovered.
     Leave(Cause),
@@ -139,7 +138,7 @@ impl Coverage {
         sets.find(|(_, set)| set.covers(path)).map(|(request, _)| request)
     }
 
-    /// True if the caller asks for a path below this one.
+    /// True if the caller asks for a path below this path.
     pub(crate) fn has_requests_below(&self, path: &[u8]) -> bool {
         self.sets().iter().any(|(_, set)| set.has_any_below(path))
     }

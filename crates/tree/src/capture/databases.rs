@@ -86,8 +86,8 @@ impl Scanner<'_> {
     }
 
     /// If this file is a database or belongs to one, records that database for
-    /// [`Scanner::settle_databases`]. This is for a file that changed each time it was read, so its
-    /// content is unknown.
+    /// [`Scanner::settle_databases`]. This function is for a file whose content is unknown, because
+    /// the file changed each time it was read.
     pub(super) fn note_changing_database(&self, fd: BorrowedFd<'_>, path: &[u8], name: &[u8]) {
         let header = if is_database(fd, name) { HEADER } else { b"" };
         self.note_database(path, header);
@@ -210,7 +210,7 @@ impl Scanner<'_> {
         is_settled
     }
 
-    /// Reads the files of a database once. The flag is true if they are consistent.
+    /// Reads the files of a database once. Also returns true if the files are consistent.
     fn collect(
         &self,
         fd: BorrowedFd<'_>,
@@ -240,8 +240,8 @@ impl Scanner<'_> {
         Ok((Collected { database, journal, wal }, is_one_moment))
     }
 
-    /// Updates a listing with a file that was read, or removes the file from it if it does not
-    /// exist.
+    /// Updates a listing with a file that was read, or removes the file from the listing if the
+    /// file does not exist.
     fn replace_child(
         &self,
         listing: &mut DirectoryListing,
@@ -284,8 +284,8 @@ fn find_child(listing: &DirectoryListing, name: &[u8]) -> Option<usize> {
     listing.children.binary_search_by(|child| child.name[..].cmp(name)).ok()
 }
 
-/// Leaves out the files beside each database that is itself left out. Restoring a log beside
-/// another state of its database would destroy the database.
+/// Leaves out the files beside each database that is itself left out. Restoring a log together with
+/// a different state of its database would destroy the database.
 fn leave_beside(listing: &mut DirectoryListing, name: &[u8], database: &CachedEntry) {
     for suffix in SUFFIXES {
         let Some(at) = find_child(listing, &[name, suffix].concat()) else { continue };

@@ -100,7 +100,7 @@ impl AppliedGitignores {
             let fd = fd.as_ref().map(AsFd::as_fd);
             let (entered, applied) = self.apply(patterns.as_ref(), path(number), fd);
             // In any other directory, the decisions of an earlier capture still apply. They follow
-            // from the known `.gitignore`, so the one that was just read must be the same.
+            // from the known `.gitignore`, so the `.gitignore` that was just read must be the same.
             if !new_rules.contains(&number) {
                 let gitignore = known.find_child(known.directory_entry(number), b".gitignore");
                 let gitignore = gitignore.map(|at| &known.cache.entries[at as usize]);
@@ -119,7 +119,7 @@ impl AppliedGitignores {
 }
 
 /// Returns the id of the `.gitignore` that was captured in a directory. Returns `Some(None)` if
-/// there was none to apply, and `None` if its content is unknown.
+/// there was no `.gitignore` to apply, and `None` if its content is unknown.
 fn captured_id(gitignore: Option<&CachedEntry>) -> Option<Option<Oid>> {
     match gitignore {
         Some(entry) if entry.kind == EntryKind::Uncovered => None,

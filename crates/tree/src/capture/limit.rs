@@ -1,4 +1,4 @@
-//! The note that a workspace has too many files, or is larger than the size limit of the store.
+//! A note that a workspace has too many files, or is larger than the size limit of the store.
 //! Because of this note, the next captures fail immediately instead of trying again.
 
 use std::fs;

@@ -77,8 +77,9 @@ pub struct Capture {
     /// The files that are setuid or setgid for another user or group. The tree omits these bits,
     /// because a restored file would belong to the current user. Sorted.
     pub unprivileged: Vec<RelPath>,
-    /// The `.gitignore` files that this capture read but did not apply, because together with those
-    /// above them they have more than [`crate::MAX_PATTERNS`] patterns. Sorted.
+    /// The `.gitignore` files that this capture read but did not apply, because they and the
+    /// `.gitignore` files above them have more than [`crate::MAX_PATTERNS`] patterns in total.
+    /// Sorted.
     pub unapplied: Vec<RelPath>,
     /// True if the git index is split and its shared part cannot be read. In that case, ignored
     /// files that git tracks may be missing from the tree.
@@ -120,8 +121,8 @@ pub enum UncoveredReason {
     Changing,
     /// The file holds secrets, and the rules exclude secrets.
     Private,
-    /// The path is a nested repository in another program's checkpoint, which stored only a link to
-    /// it.
+    /// The path is a nested repository. Another program made the checkpoint and stored only a link
+    /// to this repository.
     Nested,
 }
 
@@ -275,7 +276,7 @@ pub(crate) fn capture_workspace(
             let cutoff = state.known.cache.head.cutoff;
             let state = update_state(context, &coverage, options.named, &mut head, state)?;
             if is_partial {
-                // Not all files were read again, and those that are newer than the earlier cutoff
+                // Not all files were read again, so files that are newer than the earlier cutoff
                 // are still not trusted.
                 head.cutoff = cutoff;
             }
@@ -297,8 +298,8 @@ pub(crate) fn capture_workspace(
     if capture.files - extra > coverage.max_files {
         return Err(CaptureError::TooManyFiles { limit: options.rules.max_files });
     }
-    // If there are no entries to save, the header is saved only if more than its cutoff has
-    // changed.
+    // If there are no entries to save, the header is saved only if a field other than its cutoff
+    // has changed.
     let saved = state.known.cache.head;
     if state.unsaved == Unsaved::Nothing && (CacheHead { cutoff: saved.cutoff, ..head }) != saved {
         state.unsaved = Unsaved::Entries(Vec::new());

@@ -36,8 +36,8 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Passes to `use_content` the content that a file had at one moment. Returns the stat and the id
-/// that belong to this content.
+/// Reads the content that a file had at one moment, and passes it to `use_content`. Returns the
+/// stat and the id that belong to this content.
 ///
 /// A file that was just written may be in the middle of another write that the stat does not show,
 /// because file times are set when a write begins. Such a file is accepted once two reads in a row
@@ -86,7 +86,7 @@ pub(super) fn read_stable_content(
     })
 }
 
-/// The content of a file, read once, and its stat before the read.
+/// The content of a file, read once, and the file's stat before the read.
 pub(super) struct ReadOnce {
     pub(super) stat: Stat,
     pub(super) content: Vec<u8>,

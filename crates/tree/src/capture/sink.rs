@@ -14,9 +14,9 @@ use crate::packs::Packs;
 /// The collector of a capture's objects, shared by many threads.
 pub(crate) struct ObjectSink<'a> {
     packs: Arc<Packs>,
-    /// The objects that are added although the packs have them.
+    /// The objects that are added even though the packs have them.
     distrusted: HashSet<Oid>,
-    /// The number of files so far, for the user who waits.
+    /// The number of files that have been read so far, to show the progress to the user.
     handled: &'a AtomicU64,
     writer: &'a PackWriter,
     /// The maximum size of the pack.
@@ -71,8 +71,8 @@ impl<'a> ObjectSink<'a> {
         self.has_failed.load(Ordering::Relaxed) || self.is_too_large.load(Ordering::Relaxed)
     }
 
-    /// Fails with the first error that occurred while objects were added, or if the pack is too
-    /// large.
+    /// Fails if the pack is too large, or with the first error that occurred while objects were
+    /// added.
     pub(crate) fn check_written(&self, context: &CaptureContext<'_>) -> Result<(), CaptureError> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(source) => {

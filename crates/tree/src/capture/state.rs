@@ -24,7 +24,7 @@ use crate::store::ObjectError;
 /// With fewer trees than this at one depth, building them in parallel is not worthwhile.
 const MIN_TREES_FOR_THREADS: usize = 64;
 
-/// A state whose changed directories still need their trees.
+/// A state in which the trees of changed directories have not been built yet.
 pub(crate) struct AssembledState {
     pub(crate) known: KnownState,
     /// True for each directory that has new content.
@@ -116,8 +116,8 @@ pub(crate) fn distrust_damaged_objects(
     !distrusted.is_empty()
 }
 
-/// Finds the entries of named paths, of the directories above them, and of what is below them.
-/// Those that are nearest to the root come first.
+/// Finds the entries of named paths, of the directories above them, and of everything below them.
+/// The entries that are nearest to the root come first.
 fn find_named_entries(known: &KnownState, named: &[RelPath]) -> Vec<u32> {
     let cache = &known.cache;
     let mut above = BTreeSet::new();
@@ -198,7 +198,7 @@ fn lists_same_names(
         && (directory.children.0..).zip(children.iter().zip(&listing.children)).all(is_same)
 }
 
-/// Builds a new state from the results and, where there are none, from the known state.
+/// Builds a new state from the results and, where there are no results, from the known state.
 pub(crate) fn assemble(
     known: Option<&KnownState>,
     head: CacheHead,

@@ -65,9 +65,9 @@ pub(super) fn summarize(known: &KnownState, rules: &CaptureRules) -> (Capture, u
 /// topmost directories are reported.
 const MAX_REPORTED: usize = 1000;
 
-/// Replaces the paths over the budget in a directory with the directory itself if nothing in it is
-/// captured. If too many paths remain, does so even for directories in which some files are
-/// captured.
+/// If nothing in a directory is captured, replaces the paths over the budget in it with the
+/// directory itself. If too many paths remain, does the same for directories in which some files
+/// are captured.
 fn collapse_over_budget(known: &KnownState, uncovered: &mut Vec<Uncovered>) {
     let is_over = |found: &Uncovered| matches!(found.reason, UncoveredReason::OverBudget { .. });
     if !uncovered.iter().any(is_over) {

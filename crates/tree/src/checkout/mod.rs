@@ -42,7 +42,7 @@ pub struct Checkout {
     pub files: u64,
     /// The number of files that share their blocks with a file of the twin.
     pub cloned: u64,
-    /// The files that were written without their setuid or setgid bit, because root writes them and
+    /// The files that were written without their setuid or setgid bit, because root wrote them and
     /// the tree may come from another user. Sorted.
     pub unprivileged: Vec<RelPath>,
 }

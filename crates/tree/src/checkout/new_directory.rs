@@ -1,5 +1,5 @@
 //! A directory that is filled under a temporary name. It gets its final name only once it is
-//! complete and on the disk, so that an unfinished directory cannot be mistaken for a complete one.
+//! complete and on disk, so that an unfinished directory cannot be mistaken for a complete one.
 
 use std::fs;
 use std::io;

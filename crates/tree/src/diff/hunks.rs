@@ -39,8 +39,7 @@ pub(super) fn count_lines(old: &[u8], new: &[u8]) -> LineCounts {
 }
 
 /// Finds the hunks in which two contents differ, in order. Between two hunks, there is at least one
-/// line that both sides share. Instead of lines, the contents can also consist of other parts of a
-/// text.
+/// line that both sides share. The compared parts of the contents need not be lines.
 ///
 /// ```
 /// use takeback_tree::{find_hunks, split_lines};
@@ -71,8 +70,8 @@ fn find_hunks_within(before: &[&[u8]], after: &[&[u8]], small: usize) -> Vec<Hun
     hunks
 }
 
-/// Finds lines that occur exactly once on each side. Returns the longest series that is in the same
-/// order on both sides, as pairs of line numbers.
+/// Finds lines that occur exactly once on each side. Returns the longest series of such lines that
+/// is in the same order on both sides, as pairs of line numbers.
 fn common_unique_lines(before: &[&[u8]], after: &[&[u8]]) -> Vec<(usize, usize)> {
     let mut unique_after = HashMap::new();
     for (number, line) in after.iter().enumerate() {

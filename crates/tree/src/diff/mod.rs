@@ -81,8 +81,8 @@ pub struct Diff {
 
 /// The change to one path.
 ///
-/// A directory that exists in only one tree counts as a change only if it is empty. Otherwise,
-/// there are changes to the paths in it instead.
+/// A directory that exists in only one tree counts as a change only if it is empty. Otherwise, the
+/// changes to the paths in the directory are listed instead.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct TreeChange {

@@ -9,7 +9,8 @@ use crate::object::ObjectKind;
 use crate::oid::Oid;
 use crate::store::{ObjectError, Store};
 
-/// The maximum number of possible pairs of files. If there are more, contents are not compared.
+/// The maximum number of possible pairs of files. If there are more pairs, contents are not
+/// compared.
 const MAX_PAIRS: usize = 10_000;
 
 /// The maximum size in bytes of a file whose content is compared.
@@ -18,8 +19,8 @@ const MAX_SIZE: usize = 1 << 20;
 /// The total number of bytes after which no more files are compared.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Joins each deletion and addition that together form a rename into one change: first those with
-/// equal content, then those whose common lines make up at least half of the larger file.
+/// Joins each deletion and addition that together form a rename into one change: first the pairs
+/// with equal content, then the pairs whose common lines make up at least half of the larger file.
 ///
 /// Private files are joined only if their content is equal.
 pub(super) fn join_renames(
@@ -89,7 +90,7 @@ fn pair_same_content(
 struct Fingerprint {
     index: usize,
     size: usize,
-    /// The total number of bytes of the lines with each hash, sorted by hash.
+    /// Each hash with the total number of bytes in the lines that have it, sorted by hash.
     lines: Vec<(u64, usize)>,
 }
 

@@ -24,7 +24,7 @@ pub(super) fn is_binary(content: &[u8]) -> bool {
 /// A difference in git's unified format.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UnifiedDiff {
-    /// The text, in complete lines. Names are quoted as in git, so that none can be mistaken for
+    /// The text, in complete lines. Names are quoted as in git, so that no name can be mistaken for
     /// another part of the diff. Contents may be any bytes.
     pub text: Vec<u8>,
     /// The number of lines that were left out.
@@ -35,8 +35,8 @@ impl Diff {
     /// Writes the difference in git's unified format, up to `max_lines`, without the content of
     /// private and binary files.
     ///
-    /// A section that `git apply` can apply begins with `diff --git`. The others (directories, most
-    /// permission bits) begin with `diff --takeback`.
+    /// A section that `git apply` can apply begins with `diff --git`. Other sections (changes to
+    /// directories and to most permission bits) begin with `diff --takeback`.
     pub fn to_unified(
         &self,
         store: &Store,
@@ -115,8 +115,8 @@ impl Page {
         let old_name = if from.is_some() { old_name } else { b"/dev/null".to_vec() };
         let new_name = if to.is_some() { new_name } else { b"/dev/null".to_vec() };
         if change.private {
-            // The ids are also left out, because a reader could use them to confirm a guess at the
-            // content.
+            // The ids are also left out, because a reader could use them to confirm a guess about
+            // the content.
             self.write_names(&old_name, &new_name);
             self.write_line(&[b"(private: content not shown)"]);
             return Ok(());

@@ -30,7 +30,7 @@ impl GitDirectory {
     }
 
     /// Finds the commit that a ref refers to. The ref is a file in this directory or in the common
-    /// one, or a line in `packed-refs`.
+    /// directory, or a line in `packed-refs`.
     fn resolve_ref(&self, name: &str) -> Option<String> {
         let leaves_directory = name.split('/').any(|part| part == ".." || part.is_empty());
         if leaves_directory {

@@ -34,7 +34,7 @@ impl GitDirectory {
 
     /// Copies the staged state from the index, without the parts that only make git faster. The
     /// copies of equal staged states have the same bytes. Returns `None` if there is no index, or
-    /// if it has a form that cannot be copied: a split index, or one with SHA-256.
+    /// if it has a form that cannot be copied: a split index, or an index with SHA-256.
     ///
     /// A copy followed by the SHA-1 of its bytes is an index that git accepts.
     pub fn copy_index(&self) -> Option<Vec<u8>> {
@@ -169,7 +169,8 @@ impl IndexEntries {
             }
             room = room.checked_sub(path.len())?;
             previous.clone_from(&path);
-            // A sparse index names whole directories; a split index leaves replaced names empty.
+            // A sparse index names whole directories; in a split index, the names of replaced
+            // entries are empty.
             while path.last() == Some(&b'/') {
                 path.pop();
             }

@@ -1,7 +1,7 @@
 //! The refs and objects of another program's repository.
 //!
-//! Every object is hashed and compared with its id. Limits: only SHA-1, only refs that are files or
-//! packed, and no grafts, replacements, annotated tags or linked work trees.
+//! Every object is hashed and compared with its id. Limitations: only SHA-1, only refs that are
+//! files or packed, and no grafts, replacements, annotated tags or linked work trees.
 //!
 //! A repository may be designed to exhaust memory or time, so every number and size in it has a
 //! limit.
@@ -90,10 +90,10 @@ pub enum ForeignError {
 pub enum ForeignObjectError {
     #[error("object {0} is missing from the repository")]
     Missing(Oid),
-    /// All copies of the object are damaged. `file` is the last one that was tried.
+    /// All copies of the object are damaged. `file` is the file with the last copy that was tried.
     #[error("object {oid} in {} is damaged: {reason}", file.display())]
     Damaged { oid: Oid, file: PathBuf, reason: String },
-    /// The object, or one that its delta is based on, is too large to be read.
+    /// The object, or an object that its delta is based on, is too large to be read.
     #[error("object {oid} is too large: {size} bytes")]
     TooLarge { oid: Oid, size: u64 },
     /// The directory with this tree has too many of something, such as files or levels of
@@ -248,7 +248,7 @@ impl ForeignRepository {
     }
 }
 
-/// A copy of an object as it was read, not yet compared with its id.
+/// A copy of an object as it was read, not yet compared with the object's id.
 type ObjectCopy = Result<(ObjectKind, Vec<u8>), EntryError>;
 
 /// Checks that a copy of an object matches its id.

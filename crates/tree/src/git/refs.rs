@@ -17,7 +17,7 @@ use crate::store::{Store, StoreError};
 pub(crate) struct Ref {
     /// The full name, beginning with `refs/`.
     pub(crate) name: String,
-    /// The id of the object that it refers to, or the reason why there is none.
+    /// The id of the object that it refers to, or the reason why there is no id.
     pub(crate) id: Result<Oid, String>,
 }
 

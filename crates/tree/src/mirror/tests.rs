@@ -134,7 +134,7 @@ fn a_copy_that_is_killed_is_completed_by_the_next_one() {
         let test = "mirror::tests::a_copy_that_is_killed_is_completed_by_the_next_one";
         let ending = kill_at(test, nth, &bench.store);
         let mirror = mirror_in(&bench.store);
-        // Every pin that the killed copy named is intact.
+        // Every pin that the killed process added to the mirror is intact.
         let report = mirror.verify(&|_, _| {}).unwrap();
         assert!(report.pins.iter().all(|pin| pin.state == PinState::Whole), "{nth}");
         bench.store.copy_to_mirror(&mirror).unwrap();

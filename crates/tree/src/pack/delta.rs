@@ -4,7 +4,7 @@ use crate::pack::MAX_OBJECT;
 
 /// The length in bytes of the blocks that are looked up in the base.
 const BLOCK: usize = 16;
-/// The maximum number of bytes that one instruction can copy in all versions of the format.
+/// The maximum number of bytes that one instruction can copy in every version of the format.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -180,7 +180,7 @@ fn hash_block(block: &[u8]) -> u64 {
     block.iter().fold(0, |hash, byte| hash.wrapping_mul(FACTOR).wrapping_add(u64::from(*byte) + 1))
 }
 
-/// Computes the hash of the block that begins one byte after the hashed one.
+/// Computes the hash of a block from the hash of the block that begins one byte earlier.
 fn roll_hash(hash: u64, leaving: u8, entering: u8) -> u64 {
     const HIGHEST: u64 = {
         let (mut power, mut count) = (1u64, 1);
@@ -201,7 +201,7 @@ struct BlockTable {
     start: usize,
     /// The number of the first block in each slot. The hash of a block determines its slot.
     first: Vec<u32>,
-    /// The number of the next block in the same slot, by block number.
+    /// For each block, the number of the next block in the same slot.
     next: Vec<u32>,
 }
 
@@ -227,8 +227,8 @@ impl BlockTable {
         ((hash ^ hash >> 32).wrapping_mul(FACTOR) as u128 >> (64 - bits)) as usize
     }
 
-    /// Finds the longest match for the start of `target` that begins at a block of the base.
-    /// Returns the offset of the match in the base, and its length.
+    /// Finds the longest part of the base that begins at a block and matches the start of `target`.
+    /// Returns the offset and the length of this part.
     fn find_longest(&self, hash: u64, base: &[u8], target: &[u8]) -> Option<(usize, usize)> {
         let some = |number: u32| (number != BlockTable::NONE).then_some(number);
         let first = some(self.first[self.slot(hash)]);

@@ -11,7 +11,7 @@ use crate::pack::index::{IndexFile, OidTable, be32, corrupt, encode_offset, push
 /// The name of the file in the pack directory.
 pub(crate) const NAME: &str = "multi-pack-index";
 
-/// The maximum size of the names of all packs.
+/// The maximum total size of the names of all packs.
 const MAX_NAMES: u64 = 16 << 20;
 
 /// An opened multi-pack index.
@@ -62,7 +62,7 @@ impl Midx {
         Ok(Midx { table, offsets_at, large_at, packs, source })
     }
 
-    /// Finds the number of a pack that has the object, and the object's offset in it.
+    /// Finds the number of a pack that has the object, and the object's offset in that pack.
     pub(crate) fn find(&self, oid: &Oid) -> io::Result<Option<(usize, u64)>> {
         let Some(position) = self.table.find(&self.source, oid)? else { return Ok(None) };
         let row = self.offsets_at + u64::from(position) * 8;

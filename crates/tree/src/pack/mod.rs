@@ -130,7 +130,7 @@ pub(crate) fn push_distance(out: &mut Vec<u8>, mut distance: u64) {
     out.extend(bytes.iter().rev());
 }
 
-/// Parses a distance. Returns it and the length of its encoding.
+/// Parses a distance. Returns the distance and the length of its encoding.
 pub(crate) fn parse_distance(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut byte = *bytes.first()?;
     let (mut distance, mut length) = (u64::from(byte & 0x7f), 1);

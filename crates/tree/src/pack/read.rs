@@ -66,7 +66,7 @@ impl Pack {
 /// The reason why an object cannot be read.
 #[derive(Debug)]
 pub(crate) enum EntryError {
-    /// The object, or one in its chain of deltas, has this size, which is too large.
+    /// The object, or an object or delta in its chain, has this size, which is too large.
     TooLarge(u64),
     Io(io::Error),
 }
@@ -99,7 +99,7 @@ pub(crate) trait DeltaBases {
         None
     }
 
-    /// Reads from another pack the object whose entry at this offset is damaged.
+    /// Reads an object from another pack, because its entry at this offset is damaged.
     fn read_elsewhere(&self, _offset: u64) -> Option<ObjectContent> {
         None
     }
@@ -309,8 +309,8 @@ impl PackFile {
     }
 }
 
-/// An open file. Only some packs keep their files open, because there can be more packs than the
-/// number of files that a process may have open.
+/// An open file. Only some packs keep their files open, because a store can have more packs than a
+/// process may have open files.
 struct OpenFile(File);
 
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);

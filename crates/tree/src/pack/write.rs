@@ -126,7 +126,8 @@ impl PackWriter {
         self.add_compressed_delta(oid, base, delta.len() as u64, &compressed)
     }
 
-    /// Adds an object as a delta of `size` bytes that is already compressed.
+    /// Adds an object as a delta that is already compressed. `size` is the length of the
+    /// uncompressed delta.
     pub(crate) fn add_compressed_delta(
         &self,
         oid: Oid,
@@ -229,7 +230,7 @@ impl UnsealedPack {
         let is_sync_free = self.early_sync.as_ref().is_none_or(JoinHandle::is_finished);
         if self.tail.len() > MAX_IN_MEMORY && is_sync_free {
             let file = file.try_clone()?;
-            // If no thread can be started, the end of the pack syncs everything.
+            // If no thread can be started, everything is synced when the pack is completed.
             let sync = std::thread::Builder::new().spawn(move || file.sync_data());
             join_sync(std::mem::replace(&mut self.early_sync, sync.ok()))?;
         }
@@ -280,8 +281,8 @@ fn join_sync(sync: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     sync.map_or(Ok(()), |sync| sync.join().expect("fdatasync does not panic"))
 }
 
-/// Computes the checksum of the first `length` bytes while the disk writes them. If no thread can
-/// be started, this thread does one after the other.
+/// Computes the checksum of the first `length` bytes while the disk writes them. If no other thread
+/// can be started, this thread does both, one after the other.
 fn sync_while_hashing(file: &File, length: u64) -> io::Result<[u8; 20]> {
     std::thread::scope(|scope| {
         let sync = std::thread::Builder::new().spawn_scoped(scope, || file.sync_data());

@@ -165,7 +165,7 @@ fn a_delta_is_resolved_from_a_base_in_another_pack() {
     let pack = bench.store.packs();
     let packed = pack.iter().max_by_key(|pack| pack.index.count()).unwrap().name.clone();
     let origin = SourcePack::open(&bench.packs(), &packed).unwrap();
-    // The newest root tree is the base of older ones.
+    // The newest root tree is the base of older root trees.
     let newest = pins.keys().rfind(|pin| pin.workspace == workspace(1)).unwrap();
     let base = bench.store.pin(newest).unwrap().unwrap().tree;
     let (kind, content) = bench.store.read_object(&base).unwrap();

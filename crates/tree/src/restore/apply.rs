@@ -35,8 +35,8 @@ use crate::store::{Store, StoreError};
 /// The maximum number of staged files or directories that are open at the same time.
 const BATCH: usize = 128;
 
-/// Applies a plan that is not blocked and whose starting state is captured and pinned. If this
-/// succeeds, the caller must end the journal.
+/// Applies a plan that is not blocked and whose starting state is captured and pinned. After a
+/// success, the caller must end the journal.
 pub(super) fn apply_plan(
     lock: &mut Lock<'_>,
     plan: &Plan,
@@ -95,8 +95,8 @@ pub(super) struct Restore<'a> {
     pub(super) root: &'a Root,
     pub(super) store: &'a Store,
     pub(super) journal: Journal,
-    /// The stat of the file that each step expects to find. Empty in a recovery, which compares
-    /// content.
+    /// For each step, the expected stat of its file. Empty in a recovery, which compares content
+    /// instead.
     pub(super) seen: Vec<Option<Stat>>,
 }
 
@@ -178,8 +178,8 @@ impl Restore<'_> {
     /// Writes all new files durably under temporary names. Also makes directories writable where
     /// needed, but touches nothing else.
     fn stage_files(&self) -> Result<(), RestoreError> {
-        // If a directory cannot be made writable, the steps that need it fail, each with its own
-        // path.
+        // If a directory cannot be made writable, the steps that need it fail, and each error gives
+        // the path of its step.
         let _ = self.loosen_directories(&self.journal.steps);
         let mut failures = Vec::new();
         let writes = |step: &Step| matches!(step.action(), Action::Put | Action::Replace);
@@ -190,7 +190,7 @@ impl Restore<'_> {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
             let mut results: Vec<_> = batch.par_iter().map(stage).collect();
             // While a large file was being written, it may have taken up the space that the other
-            // files needed. By now, it has been removed.
+            // files needed. By now, the incomplete large file has been removed.
             if results.iter().filter(|result| lacks_space(result)).count() > 1 {
                 for (number, result) in batch.iter().zip(&mut results) {
                     if lacks_space(result) {
@@ -316,8 +316,8 @@ impl Restore<'_> {
         Ok(outcome)
     }
 
-    /// Performs one step. `seen` is the stat that the file at its path is expected to have. Returns
-    /// false for a directory that is not removed because it is no longer empty.
+    /// Performs one step. `seen` is the stat that the file at the step's path is expected to have.
+    /// Returns false for a directory that is not removed because it is no longer empty.
     pub(super) fn perform_step(
         &self,
         number: usize,
@@ -375,8 +375,8 @@ impl Restore<'_> {
         }
     }
 
-    /// Saves an old file under a visible name if a process that had the file open wrote to it after
-    /// it was moved aside, because no checkpoint holds that content.
+    /// If a process that had an old file open wrote to it after it was moved aside, saves the file
+    /// under a visible name, because no checkpoint holds the new content.
     fn save_if_written(&self, number: usize, step: &Step) -> io::Result<Option<RelPath>> {
         if !matches!(step.action(), Action::Replace | Action::Delete) {
             return Ok(None);
@@ -474,7 +474,7 @@ impl Restore<'_> {
 
     /// Sets the final modes of directories, from the bottom up. The bits in `extra` are added, to
     /// keep directories writable until the end. If there are such bits, only directories that steps
-    /// create or change get their modes, because the others are already writable.
+    /// create or change get their modes, because all other directories are already writable.
     pub(super) fn set_final_modes(&self, steps: &[Step], extra: u32) -> Result<(), RestoreError> {
         let loosened = self.journal.loosened.iter().filter(|_| extra == 0);
         let mut modes: std::collections::BTreeMap<&RelPath, Mode> =

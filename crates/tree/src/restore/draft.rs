@@ -118,7 +118,7 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
                 self.disowned.push(path.clone());
             }
         }
-        // Without its setuid or setgid bit, a file may be equal to the current one.
+        // Without its setuid or setgid bit, a file may be equal to the current file.
         self.steps.retain(|step| step.to.is_none() || step.from != step.to);
     }
 
@@ -231,8 +231,8 @@ impl<'p, 'a, 'w> Draft<'p, 'a, 'w> {
         }
     }
 
-    /// Adds to the kept paths those that appeared after the target was captured and that the
-    /// current state does not cover.
+    /// Marks as kept the paths that appeared after the target was captured and that the current
+    /// state does not cover.
     pub(super) fn keep_unsaved_paths(&mut self) -> Result<(), PlanError> {
         let planner = self.planner;
         let written: HashSet<&RelPath> = self.steps.iter().map(|step| &step.path).collect();

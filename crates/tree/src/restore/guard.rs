@@ -1,6 +1,6 @@
-//! The guarded files in a tree. Which files are guarded follows from the filter that the tree was
-//! captured with and from the `.gitignore` files in the tree, never from those in the workspace,
-//! because an agent may have changed the latter.
+//! The guarded files in a tree. The filter that the tree was captured with and the `.gitignore`
+//! files in the tree determine which files are guarded. The `.gitignore` files in the workspace
+//! have no effect, because an agent may have changed them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl<'a> Guard<'a> {
 
     /// True if a file is guarded: a single ignored file beside captured ones.
     pub(crate) fn is_guarded(&mut self, path: &RelPath) -> Result<bool, ObjectError> {
-        // The files beside a database are treated like the database: restoring a log beside another
-        // state of its database would destroy the database.
+        // The files beside a database are treated like the database: restoring a log together with
+        // a different state of its database would destroy the database.
         if let Some(database) = database_of(path.as_bytes())
             && let Ok(database) = RelPath::new(database.to_vec())
             && find_node(self.store, self.tree, &database)?.is_some_and(|node| node.mode.is_file())

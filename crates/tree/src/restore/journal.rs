@@ -99,16 +99,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Enters the phase in which a restore that is cut off is finished by the next process that
-    /// takes the lock.
+    /// Enters the phase in which files are moved. If the restore is cut off in this phase, the next
+    /// process that takes the lock finishes it.
     pub(super) fn start_moving(directory: &Path) -> io::Result<()> {
         fault::point("journal moves")?;
         fs::rename(Phase::Staging.path(directory), Phase::Moving.path(directory))?;
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which a restore that is cut off is reverted by the next process that
-    /// takes the lock.
+    /// Returns to the first phase, to revert the restore. If the restore is cut off in this phase,
+    /// the next process that takes the lock reverts it.
     pub(super) fn start_reverting(directory: &Path) -> io::Result<()> {
         fault::point("journal reverts")?;
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Staging.path(directory));
@@ -116,7 +116,7 @@ impl Journal {
         durable::sync_directory(directory)
     }
 
-    /// Enters the phase in which no later process touches the files again. This only renames the
+    /// Enters the last phase, in which no process touches the files again. This only renames the
     /// journal, so it needs no disk space.
     pub(super) fn keep_open(directory: &Path) -> io::Result<()> {
         let renamed = fs::rename(Phase::Moving.path(directory), Phase::Restored.path(directory));
@@ -162,7 +162,7 @@ impl Journal {
 
     /// True if there is a journal of a restore that was cut off.
     pub(super) fn exists(directory: &Path) -> bool {
-        // If the check fails, a journal might exist.
+        // If the check fails, a journal is assumed to exist.
         let exists = |phase: Phase| phase.path(directory).try_exists().unwrap_or(true);
         Phase::ALL.into_iter().any(exists)
     }

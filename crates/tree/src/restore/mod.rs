@@ -114,7 +114,8 @@ pub struct KeptPath {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
-    /// The target did not cover the path, so it may already have existed at that time.
+    /// The target did not cover the path, so the path may already have existed when the target was
+    /// captured.
     NotCovered,
     /// The path is currently ignored, or not captured for another reason, so no checkpoint holds
     /// it.
@@ -148,7 +149,7 @@ impl BlockedPath {
 pub enum BlockedReason {
     /// The path cannot be captured, so overwriting it would lose it.
     Uncovered(UncoveredReason),
-    /// The path contains one that is never captured, such as a repository's own data.
+    /// The path contains a path that is never captured, such as a repository's own data.
     Uncapturable,
     /// A directory above the path is no longer a directory.
     ParentReplaced,
@@ -182,7 +183,7 @@ impl BlockedPath {
 struct PlannedStep {
     step: Step,
     /// The stat of the file at the step's path when it was captured. The journal omits it, because
-    /// a restore that is cut off leaves files with different inodes.
+    /// the files have different inodes after a restore was cut off.
     seen: Option<Stat>,
 }
 
@@ -192,8 +193,8 @@ struct Step {
     path: RelPath,
     from: Option<Node>,
     to: Option<Node>,
-    /// The directory of its temporary file. This directory exists before, during and after the
-    /// restore.
+    /// The directory of the step's temporary file. This directory exists before, during and after
+    /// the restore.
     stage: RelPath,
     /// True if the step is part of replacing a directory with a non-directory, or the reverse.
     swap: bool,
@@ -363,7 +364,7 @@ impl Plan {
 
 impl Lock<'_> {
     /// Returns the outcome of recovering a restore that was cut off before this lock was taken, or
-    /// `None` if there was none.
+    /// `None` if there was no such restore.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
@@ -414,7 +415,7 @@ impl Lock<'_> {
     }
 
     /// Returns the safety pin of the restore that was cut off before this lock was taken. Returns
-    /// `None` if there was none, or if the restore was not recorded in its safety pin.
+    /// `None` if there was no such restore, or if the restore was not recorded in its safety pin.
     pub fn recovered_pin(&self) -> Option<&PinName> {
         self.recovered_pin.as_ref()
     }
@@ -434,7 +435,7 @@ impl Lock<'_> {
         if self.captured != Some(plan.from) {
             return Err(RestoreError::Outdated);
         }
-        // This restore changes the workspace, so the next one needs another capture.
+        // This restore changes the workspace, so the next restore needs another capture.
         self.captured = None;
         let done = done.map(|done| journal::JournalPin {
             seq: safety.name.seq,

@@ -44,7 +44,7 @@ impl Owner {
 }
 
 /// Finds the user to whom root gives a file: the owner of the current file, or else of `directory`.
-/// Returns `None` if the file remains this user's own.
+/// Returns `None` if this user remains the owner of the file.
 pub(super) fn find_heir(root: &Root, path: &RelPath, directory: &RelPath) -> Option<Owner> {
     if !owner::is_root() {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn is_public(mode: Mode) -> bool {
 }
 
 /// Drops setuid and setgid from the mode of a file that another user owns or will own. Returns true
-/// if it dropped any.
+/// if it dropped a bit.
 pub(super) fn drop_privileges(
     root: &Root,
     path: &RelPath,

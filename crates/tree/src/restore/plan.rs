@@ -107,15 +107,16 @@ impl<'a> Planner<'a, '_> {
         self.paths.is_empty() || self.paths.iter().any(|asked| path.starts_with(asked))
     }
 
-    /// True if the user asks for a file by name, or a call that is taken back named it.
+    /// True if the user asks for a file by name, or if a call that is being taken back named it.
     fn is_asked_by_name(&self, path: &RelPath) -> bool {
         self.paths.contains(path) || self.target.released.contains(path)
     }
 
     /// True if a guarded file may be changed: it is asked for by name, or git tracks it now.
     ///
-    /// In the latter case, a checkout, a merge or the like has replaced the ignored file, or the
-    /// user has added it to git. It is then restored like every other file that git tracks.
+    /// If git tracks it now, a checkout, a merge or a similar command has replaced the ignored
+    /// file, or the user has added it to git. The file is then restored like every other file that
+    /// git tracks.
     pub(super) fn may_change_guarded(&self, path: &RelPath) -> bool {
         let tracked = || {
             let read = |git: GitDirectory| TrackedPaths::read(&git.index_path());

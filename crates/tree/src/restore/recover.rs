@@ -89,8 +89,8 @@ impl Restore<'_> {
             Direction::Forward => self.journal.steps.clone(),
             Direction::Back => self.journal.steps.iter().map(Step::reversed).collect(),
         };
-        // If a directory cannot be made writable, the steps that need it fail, each with its own
-        // path.
+        // If a directory cannot be made writable, the steps that need it fail, and each error gives
+        // the path of its step.
         let _ = self.loosen_directories(&steps);
         let mut left = Vec::new();
         for number in order_steps(&steps) {

@@ -23,8 +23,8 @@ pub struct Writer {
 const ACCESS: u32 = 0o3;
 
 impl Lock<'_> {
-    /// Finds the processes that have a blocked path open for writing, and adds them to its entry.
-    /// Looks only at paths that are blocked because they changed.
+    /// Finds the processes that have a blocked path open for writing, and adds them to the entry
+    /// for that path. Looks only at paths that are blocked because they changed.
     pub fn name_writers(&self, blocked: &mut [BlockedPath]) {
         let is_written = |blocked: &BlockedPath| {
             matches!(

@@ -15,7 +15,7 @@ use crate::reachability;
 pub(super) struct LossReport<'a> {
     graph: &'a ObjectGraph<'a>,
     recent: RecentObjects,
-    /// The number of lost paths in each object that is lost or contains a lost one.
+    /// The number of lost paths in each object that is lost or contains a lost object.
     counts: HashMap<u32, u64>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> LossReport<'a> {
         PinReport { name: reference.name.clone(), pin, state }
     }
 
-    /// Determines how much of the object that a ref refers to is left. For a pin, the only parent
+    /// Determines how much is left of the object that a ref refers to. For a pin, the only parent
     /// of the commit is the attachment.
     fn find_state(&mut self, tip: u32, is_pin: bool) -> PinState {
         if !self.counts.contains_key(&tip) {
@@ -99,7 +99,7 @@ impl<'a> LossReport<'a> {
     }
 }
 
-/// Finds all objects that contain a lost one, each after its affected parts.
+/// Finds all objects that contain a lost object, each after its affected parts.
 fn find_affected(graph: &ObjectGraph<'_>) -> Vec<u32> {
     let mut waiting: Vec<u32> = graph.lost().collect();
     if waiting.is_empty() {

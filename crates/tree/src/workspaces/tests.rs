@@ -85,7 +85,7 @@ fn moved_pins_come_before_the_existing_ones() {
     assert_eq!(list_pins(store, "new"), expected);
     make_pins(store, "new", 1);
     assert_eq!(list_pins(store, "new").last().unwrap(), &(6, "new6".to_owned()));
-    // The old directory can be used again, but its pins get numbers that it never had.
+    // The old directory can be used again, but its new pins get numbers that it never used before.
     make_pins(store, "old", 1);
     assert_eq!(list_messages(store, "old"), ["old4"]);
     assert_eq!(bench.listing().keys().filter(|name| name.starts_with("tmp")).count(), 0);
@@ -306,7 +306,7 @@ fn workspaces_without_pins_are_forgotten() {
     assert_eq!(list_messages(store, "old"), ["old1"]);
 }
 
-/// No thread may ever hold a lock that does not exclude the others.
+/// No thread may ever hold a lock that does not exclude the other threads.
 #[test]
 fn a_lock_excludes_others_even_while_the_workspace_is_forgotten() {
     let bench = Bench::new();

@@ -47,7 +47,8 @@ fn attachments_can_be_read_back_and_are_shared() {
     let first = capture(&scratch, b"attached\0\xff");
     let id = first.attachment.unwrap();
     assert_eq!(scratch.store.attachment(&id).unwrap(), b"attached\0\xff");
-    // The commit, tree and file of the pin, and the commit, tree and blob of the attachment.
+    // These are the commit, tree and file of the pin, and the commit, tree and blob of the
+    // attachment.
     assert_eq!(objects(&scratch), 6);
     let blob = Oid::of(ObjectKind::Blob, b"attached\0\xff").to_string();
     let entries: Vec<_> = scratch.raw_tree(id).into_iter().collect();
@@ -96,7 +97,7 @@ fn attachments_live_as_long_as_their_pins() {
     };
     let before = scratch.store.gc().unwrap();
     check(&pins);
-    // Each attachment is stored as a delta from the next.
+    // Each attachment is stored as a delta from the next one.
     assert!(before.bytes_after < before.bytes_before / 4, "{before:?}");
 
     for pin in pins.drain(..10) {
@@ -105,7 +106,8 @@ fn attachments_live_as_long_as_their_pins() {
     scratch.store.merge().unwrap();
     check(&pins);
     let outcome = scratch.store.gc().unwrap();
-    // The commit, tree and file of each pin, and the commit, tree and blob of its attachment.
+    // These are the commit, tree and file of each pin, and the commit, tree and blob of its
+    // attachment.
     assert_eq!(outcome.objects_dropped, 60);
     check(&pins);
     let gone = scratch.store.attachment(&Oid::of(ObjectKind::Blob, &index(0)));

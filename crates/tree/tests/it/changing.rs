@@ -91,8 +91,8 @@ fn a_file_that_is_always_rewritten_is_captured_as_of_one_moment() {
     }
 }
 
-/// Programs save a file by truncating or by renaming. The captured content belongs to a single
-/// moment.
+/// Some programs truncate a file to save it; others replace it by renaming a new file. The captured
+/// content belongs to a single moment.
 #[test]
 fn a_file_that_is_always_saved_is_captured_as_of_one_moment() {
     for scratch in fine_and_coarse() {
@@ -130,8 +130,8 @@ fn exchange_files(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Files and directories turn into links to the outside and back. The names are the same on both
-/// sides, so a capture that followed a link would get the wrong content.
+/// Files and directories are replaced by links to the outside and then put back. The names are the
+/// same on both sides, so a capture that followed a link would get the wrong content.
 #[test]
 fn links_that_lead_outside_are_never_followed() {
     let scratch = Scratch::in_memory();

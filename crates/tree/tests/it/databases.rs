@@ -52,7 +52,7 @@ fn fill(connection: &Connection) {
         .unwrap();
 }
 
-/// Opens the copy of a database that a tree holds, and checks that it is intact. Returns the sum of
+/// Opens the copy of a database in a tree, and checks that this copy is intact. Returns the sum of
 /// its values.
 fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     let directory = tempfile::tempdir().unwrap();
@@ -70,7 +70,8 @@ fn check(scratch: &Scratch, capture: &Capture, path: &str) -> i64 {
     connection.query_row("SELECT sum(value) FROM t", [], |row| row.get(0)).unwrap()
 }
 
-/// Starts a process that writes to a database without a pause, and waits until it has begun.
+/// Starts a process that writes to a database without a pause, and waits until that process has
+/// begun to write.
 fn start_writer(test: &str, database: &Path, mode: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env("CHILD", test);

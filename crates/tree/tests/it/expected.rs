@@ -49,14 +49,15 @@ fn other_paths_are_left_to_the_next_capture() {
 
 #[test]
 fn a_hidden_change_of_another_path_is_found_by_the_next_capture() {
-    // Other file systems give a new time to every change of a file whose time has been read.
+    // On other file systems, a file whose time has been read gets a new time at every change.
     let Some(mut scratch) = Scratch::in_whole_seconds() else { return };
     scratch.write("a/x", "1");
     for round in 100..200 {
         scratch.write("b/y", format!("{round}"));
         let first = scratch.capture_only();
         let then = stat(&scratch.path("b/y"));
-        // This changes neither the size nor, if it is in the same second, the times of the file.
+        // This changes neither the size nor, if it happens in the same second, the times of the
+        // file.
         fs::write(scratch.path("b/y"), format!("{}", round + 500)).unwrap();
         if stat(&scratch.path("b/y")) != then {
             continue;

@@ -69,7 +69,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Generates a part of a pattern between slashes.
+/// Generates the part of a pattern between two slashes.
 fn any_part() -> impl Strategy<Value = Vec<u8>> {
     let wild: Vec<&[u8]> = vec![
         b"*",
@@ -96,8 +96,8 @@ fn any_part() -> impl Strategy<Value = Vec<u8>> {
         b"[[:alpha:]]",
         b"[[:digit:]]*",
         b"[[:nope:]]",
-        // `[[:alpha]` is left out: the only construct that gix-glob 0.29 matches differently from
-        // git is an unclosed class that is not at the start of the pattern.
+        // `[[:alpha]` is left out. An unclosed class that is not at the start of the pattern is the
+        // only construct that gix-glob 0.29 matches differently from git.
         b"[a",
         b"[\\]]",
         b"[\\a-c]",
@@ -396,7 +396,7 @@ enum WorkspaceChange {
     Ignore(prop::sample::Index, Vec<u8>),
     /// Deletes a file or directory.
     Remove(prop::sample::Index),
-    /// Renames a file or directory, perhaps replacing another one.
+    /// Renames a file or directory. This may replace another file or directory.
     Rename(prop::sample::Index, prop::sample::Index),
     /// Creates a link in a directory.
     Link(prop::sample::Index, Vec<u8>),

@@ -59,7 +59,7 @@ fn a_directory_of_another_user_stays_unchanged() {
         assert_eq!(read_directory(&scratch.root), before);
         assert!(!scratch.journal());
         assert_eq!(failure.blocked_paths()[0].path, rel("theirs/y"));
-        // The rest can be restored.
+        // All other paths can be restored.
         let skipped = scratch.restore_what_is_possible(&capture);
         assert_eq!(skipped, [rel("theirs/y"), rel("theirs")]);
         for path in ["a", "mine/x", "z"] {

@@ -357,8 +357,8 @@ fn restore(scratch: &Scratch, capture: &Capture, then: &Files) {
             let is_left = plan.guarded.contains(&rel(path)) && after == now;
             assert!(after == Some(captured) || is_left, "{path} does not come back");
         }
-        // Regardless of the rules of the checkpoint, a path that existed at that time is not
-        // deleted as if it were new.
+        // A path that existed at the time of the checkpoint is not deleted as if it were new,
+        // regardless of the checkpoint's rules.
         if then.contains_key(path) && now.is_some() {
             assert!(after.is_some(), "{path} existed then and was deleted");
         }

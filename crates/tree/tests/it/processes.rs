@@ -22,7 +22,7 @@ fn child_command(test: &str, directory: &Path) -> Command {
     command
 }
 
-/// Captures the workspace with this name and pins it, as another process would.
+/// Captures the workspace with this name and pins the state, as another process would.
 fn capture(directory: &Path, workspace: &str, message: &str) -> Pin {
     let store = Store::open(directory.join("store")).unwrap();
     capture_into(&store, &directory.join(workspace), message)
@@ -465,8 +465,8 @@ fn a_store_without_space_is_an_error() {
     scratch.write("d/b", "2");
     let first = scratch.capture();
     let earlier = scratch.pins();
-    // Contents of both sizes need more space than there is. The pack of one fits in memory, that of
-    // the other does not.
+    // Files of both sizes need more space than there is. The pack with the smaller file fits in
+    // memory; the pack with the larger file does not.
     for size in [2 << 20, 6 << 20] {
         scratch.write("large", make_noise(size, 7));
         for finish in [false, true] {

@@ -12,7 +12,7 @@ use crate::support::Scratch;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Creates a workspace on an ordinary file system, one in memory, and one on a file system that
-/// stores only whole seconds.
+/// stores times only in whole seconds.
 fn all_file_systems() -> impl Iterator<Item = Scratch> {
     [Some(Scratch::new()), Some(Scratch::in_memory()), Scratch::in_whole_seconds()]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Single files as workspaces, and the difference between a checkpoint and the current state.
+//! Single files as workspaces, and diffs between a checkpoint and the current state.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -50,8 +50,8 @@ pub struct Scratch {
     pub rules: CaptureRules,
     pub named: Vec<RelPath>,
     pub swept: Vec<RelPath>,
-    /// The time by which the clock for captures is ahead. If it is an hour, all files are old
-    /// enough to be trusted.
+    /// The amount of time by which the clock for captures is ahead. If the clock is an hour ahead,
+    /// all files are old enough to be trusted.
     pub ahead: Duration,
 }
 
@@ -65,8 +65,9 @@ impl Scratch {
         Scratch::in_directory(Directory::new(memory()))
     }
 
-    /// Creates a workspace on a file system that stores only whole seconds, so that a change can go
-    /// unnoticed because the times are equal. Returns `None` if this user cannot mount one.
+    /// Creates a workspace on a file system that stores times only in whole seconds, so that a
+    /// change can go unnoticed because the times are equal. Returns `None` if this user cannot
+    /// mount such a file system.
     pub fn in_whole_seconds() -> Option<Scratch> {
         let mut scratch = Scratch::in_memory();
         let image = scratch.directory.path().join("image");
@@ -86,7 +87,7 @@ impl Scratch {
     }
 
     /// Creates a workspace on a file system that can clone files. Returns `None` if this user
-    /// cannot mount one.
+    /// cannot mount such a file system.
     pub fn on_cloning_disk() -> Option<Scratch> {
         let outside = tempfile::tempdir().unwrap();
         let (image, disk) = (outside.path().join("image"), outside.path().join("disk"));
@@ -103,7 +104,7 @@ impl Scratch {
     }
 
     /// Creates a workspace with a store on a file system of this size. Returns `None` if this user
-    /// cannot mount one.
+    /// cannot mount such a file system.
     pub fn with_small_store(megabytes: u32) -> Option<Scratch> {
         let directory = Directory::new(memory());
         let store = directory.path().join("store");
@@ -191,7 +192,7 @@ impl Scratch {
         Ok(capture)
     }
 
-    /// Captures the workspace and pins it. Returns an error as one line.
+    /// Captures the workspace and pins the state. Returns an error as one line.
     pub fn try_capture_and_pin(&self) -> Result<Capture, String> {
         let workspace = self.store.workspace(&self.root, &ForbiddenRoots::default()).unwrap();
         let mut lock = workspace.lock().map_err(|error| error_chain(&error))?;
@@ -223,7 +224,7 @@ impl Scratch {
             .any(|path| path.join("journal").exists() || path.join("journal.staging").exists())
     }
 
-    /// Captures the workspace and pins it.
+    /// Captures the workspace and pins the state.
     pub fn capture(&self) -> Capture {
         self.try_capture().unwrap()
     }

@@ -56,7 +56,8 @@ fn plain(nodes: &Nodes) -> Nodes {
     nodes.iter().filter_map(|(path, node)| Some((path.clone(), plain(node)?))).collect()
 }
 
-/// Generates text of any bytes but NUL. It has so few distinct lines that they repeat.
+/// Generates text that may contain any bytes except NUL. The text has so few distinct lines that
+/// they repeat.
 fn any_text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         3 => "[a-d]{0,1}".prop_map(String::into_bytes),

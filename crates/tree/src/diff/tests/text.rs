@@ -226,7 +226,8 @@ fn private_content_is_never_shown() {
     for secret in ["hunter2", "edited", "changed\n+", "chmodded\n", "moved"] {
         assert!(!text.contains(secret) && !json.contains(secret), "{secret}:\n{text}");
     }
-    // Each side with content is mentioned, except for files that only moved or changed their modes.
+    // The note appears once for each side that has content, except for files that only moved or
+    // changed their modes.
     assert_eq!(text.matches("\n(private: content not shown)\n").count(), 7);
 }
 
