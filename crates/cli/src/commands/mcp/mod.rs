@@ -22,8 +22,8 @@ use crate::failure::Failure;
 /// Let the model of an agent look at the history, over the Model Context Protocol
 ///
 /// The model can list checkpoints, read diffs, search conversations, and ask what a command may
-/// change. A rollback needs the user: takeback asks through the agent, if the agent can ask, and
-/// otherwise answers with the command for the user to type.
+/// change. A rollback needs the user's approval: takeback asks through the agent if it can, and
+/// otherwise answers with a command for the user to type.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -25,7 +25,8 @@ use crate::failure::Failure;
 /// List, show, search and edit the sessions of all agents
 ///
 /// A session is named by its id, by the beginning of its id, or by its title. Without a command,
-/// shows the sessions of all agents on a terminal, to search and to read; otherwise lists the latest.
+/// opens a screen in which you can search and read the sessions of all agents; without a terminal,
+/// lists the latest.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
