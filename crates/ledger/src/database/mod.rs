@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// With `true`, all operations from now on may together wait only as long as a single write may
-    /// wait. `false` lifts this limit.
+    /// With `true`, all waiting ends after the time that a single write may wait, counted from now.
+    /// `false` lifts this limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
