@@ -11,8 +11,9 @@ use crate::sessions::head;
 use crate::turns::is_named_by_messages;
 use crate::{CallId, Ledger, LedgerError, Turn};
 
-/// A cache for looking up the turns of many calls. [`Ledger::turn_of_call`] looks up one. The
-/// messages of a session are searched only once, when the first of its calls is looked up.
+/// A cache for looking up the turns of many calls; [`Ledger::turn_of_call`] looks up the turn of
+/// one call. The messages of a session are searched only once, when the first of its calls is
+/// looked up.
 pub struct CallTurns<'l> {
     ledger: &'l Ledger,
     /// For the key of each session, the turns of the calls that its messages name.

@@ -43,8 +43,8 @@ pub struct NewFork<'a> {
 pub struct ForkLog<'a> {
     /// The content of the log; empty if the fork has no log.
     pub pages: &'a [LogPage],
-    /// The ids of entries that are not the same as in the parent's log: each new id with the old
-    /// one.
+    /// The ids that differ from those in the parent's log: the new id of each such entry, with its
+    /// old id.
     pub origins: Option<&'a BTreeMap<String, String>>,
 }
 

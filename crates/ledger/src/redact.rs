@@ -30,7 +30,7 @@ use rules::{KeywordPosition, RULES, Rule, SecretTest};
 const MASK: &str = "[redacted:";
 
 /// The maximum number of passes over the text. Masking one secret can expose another, such as a key
-/// that was not recognized because the other secret directly followed it.
+/// that was not recognized because the masked secret directly followed it.
 const MAX_PASSES: usize = 8;
 
 /// The maximum number of times that a rule is tried in one run of token characters. Further

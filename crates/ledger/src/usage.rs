@@ -214,7 +214,8 @@ impl ModelUsage {
     }
 }
 
-/// Reads the usage of all sessions. Returns the usage by model, under the key of each session.
+/// Reads the usage of all sessions. Returns, for the key of each session, the session's usage by
+/// model.
 fn read_model_usage(connection: &Connection) -> Result<HashMap<i64, Vec<ModelUsage>>, LedgerError> {
     let mut statement = connection.prepare_cached("SELECT * FROM usage ORDER BY id")?;
     let mut rows = statement.query([])?;

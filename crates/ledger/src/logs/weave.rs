@@ -23,7 +23,7 @@ pub(super) struct IncomingMessage {
     pub(super) text: String,
 }
 
-/// A message of the woven conversation, identified by its index in one or both of the lists.
+/// A message of the woven conversation, identified by its index in each list that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WovenMessage {
     /// A stored message. The second index is the index of the same message in the log, if the log

@@ -19,8 +19,8 @@ use crate::{
 pub struct OutboxBatch {
     /// The numbers of the marks.
     pub(super) numbers: Vec<i64>,
-    /// The ids of deleted sessions. If [`OutboxBatch::changes`] has a session with such an id, it
-    /// was created after the deletion.
+    /// The ids of deleted sessions. If [`OutboxBatch::changes`] has a session with such an id, that
+    /// session was created after the deletion.
     pub deleted: Vec<String>,
     /// The changed rows, in the order in which they last changed. Sessions come before their rows.
     pub changes: Vec<Change>,
@@ -69,8 +69,8 @@ pub struct MessageChange {
     pub message: Option<MessageRow>,
 }
 
-/// A message with the number of its turn. `tokens` are the tokens of its text for the search index,
-/// each once, separated by spaces.
+/// A message with the number of its turn. `tokens` are the tokens of the message's text for the
+/// search index, each once, separated by spaces.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MessageRow {

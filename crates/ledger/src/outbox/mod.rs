@@ -45,8 +45,8 @@ impl Kind {
     }
 }
 
-/// The number of rows that [`Ledger::read_batch`] marks at a time, if they are older than the
-/// outbox. Other writers wait meanwhile.
+/// The number of older rows that [`Ledger::read_batch`] marks at a time: rows that existed before
+/// the outbox. Other writers wait meanwhile.
 const MARKED_AT_ONCE: usize = 4096;
 
 /// The result of announcing a batch.

@@ -87,7 +87,8 @@ fn read_known(block: &Map<String, Value>) -> Option<Option<Part>> {
     let string = |key: &str| block.get(key).and_then(Value::as_str);
     match string("type") {
         Some("text" | "input_text" | "output_text") => Some(Part::text(string("text")?)),
-        // If a block without a type has more fields, its structure is defined by its tool.
+        // If a block without a type has fields other than `text`, its structure is defined by its
+        // tool.
         None if block.len() == 1 => Some(Part::text(string("text")?)),
         Some("refusal") => Some(Part::text(string("refusal")?)),
         Some("image_url" | "input_image") => read_image_url(block).map(Some),

@@ -13,7 +13,7 @@ pub enum GoalState {
     /// The task is working on the goal, or will do so when a process takes the task's lease.
     #[default]
     Active,
-    /// The user stopped the work, or its process died.
+    /// The user stopped the work, or the process that did the work died.
     Paused,
     /// The agent cannot continue without the user.
     Blocked,

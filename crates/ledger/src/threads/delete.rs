@@ -31,7 +31,7 @@ impl Ledger {
     }
 
     /// Deletes the states of a thread. Keeps the latest state of each subgraph and the states that
-    /// this one needs. Returns the number of deleted states.
+    /// these need. Returns the number of deleted states.
     pub fn prune_thread(&mut self, app: &str, thread: &str) -> Result<usize, LedgerError> {
         self.database.write(|transaction| {
             let latest = select_keys(
