@@ -11,24 +11,25 @@ use crate::sessions::head;
 use crate::turns::is_named_by_messages;
 use crate::{CallId, Ledger, LedgerError, Turn};
 
-/// Finds the turns of many calls, as [`Ledger::turn_of_call`] finds the turn of one. The messages of
-/// each session are searched only once, when the first of its calls is looked up.
+/// A cache for looking up the turns of many calls; [`Ledger::turn_of_call`] looks up the turn of
+/// one call. The messages of a session are searched only once, when the first of its calls is
+/// looked up.
 pub struct CallTurns<'l> {
     ledger: &'l Ledger,
-    /// The turns of the calls that messages name, by the key of the session.
+    /// For the key of each session, the turns of the calls that its messages name.
     naming: HashMap<i64, NamingTurns>,
 }
 
-/// The first and the last turn in which a message names a call, by the text of the call's id in
-/// JSON.
+/// For the id of each call, as JSON text, the first and the last turn in which a message names the
+/// call.
 type NamingTurns = HashMap<String, (i64, i64)>;
 
-/// The maximum length of an id that is kept in memory, in bytes. Calls also contain the content of
-/// files. Longer ids are searched for one by one.
+/// The maximum length, in bytes, of an id that is kept in memory. A longer string in a call may be
+/// the content of a file, so longer ids are searched for one by one.
 const MAX_ID: usize = 256;
 
 impl Ledger {
-    /// Returns a value that finds the turns of many calls.
+    /// Returns an empty cache for looking up the turns of many calls.
     pub fn call_turns(&self) -> CallTurns<'_> {
         CallTurns { ledger: self, naming: HashMap::new() }
     }
@@ -57,7 +58,7 @@ impl<'l> CallTurns<'l> {
     }
 }
 
-/// Reads which calls the messages of a session name.
+/// Reads which calls are named in the messages of a session.
 fn read_naming_turns(connection: &Connection, session: i64) -> Result<NamingTurns, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT turn, tool_call_id, tool_calls FROM messages
@@ -84,7 +85,7 @@ fn read_naming_turns(connection: &Connection, session: i64) -> Result<NamingTurn
     Ok(naming)
 }
 
-/// Returns a string as JSON contains it, without the quotation marks.
+/// Returns a string as it is written in JSON, but without the quotation marks.
 fn json_text(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()

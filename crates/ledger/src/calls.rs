@@ -9,9 +9,9 @@ use crate::sessions::{head, parse_json};
 use crate::turns::{find_current_turn, find_owner_turn};
 use crate::{CallId, CallRecord, EffectRecord, Ledger, LedgerError, Time};
 
-/// Inserts an effect, unless it is known. The same effect is reported again if a hook is cut off
-/// and then run again, or if a session is imported twice. For effects without a call, only the time
-/// tells two of them apart.
+/// Inserts an effect, unless it was recorded before. The same effect is reported again if a hook is
+/// cut off and then run again, or if a session is imported twice. Two effects without a call can be
+/// told apart only by their times.
 const INSERT_EFFECT: &str = "
     INSERT INTO effects (session, turn, call, kind, command, workspace, time)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
@@ -33,8 +33,8 @@ pub enum Moment<'a> {
 
 impl Ledger {
     /// Returns the effects that all sessions have had in a workspace since the given point, in
-    /// order. The order of the calls determines which effects came after it. Where that order is
-    /// not known, the time of an effect is compared with `time`.
+    /// order. The order of the calls determines which effects came after the point. Where that
+    /// order is not known, the time of an effect is compared with `time`.
     pub fn effects_since(
         &self,
         workspace: &str,
@@ -85,8 +85,8 @@ impl Ledger {
     }
 
     /// Returns the calls that changed files in a workspace during one turn of a session, or during
-    /// the whole session if no turn is given. Each call is a pair of the session that made it and
-    /// its id. Includes the calls of subagents.
+    /// the whole session if no turn is given. Each call is returned as a pair: the id of the
+    /// session that made it, and its own id. Includes the calls of subagents.
     pub fn changing_calls(
         &self,
         session: &str,
@@ -142,7 +142,8 @@ impl Ledger {
     }
 }
 
-/// Finds the number of a call. A call with the same id and a different start time is another call.
+/// Finds the number of a call. A call with the same id but a different start time is a different
+/// call.
 fn find_call(connection: &Connection, call: &CallId<'_>) -> Result<Option<i64>, LedgerError> {
     let mut statement = connection.prepare_cached(
         "SELECT c.id FROM calls c JOIN sessions s ON s.key = c.session

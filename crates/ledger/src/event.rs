@@ -97,7 +97,7 @@ impl Ledger {
         }
     }
 
-    /// Opens the ledger and records events in it as [`Ledger::record`] does, waiting as long as the
+    /// Opens the ledger and records events in it, as [`Ledger::record`] does. Waits as long as the
     /// options allow. If the ledger cannot be opened, the events go into the spool.
     pub fn record_in(
         path: &Path,

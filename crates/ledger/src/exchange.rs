@@ -100,7 +100,8 @@ impl Ledger {
     }
 
     /// Imports a session. If it already exists, fills in its empty fields and adds the missing
-    /// messages. Counts the messages and tool calls again instead of importing the counts.
+    /// messages. Counts the messages and tool calls again, instead of trusting the counts in the
+    /// transcript.
     pub fn import(
         &mut self,
         transcript: &Transcript,
@@ -153,7 +154,7 @@ impl Ledger {
         if lines.take(MAX_LINE + 1).read_until(b'\n', text)? == 0 {
             return Ok(None);
         }
-        // The rest of the line may be endless.
+        // The rest of the line is not read, because it may be endless.
         if text.len() as u64 > MAX_LINE {
             return Err(ExchangeError::LongLine);
         }
@@ -188,7 +189,7 @@ enum LineOutcome {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct InterruptedImport {
     pub line: usize,
-    /// The result of importing the lines before that line, which stay imported.
+    /// The result of importing the lines before `line`. They stay imported.
     pub report: ImportReport,
     #[source]
     pub cause: ExchangeError,
@@ -206,7 +207,8 @@ pub enum ExchangeError {
     LongLine,
 }
 
-/// The exclusive upper bound of imported numbers. This bound keeps sums from overflowing.
+/// The exclusive upper bound of imported counts and message numbers. It keeps sums from
+/// overflowing.
 const LARGEST: i64 = 1 << 50;
 
 /// Validates a transcript that is being imported, and assigns numbers and times to messages that
@@ -291,9 +293,8 @@ fn import_transcript(
 }
 
 /// Finds the messages that the ledger lacks. Fails if the ledger has a different message under the
-/// same number. If the transcript ends later than the session in the ledger, messages that are
-/// undone or compacted in the transcript are marked as such in the ledger; otherwise no marks
-/// change.
+/// same number. If the transcript ends later than the session in the ledger, the messages that it
+/// marks as undone or compacted are also marked in the ledger; otherwise, no marks change.
 fn find_missing<'t>(
     transaction: &Transaction<'_>,
     key: i64,

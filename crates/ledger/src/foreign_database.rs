@@ -1,4 +1,4 @@
-//! Other programs' databases. They may be damaged, or made to exhaust memory or time.
+//! Other programs' databases. They may be damaged, or designed to exhaust memory or time.
 //!
 //! Only the plain columns of real tables are read, and no views, virtual tables or generated
 //! columns, so nothing in the database is executed. Even so, reading may never end, because a
@@ -41,7 +41,7 @@ const MIN_ROW: u64 = 4;
 /// The number of rows allowed for a database of any size.
 const FREE_ROWS: u64 = 1_000;
 
-/// Another program's database, opened with limits on the memory and steps that reading it takes.
+/// Another program's database, opened with limits on the memory and the steps that a read may take.
 #[derive(Debug)]
 pub struct ForeignDatabase {
     connection: Connection,
@@ -166,7 +166,7 @@ pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
 const SQLITE_TOO_BIG: &str = "string or blob too big";
 
 /// Returns the error for a file, table or column that must not be read. SQLite itself never returns
-/// this code here, because the connection has no authorizer.
+/// the code `SQLITE_AUTH` here, because the connection has no authorizer.
 fn refusal(message: &str) -> rusqlite::Error {
     failure(ffi::SQLITE_AUTH, message)
 }

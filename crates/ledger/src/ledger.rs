@@ -16,13 +16,13 @@ pub struct LedgerOptions {
     pub redact: bool,
     /// The journal mode. `None` chooses the one that suits the file system.
     pub journal: Option<JournalMode>,
-    /// True if every write is on the disk before it returns, so that it survives a power cut.
+    /// True if every write is on disk before it returns, so that it survives a power cut.
     pub durable: bool,
 }
 
 impl Default for LedgerOptions {
-    /// Returns options that wait up to a minute for other processes, mask nothing, and leave it to
-    /// the system when to write to the disk.
+    /// Returns options that wait up to a minute for other processes, mask nothing, and let the
+    /// system decide when to write to disk.
     fn default() -> LedgerOptions {
         LedgerOptions {
             wait: Duration::from_secs(60),
@@ -125,7 +125,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub struct Ledger {
     pub(crate) database: Database,
     pub(crate) redact: bool,
-    /// True if every write is on the disk before it returns.
+    /// True if every write is on disk before it returns.
     pub(crate) durable: bool,
     pub(crate) spool: Spool,
     /// The size in bytes of the text that this process has written since the index was last
@@ -168,7 +168,7 @@ impl Ledger {
     }
 
     /// Copies a consistent state of the whole ledger to another file. Replaces the content of that
-    /// file in one transaction, so a copy that is cut off changes nothing.
+    /// file in one transaction, so a copy that is interrupted changes nothing.
     pub fn copy_to(&self, path: &Path) -> Result<(), LedgerError> {
         self.database.copy_to(path)
     }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::{Event, SessionRecord};
 
-    /// Creates a session. Returns the level at which SQLite synced the commit.
+    /// Creates a session. Returns the value of `PRAGMA synchronous` that the commit used.
     fn create_session(ledger: &mut Ledger, id: &str) -> i64 {
         let session = SessionRecord { id: id.into(), ..SessionRecord::default() };
         ledger.create_session(&session, Time(1)).unwrap();

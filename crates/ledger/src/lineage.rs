@@ -21,7 +21,7 @@ pub struct Descendant {
     pub session: SessionRecord,
 }
 
-/// A fork to be made.
+/// The description of a fork that is to be made.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct NewFork<'a> {
@@ -37,13 +37,14 @@ pub struct NewFork<'a> {
     pub log: ForkLog<'a>,
 }
 
-/// The agent's own log of a fork. Its entries are those of the parent, so reading the log later
-/// adds only what is new.
+/// The agent's own log of a fork. Its entries begin as a copy of those in the parent's log, so a
+/// later read of the log adds only what is new.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForkLog<'a> {
     /// The content of the log; empty if the fork has no log.
     pub pages: &'a [LogPage],
-    /// The entries whose ids differ from those in the parent: each new id with the old one.
+    /// The ids that differ from those in the parent's log: the new id of each such entry, with its
+    /// old id.
     pub origins: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -52,7 +53,7 @@ pub struct ForkLog<'a> {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MadeFork {
     pub session: SessionRecord,
-    /// The number of the last turn, in the parent, that the fork contains; 0 if it contains none.
+    /// The number, in the parent, of the last turn that the fork contains; 0 if it contains none.
     pub turn: i64,
 }
 
@@ -208,7 +209,7 @@ impl Ledger {
     }
 }
 
-/// Finds the turn of a message. Returns 0 if there is no message.
+/// Finds the turn of a message. Returns 0 if there is no such message.
 fn find_turn(
     transaction: &Transaction<'_>,
     key: i64,

@@ -1,7 +1,7 @@
 //! The ledger's records, as they are written, read and exchanged.
 //!
-//! The field names are the column names and the names in the exchange format. Fields that this
-//! version does not know are kept in `extra` and exported unchanged.
+//! The fields have the same names as the columns in the database and the fields in the exchange
+//! format. Fields that this version does not know are kept in `extra` and exported unchanged.
 
 #![allow(missing_docs, reason = "the names are self-explanatory")]
 
@@ -145,7 +145,7 @@ impl Tokens {
         })
     }
 
-    /// True if a predicate holds for each count.
+    /// True if a predicate holds for every count.
     pub(crate) fn all(self, holds: impl Fn(i64) -> bool) -> bool {
         let Tokens { input, output, cache_read, cache_write, reasoning } = self;
         [input, output, cache_read, cache_write, reasoning].into_iter().all(holds)
@@ -193,7 +193,8 @@ impl Sum for Tokens {
     }
 }
 
-/// The serialized form of [`Tokens`]: fields of the record, under their column names.
+/// The serialized form of [`Tokens`]: each count is a field of the record, with the name of its
+/// column.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Tokens")]
 pub(crate) struct TokenColumns {

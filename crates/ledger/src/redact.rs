@@ -3,9 +3,9 @@
 //! An automaton looks for the keywords of all [`rules`] in one pass. The expression of a rule is
 //! tried only where its keyword occurs, so text without secrets costs little more than reading it.
 //!
-//! An unnecessary mask destroys part of a record; a missing mask reveals a secret. So text in an
-//! exact format is always masked, but a value with a suspicious name is masked only if it looks
-//! like a secret: see [`value`].
+//! An unnecessary mask destroys part of a record; a missing mask reveals a secret. So text in the
+//! exact format of a secret is always masked, but a value with a suspicious name is masked only if
+//! it looks like a secret: see [`value`].
 
 mod boundaries;
 mod pem;
@@ -30,7 +30,7 @@ use rules::{KeywordPosition, RULES, Rule, SecretTest};
 const MASK: &str = "[redacted:";
 
 /// The maximum number of passes over the text. Masking one secret can expose another, such as a key
-/// that was not recognized because the other secret directly followed it.
+/// that was not recognized because the masked secret directly followed it.
 const MAX_PASSES: usize = 8;
 
 /// The maximum number of times that a rule is tried in one run of token characters. Further
@@ -42,7 +42,7 @@ const TRIES_PER_RUN: u8 = 8;
 const LOOKAHEAD: usize = 200;
 
 /// The number of bytes after the keyword in which a rule with [`KeywordPosition::Start`] or
-/// [`KeywordPosition::Before`] can match. There is no limit for [`SecretTest::Format`].
+/// [`KeywordPosition::Before`] can match. There is no limit for rules with [`SecretTest::Format`].
 const LONG_LOOKAHEAD: usize = 1024;
 
 /// The maximum length of text that is searched for each keyword in turn, without the automaton.
@@ -105,8 +105,8 @@ impl Redactor {
 
     /// Masks the secrets in every string of a JSON value, in place. Keys are kept.
     ///
-    /// If the key of a string calls it a secret and the string looks like one, the whole string is
-    /// masked.
+    /// If the key says that its string is a secret, and the string looks like one, the whole string
+    /// is masked.
     pub fn mask_json(&self, value: &mut Value) {
         match value {
             Value::String(string) => self.mask_string(string),
@@ -219,7 +219,7 @@ fn find_keywords(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut found = Vec::new();
     for (index, rule) in RULES.iter().enumerate() {
         for keyword in rule.keywords {
-            // Such a keyword is case-sensitive.
+            // A keyword at the start of a secret is case-sensitive.
             if rule.position == KeywordPosition::Start && !text.contains(keyword) {
                 continue;
             }
@@ -289,8 +289,8 @@ impl<'r, 't> SecretSearch<'r, 't> {
             && rule.keywords.contains(&&self.text[keyword.clone()])
     }
 
-    /// True if a rule should be tried at `at`: not within its last secret, and not too often in one
-    /// run.
+    /// True if a rule should be tried at `at`: the position is not within the last secret that the
+    /// rule found, and the rule was not tried too often in the same run.
     fn is_due(&mut self, index: usize, at: usize) -> bool {
         if self.progress.is_empty() {
             self.progress = vec![RuleProgress::default(); RULES.len()];
@@ -349,7 +349,7 @@ impl<'r, 't> SecretSearch<'r, 't> {
         (secret.start() > whole.start() || starts_word(self.text, span.start)).then_some(span)
     }
 
-    /// Finds the value after the name that the expression matches.
+    /// Finds the value that follows a name. The expression matches the end of the name.
     fn find_named_value(&self, index: usize, keyword: &Range<usize>) -> Option<Range<usize>> {
         let name = value::name_before(self.text, keyword.start);
         let is_option = RULES[index].position == KeywordPosition::Option;

@@ -302,8 +302,8 @@ impl RewindLog {
         self.rows.iter().rev().find(|row| row.time == time)
     }
 
-    /// Divides all messages into ranges that are in the conversation with this end and ranges that
-    /// are not.
+    /// Divides all messages into ranges: those that are in the conversation with this end, and
+    /// those that are not.
     fn divide(&self, end: i64) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut after = i64::MAX;
@@ -325,8 +325,8 @@ impl RewindLog {
     }
 }
 
-/// Finds the prompt at the beginning of a part, if the part's first message in the conversation is
-/// a prompt.
+/// Finds the prompt that begins a part. Returns `None` if the part's first message in the
+/// conversation is not a prompt.
 fn find_first_prompt(
     connection: &Connection,
     key: i64,
@@ -352,7 +352,7 @@ fn move_to_point(
     let log = RewindLog::read(transaction, head.key)?;
     let end = log.find_end(session, point)?;
     let was = log.present_end(head.last_seq);
-    // 1 marks messages that were imported as already taken back.
+    // The number 1 marks messages that were imported as already taken back.
     let number = log.rows.last().map_or(0, |row| row.number).max(1) + 1;
     let moved = set_end(transaction, head.key, &log, end, number)?;
     if moved.is_empty() {

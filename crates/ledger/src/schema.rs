@@ -15,7 +15,7 @@ pub(crate) const OLDEST_VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// The tables that version 4 added. A new database gets them after the others.
+/// The tables that version 4 added. In a new database, they are created after those in `SCHEMA`.
 const TASK_SCHEMA: &str = include_str!("schema_tasks.sql");
 
 /// The tables that version 6 added.

@@ -77,9 +77,9 @@ impl Ledger {
     }
 
     /// Returns the turn that a call is part of, or `None` if no turn had begun or the last one was
-    /// over. The turn is determined by the order of messages and calls in the ledger, or by its
-    /// prompt if the ledger does not know the call. Times are compared only if the prompt is not
-    /// known either.
+    /// over. The turn is determined by the order of messages and calls in the ledger, or by the
+    /// time of its prompt if the ledger does not know the call. The start time of the call is used
+    /// only if the prompt is not known either.
     pub fn turn_of_call(&self, call: &CallId<'_>) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let owner = head(connection, call.session)?.key;
@@ -88,7 +88,7 @@ impl Ledger {
     }
 
     /// Returns the turn that a call is part of. `naming` is the turn whose messages name the call,
-    /// if there is exactly one.
+    /// if there is exactly one such turn.
     pub(crate) fn turn_of_named_call(
         &self,
         owner: i64,
@@ -117,8 +117,8 @@ impl Ledger {
     fn turn_at(&self, session: &str, time: Time) -> Result<Option<Turn>, LedgerError> {
         let connection = self.database.reader()?;
         let head = head(connection, session)?;
-        // The clock may have been set back in the meantime, so the last turn may not have the
-        // latest time.
+        // The clock may have been set back in the meantime, so the last turn does not necessarily
+        // have the latest time.
         let mut statement = connection.prepare_cached(
             "SELECT turn, first_seq, started_at, ended_at, undone FROM turns
              WHERE session = ?1 AND started_at <= ?2 ORDER BY started_at DESC, turn DESC LIMIT 1",
@@ -137,7 +137,7 @@ impl Ledger {
         Ok(statement.query_row(params![head.key, seq], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// Returns the point in a conversation at which a turn's call began. The point is before the
+    /// Returns the point in a conversation at which a call of a turn began. The point is before the
     /// first message that names the call, or else before the turn's first message since the call
     /// began. Without such a message, the point is the end of the turn.
     pub fn point_of_call(
@@ -165,7 +165,7 @@ impl Ledger {
     }
 }
 
-/// Finds the turn whose messages name a call, if there is exactly one.
+/// Finds the turn whose messages name a call, if there is exactly one such turn.
 fn find_naming_turn(
     connection: &Connection,
     owner: i64,
@@ -184,7 +184,7 @@ fn find_naming_turn(
     Ok(first.filter(|_| first == last))
 }
 
-/// Returns true if the messages of the call's session may name the call.
+/// True if the messages of the call's session may name the call.
 pub(crate) fn is_named_by_messages(call: &CallId<'_>) -> bool {
     call.reporter == call.session && !call.call.is_empty()
 }

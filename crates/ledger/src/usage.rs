@@ -24,15 +24,15 @@ pub enum UsageBy {
     Session,
 }
 
-/// Usage of one model, day, workspace, source or session.
+/// The usage of one model, day, workspace, source or session.
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UsageTotal {
-    /// The model, day, workspace, source or id of the session; empty if unknown.
+    /// The name of the model, day, workspace or source, or the id of the session; empty if unknown.
     pub key: String,
     pub sessions: usize,
-    /// The number of messages in these sessions. For a model, this includes all messages of the
-    /// sessions that used it.
+    /// The number of messages in the counted sessions. For a model, this includes all messages of
+    /// the sessions that used it.
     pub messages: i64,
     pub tool_calls: i64,
     pub api_calls: i64,
@@ -41,7 +41,8 @@ pub struct UsageTotal {
     /// The estimated cost of the sessions whose actual cost is unknown.
     pub estimated_cost_usd: f64,
     pub actual_cost_usd: f64,
-    /// The number of sessions with tokens whose price is unknown. Their cost is missing.
+    /// The number of sessions with tokens whose price is unknown. The cost of these tokens is
+    /// missing.
     pub unpriced_sessions: usize,
 }
 
@@ -52,7 +53,8 @@ impl UsageTotal {
     }
 }
 
-/// Returns the cost of a model's tokens, in US dollars; `None` if its prices are unknown.
+/// A function that returns the cost of a model's tokens, in US dollars, or `None` if the model's
+/// prices are unknown.
 pub type PriceFn<'p> = dyn Fn(&str, Tokens) -> Option<f64> + 'p;
 
 impl Ledger {
@@ -121,7 +123,7 @@ pub struct SessionUsage {
     pub by_model: Vec<ModelUsage>,
 }
 
-/// The sums of the usage of sessions, in groups.
+/// The usage of sessions, added up in groups.
 pub struct UsageSum<'f> {
     by: UsageBy,
     day: &'f dyn Fn(Time) -> String,
@@ -168,7 +170,7 @@ impl<'f> UsageSum<'f> {
         }
     }
 
-    /// Returns the totals, sorted as [`Ledger::usage_by`] says.
+    /// Returns the totals in the order that [`Ledger::usage_by`] describes.
     pub fn finish(self) -> Vec<UsageTotal> {
         let mut totals: Vec<UsageTotal> = self.totals.into_values().collect();
         match self.by {
@@ -212,7 +214,8 @@ impl ModelUsage {
     }
 }
 
-/// Reads the usage of all sessions by model, by the key of the session.
+/// Reads the usage of all sessions. Returns, for the key of each session, the session's usage by
+/// model.
 fn read_model_usage(connection: &Connection) -> Result<HashMap<i64, Vec<ModelUsage>>, LedgerError> {
     let mut statement = connection.prepare_cached("SELECT * FROM usage ORDER BY id")?;
     let mut rows = statement.query([])?;
@@ -236,8 +239,8 @@ impl UsageTotal {
         self.tokens += usage.tokens;
     }
 
-    /// Adds the cost of a session: the cost that was reported for the whole session or, for each
-    /// model, the reported cost or the cost of the tokens.
+    /// Adds the cost of a session: the cost that was reported for the whole session. If there is
+    /// none, adds for each model the reported cost or, without one, the estimated cost.
     fn add_cost<'u>(
         &mut self,
         whole: Option<&ModelUsage>,

@@ -133,8 +133,8 @@ fn check_counts(connection: &Connection, report: &mut VerifyReport) -> Result<()
     Ok(())
 }
 
-/// Checks that the index and the messages have the same tokens, by comparing a sum of hashes that
-/// does not depend on their order.
+/// Checks that the index and the messages have the same tokens. Compares sums of hashes, which do
+/// not depend on the order of the tokens.
 fn check_index(
     connection: &Connection,
     report: &mut VerifyReport,

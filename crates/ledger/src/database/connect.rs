@@ -50,7 +50,7 @@ pub enum JournalMode {
 }
 
 impl JournalMode {
-    /// Chooses the mode that works on a directory's file system.
+    /// Chooses the journal mode that works on a directory's file system.
     pub(super) fn suited_to(directory: &Path) -> JournalMode {
         #[allow(clippy::unnecessary_cast, reason = "its type differs between platforms")]
         match rustix::fs::statfs(directory) {
@@ -72,7 +72,7 @@ fn is_shared(kind: i64) -> bool {
     const CODA: i64 = 0x7375_7245;
     const CEPH: i64 = 0x00c3_6400;
     const FUSE: i64 = 0x6573_5546;
-    // The number has 32 bits and may have been sign-extended.
+    // The type of a file system has 32 bits, and may have been sign-extended.
     [NFS, SMB, SMB2, CIFS, PLAN9, AFS, CODA, CEPH, FUSE].contains(&(kind & 0xffff_ffff))
 }
 
@@ -86,7 +86,7 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> OpenError {
 }
 
 /// Creates the file and its directory if they are missing, accessible only to their owner. SQLite
-/// gives its log the same mode.
+/// gives its log the same permissions.
 pub(super) fn create_missing(directory: &Path, path: &Path) -> io::Result<()> {
     durable::create_directory(directory)?;
     match durable::create_new_file(path) {
@@ -114,7 +114,8 @@ pub(super) fn connect(
     connection.busy_handler(Some(move |tries| waiting.pause(tries))).map_err(explain)?;
     let found = check_version(&connection, path)?;
     configure(&connection, journal).map_err(explain)?;
-    // SQLite does not wait if another process sets the mode at the same time, so this loop waits.
+    // SQLite does not wait if another process sets the journal mode at the same time, so this loop
+    // waits.
     let mut tries = 0;
     let got = loop {
         match set_journal_mode(&connection, journal) {
@@ -130,8 +131,8 @@ pub(super) fn connect(
     Ok((connection, found))
 }
 
-/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. A damaged
-/// header or schema is noticed here.
+/// Checks that a database is a ledger. Returns its version, or 0 for an empty file. Also notices a
+/// damaged header or schema.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
     let explain = |source| open_error(path, source);
     // All reads must see the same state: another process may be creating the tables.

@@ -19,7 +19,7 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Sets the deadline to `wait` from now.
+    /// Sets the deadline to the current time plus `wait`.
     pub(super) fn set(&self, wait: Duration) {
         let end = (self.start.elapsed() + wait).as_nanos();
         self.end.store(u64::try_from(end).unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -42,8 +42,8 @@ pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     file: Option<FileId>,
-    /// The database that another process put at the path, once a read has opened it. The next write
-    /// drops the old connection and uses this database.
+    /// The new database, if another process has put one at the path and a read has already opened
+    /// it. The next write drops the old connection and uses this database.
     successor: OnceCell<Box<Database>>,
     journal: JournalMode,
     wait: Duration,
@@ -59,7 +59,7 @@ pub(crate) struct Database {
 /// Optional guarantees for writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Care {
-    /// True if every commit is on the disk before it returns, except for work that can be repeated.
+    /// True if every commit is on disk before it returns, except for work that can be repeated.
     syncs: bool,
     /// True if deleted rows are overwritten in the file.
     erases: bool,
@@ -142,8 +142,8 @@ impl Database {
         self.wait = wait;
     }
 
-    /// From now on, limits the total time that all operations may wait to the time that a single
-    /// write may wait. `false` lifts the limit.
+    /// With `true`, all waiting ends after the time that a single write may wait, counted from now.
+    /// `false` lifts this limit.
     pub(crate) fn limit_waiting(&mut self, limited: bool) {
         self.limit = limited.then(|| Instant::now() + self.wait);
     }
@@ -158,7 +158,7 @@ impl Database {
         self.deadline.set(left.map_or(wait, |left| left.min(wait)));
     }
 
-    /// Returns the connection for reading, to the file that is currently at the path.
+    /// Returns a connection for reading the file that is currently at the path.
     pub(crate) fn reader(&self) -> Result<&Connection, LedgerError> {
         self.set_deadline(self.wait);
         if self.is_in_place() {
@@ -260,7 +260,7 @@ impl Database {
         }
     }
 
-    /// Runs a write in one transaction, which is on the disk before this returns.
+    /// Runs a write in one transaction, which is on disk before this returns.
     pub(crate) fn write_synced<T>(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> Result<T, LedgerError>,
@@ -299,8 +299,8 @@ impl Database {
             self.set_syncing(syncs).map_err(Attempt::from_sqlite)?;
             let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let is_current = match &begun {
-                // This is checked while the lock is held, so a repair cannot replace the file
-                // before the commit.
+                // The lock is already held during this check, so a repair cannot replace the file
+                // between the check and the commit.
                 Ok(transaction) => {
                     FileId::at(&self.path) == self.file
                         && connect::read_version(transaction).map_err(Attempt::from_sqlite)?
@@ -353,8 +353,8 @@ impl Database {
         }
     }
 
-    /// Returns free space in the file to the disk, if there is much of it; other writers wait
-    /// meanwhile. Then empties the log, unless another process is reading.
+    /// Shrinks the file if much of it is free space; other writers wait meanwhile. Then empties the
+    /// log, unless another process is reading.
     pub(crate) fn shrink(&self) -> Result<(), LedgerError> {
         self.set_deadline(self.wait);
         let free: i64 = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;

@@ -26,10 +26,10 @@ pub(super) fn grow_message(
     }
 }
 
-/// Merges a later version of a message into the first one by taking every part that is at least as
-/// long in the later version. Returns `None` if that changes nothing. Shorter parts are ignored,
-/// because agents shorten messages to send less to their models. A prompt never changes, because
-/// agents extend it only for their models.
+/// Merges a later version of a message into the first version, by taking every part that is at
+/// least as long in the later version. Returns `None` if that changes nothing. Shorter parts are
+/// ignored, because agents shorten messages to send less to their models. A prompt never changes,
+/// because agents extend it only for their models.
 pub(super) fn merge_later(first: &MessageRecord, later: &MessageRecord) -> Option<MessageRecord> {
     if first.role == "user" || first.role != later.role {
         return None;

@@ -65,7 +65,7 @@ pub struct LogEntry {
     pub fact: LogFact,
 }
 
-/// A fact that is stated by an entry in a log.
+/// A fact that an entry in a log states.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogFact {
@@ -75,7 +75,8 @@ pub enum LogFact {
     /// A message that summarizes the conversation so far.
     Summary(Box<MessageRecord>),
     Usage(Box<UsageRecord>),
-    /// The log continues that of another session, which has the lines before this number.
+    /// The log continues the log of another session. The lines before line `before` are only in
+    /// that log.
     ForkedFrom {
         parent: String,
         before: u64,
@@ -90,7 +91,7 @@ pub enum LogFact {
 /// The sessions and messages that were imported from a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogIntake {
-    /// The ids of the sessions that the log is about.
+    /// The ids of the sessions that the entries belong to.
     pub sessions: BTreeSet<String>,
     /// The ids of the sessions that are new.
     pub new_sessions: BTreeSet<String>,
@@ -165,7 +166,7 @@ fn take_in_page(
     for id in ids {
         let entries: Vec<&LogEntry> =
             page.entries.iter().filter(|entry| entry.session == id).collect();
-        // A late fact does not recreate a session that was deleted.
+        // A fact that arrives late must not recreate a deleted session.
         let has_only_facts = entries.iter().all(|entry| matches!(entry.fact, LogFact::Session(_)));
         let goes_on = page.from.as_ref().is_some_and(|from| from.offset > 0);
         if has_only_facts && goes_on && head(transaction, id).is_err() {
@@ -182,8 +183,8 @@ fn take_in_page(
     Ok(Some(taken))
 }
 
-/// Collects everything that a page of a log says about a session. The first value of a field
-/// counts, just as when the log is read in smaller pages.
+/// Collects everything that a page of a log says about a session. If a field has several values,
+/// the first one counts, just as when the log is read in smaller pages.
 fn collect_session(id: &str, agent: &str, entries: &[&LogEntry]) -> SessionRecord {
     let mut all = SessionRecord {
         id: id.to_owned(),
@@ -261,8 +262,8 @@ fn take_in_session(
     placement::place_messages(transaction, id, &messages, now)
 }
 
-/// Remembers that the entries of a fork's log are already in the ledger, each as the message that
-/// the fork has in common with its parent.
+/// Remembers which entries of a fork's log are already in the ledger: those whose messages the fork
+/// has in common with its parent.
 pub(crate) fn adopt_pages(
     transaction: &Transaction<'_>,
     parent: i64,
@@ -287,8 +288,8 @@ pub(crate) fn adopt_pages(
         let seq: Option<i64> =
             find.query_row(params![parent, key, old], |row| row.get(0)).optional()?;
         if is_message && seq.is_none() {
-            // The fork has been continued, so its log must be read from here on. Without a
-            // bookmark, it is read from the beginning, and known entries are not added again.
+            // This message is new in the fork, so the log must be read. Without a bookmark, it is
+            // read from the beginning, and known entries are not added again.
             return Ok(());
         }
         add.execute(params![key, seq, entry.origin])?;
@@ -297,8 +298,8 @@ pub(crate) fn adopt_pages(
 }
 
 impl ForkLog<'_> {
-    /// Translates the id of an entry to its id in the parent. An entry may have parts, whose ids
-    /// begin with that of the entry.
+    /// Translates the id of an entry to the entry's id in the parent's log. An entry may have
+    /// parts. The ids of the parts begin with the id of the entry.
     fn original_origin<'o>(&self, origin: &'o str) -> Cow<'o, str> {
         let (entry, part) = origin.split_at(origin.find('/').unwrap_or(origin.len()));
         match self.origins.and_then(|origins| origins.get(entry)) {

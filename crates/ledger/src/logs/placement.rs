@@ -54,7 +54,7 @@ pub(super) fn place_messages(
     let incoming: Vec<IncomingMessage> = entries.iter().map(describe_incoming).collect();
     let woven = weave(&unconfirmed, &incoming);
 
-    // Messages up to `base` keep their numbers; later ones may get higher numbers.
+    // The messages up to `base` keep their numbers. Later messages may get higher numbers.
     let base = if stored.is_empty() { head } else { find_base(transaction, key, &stored, fixed)? };
     let numbers = assign_numbers(&woven, &stored, base.last_seq);
     let mut conversation = Conversation {
@@ -204,7 +204,7 @@ impl Conversation<'_> {
         self.confirm_message(origin, number)
     }
 
-    /// Records that a message is also in the log.
+    /// Records that a stored message is also in the log, under this id.
     fn confirm_message(&self, origin: &str, seq: i64) -> Result<(), LedgerError> {
         self.transaction
             .prepare_cached("UPDATE origins SET seq = ?3 WHERE session = ?1 AND origin = ?2")?

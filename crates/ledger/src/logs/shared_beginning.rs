@@ -1,8 +1,9 @@
 //! Forks that agents make themselves: a log that begins with the messages of another session.
 //!
 //! Such a session becomes a fork of the other one in the ledger, with the shared messages under the
-//! same numbers, so that a search finds each of them once. Only the agent's own ids count, and only
-//! as long as all messages of the log are shared.
+//! same numbers, so that a search finds each of them once. Shared messages are recognized only by
+//! the agent's own ids. The fork inherits messages only until its log contains a message that is
+//! not shared.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -25,13 +26,13 @@ struct Reader<'t> {
     key: i64,
     id: String,
     source: String,
-    /// The session that this one is known to be a fork of, and the last message in common.
+    /// The session that this one is known to be a fork of, and the last message that both have.
     parent: Option<String>,
     inherited: i64,
 }
 
 /// Makes a session a fork if its log begins with messages of another session. `entries` are the
-/// next ones of its log.
+/// next entries of the log.
 pub(super) fn inherit_beginning(
     transaction: &Transaction<'_>,
     key: i64,
@@ -64,7 +65,7 @@ pub(super) fn inherit_beginning(
     for SharedMessage { origin, seq } in &shared {
         reader.remember(origin, Some(*seq))?;
     }
-    // The cost of the shared messages was counted in the other session.
+    // The cost of the shared messages was already counted in the other session.
     let is_shared = |entry: &&&LogEntry| match entry.fact {
         LogFact::Message(_) | LogFact::Summary(_) => {
             shared.iter().any(|shared| shared.origin == entry.origin)
@@ -81,8 +82,8 @@ pub(super) fn inherit_beginning(
 
 impl<'t> Reader<'t> {
     /// Reads the facts about a session. Returns `None` if the session cannot become a fork or
-    /// inherit further messages: its log has messages of its own, it belongs to another session, or
-    /// it was rewound.
+    /// inherit further messages. That is so if its log has messages of its own, if it is a
+    /// subagent's session or a continuation, or if it was rewound.
     fn new(transaction: &'t Transaction<'t>, key: i64) -> Result<Option<Self>, LedgerError> {
         let sql = "SELECT id, source, parent_session_id, ifnull(parent_kind, 'fork') = 'fork',
                        inherited, EXISTS (SELECT 1 FROM undos WHERE session = ?1)
@@ -99,7 +100,7 @@ impl<'t> Reader<'t> {
 
     /// Finds the sessions that contain the log's first message.
     fn find_candidates(&self, messages: &[&LogEntry]) -> Result<Vec<i64>, LedgerError> {
-        // Some agents number the lines of each log, so equal ids prove nothing.
+        // Some agents use the number of a line as its id, so equal ids prove nothing.
         let Some(first) = messages.first().filter(|first| !is_position(&first.origin)) else {
             return Ok(Vec::new());
         };
@@ -118,7 +119,8 @@ impl<'t> Reader<'t> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Finds the messages at the beginning of the log that another session has in the same order.
+    /// Finds the messages that the beginning of the log shares with another session, in the same
+    /// order.
     fn find_shared<'e>(
         &self,
         parent: i64,
@@ -150,8 +152,8 @@ impl<'t> Reader<'t> {
         Ok(shared)
     }
 
-    /// Inherits the messages before the line number `before` from the session that the log names.
-    /// The log itself does not contain these messages.
+    /// Inherits messages from the session that the log names: those that came before the line
+    /// `before` of that session's log. The session's own log does not contain them.
     fn inherit_named(&self, parent: &str, before: u64, now: Time) -> Result<(), LedgerError> {
         if self.inherited > 0 || self.parent.as_deref().is_some_and(|known| known != parent) {
             return Ok(());
@@ -207,15 +209,15 @@ impl<'t> Reader<'t> {
         self.set_parent(&parent, last)
     }
 
-    /// Returns the last turn of the messages that are already inherited.
+    /// Returns the number of the last turn among the messages that are already inherited.
     fn find_inherited_turn(&self) -> Result<i64, LedgerError> {
         let sql = "SELECT ifnull(max(turn), 0) FROM messages WHERE session = ?1 AND seq <= ?2";
         let mut statement = self.transaction.prepare_cached(sql)?;
         Ok(statement.query_row([self.key, self.inherited], |row| row.get(0))?)
     }
 
-    /// Moves the messages and turns after the inherited ones to higher numbers. Returns the last
-    /// number of each.
+    /// Moves the messages and turns after the inherited ones to higher numbers. Returns the numbers
+    /// of the last message and of the last turn.
     fn make_room(&self, seqs: i64, turns: i64, turn: i64) -> Result<(i64, i64), LedgerError> {
         for (table, column, by, after) in [
             ("messages", "seq", seqs, self.inherited),
@@ -260,7 +262,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Returns true if the agent's id for an entry is only its position in the log.
+/// True if the agent's id for an entry is only the entry's position in the log.
 fn is_position(origin: &str) -> bool {
     origin.starts_with(['#', '@'])
 }

@@ -23,10 +23,11 @@ pub(super) struct IncomingMessage {
     pub(super) text: String,
 }
 
-/// A message of the woven conversation, identified by its index in the lists.
+/// A message of the woven conversation, identified by its index in each list that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WovenMessage {
-    /// A stored message. The second index is that of its entry in the log, if it has one.
+    /// A stored message. The second index is the index of the same message in the log, if the log
+    /// has it.
     Stored(usize, Option<usize>),
     /// A message that only the log has.
     Incoming(usize),
@@ -36,11 +37,11 @@ pub(super) enum WovenMessage {
 /// the same message.
 const SAME_TEXT_WITHIN: i64 = 30_000;
 
-/// The range of the time, in milliseconds, from a hook's record of a prompt to the log's record of
-/// a prompt with different wording, within which the two can still be the same prompt. Their
-/// wording can differ because agents expand prompts. An agent logs a prompt only after it has
-/// started the hook, and the hook records the time within a second. So an entry that is more than a
-/// second older than the hook's record is a different prompt.
+/// The range of milliseconds by which a log's record of a prompt can be later than a hook's record
+/// of the same prompt with different wording. The wording can differ because agents expand prompts.
+/// An agent logs a prompt only after it has started the hook, and the hook records the time within
+/// a second. So an entry that is more than a second older than the hook's record is a different
+/// prompt.
 const OTHER_TEXT_WITHIN: std::ops::RangeInclusive<i64> = -1_000..=5_000;
 
 /// Merges both lists into one sequence that contains each message once.

@@ -283,13 +283,13 @@ pub(crate) fn read_with_turn(
     Ok(found)
 }
 
-/// The columns that [`read_message`] reads, in its order.
+/// The columns that [`read_message`] reads, in the order in which it reads them.
 const COLUMNS: &str = "seq, role, structured, content, tool_call_id, tool_calls, tool_name, \
     timestamp, token_count, finish_reason, reasoning, reasoning_content, reasoning_details, \
     codex_reasoning_items, codex_message_items, undone, compacted, summarizes, extra";
 
-/// Reads the columns of a row one after the other. Finding a column by its name takes longer than
-/// reading it, which matters in long sessions.
+/// A reader of the columns of a row, one after the other. It needs no names, because finding a
+/// column by its name takes longer than reading the column. That matters in long sessions.
 struct Cells<'r> {
     row: &'r Row<'r>,
     next: usize,
@@ -316,7 +316,7 @@ fn read_message(row: &Row<'_>) -> rusqlite::Result<StoredMessage> {
     let (seq, role, structured) = (cells.next()?, cells.next()?, cells.next()?);
     let content = cells.next_text()?;
     let content = content.map(|text| if structured { parse_json(text) } else { Value::from(text) });
-    // The fields of a struct expression are evaluated in the order in which they are written.
+    // Rust evaluates the fields of a struct expression in the order in which they are written.
     let mut message = MessageRecord {
         seq,
         role,
@@ -352,7 +352,8 @@ fn select_current(mut all: Vec<StoredMessage>) -> Vec<StoredMessage> {
             && (stored.compacted == 0 || undone.binary_search(&stored.compacted).is_ok())
     });
     all.iter_mut().for_each(|stored| stored.message.compacted = false);
-    // The messages are large, and they are almost always in order already.
+    // Sorting is avoided where possible: the messages are large, and they are almost always in
+    // order already.
     let place = |stored: &StoredMessage| {
         let StoredMessage { message, .. } = stored;
         (message.summarizes.unwrap_or(message.seq), message.summarizes.is_some(), message.seq)

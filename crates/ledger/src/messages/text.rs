@@ -7,8 +7,8 @@ use crate::MessageRecord;
 use crate::sessions::parse_json;
 
 /// Collects the text in structured content or in tool calls: all strings and numbers, each on a
-/// separate line, but no types, signatures or binary data. If arguments are JSON in a string, the
-/// text in that JSON is collected.
+/// separate line, but no types, signatures or binary data. If a string holds arguments as JSON,
+/// collects the text in that JSON.
 pub(crate) fn text_of(value: &Value) -> String {
     let mut text = String::new();
     collect_text(value, "", &mut text);
@@ -65,7 +65,7 @@ pub(crate) fn read_searchable(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
 pub(crate) struct Searchable(pub(crate) [String; 3]);
 
 impl Searchable {
-    /// Returns the fields of a message as [`read_searchable`] reads them from its row.
+    /// Returns the fields of a message that [`read_searchable`] would read from the message's row.
     pub(crate) fn of(message: &MessageRecord) -> Searchable {
         let content = match &message.content {
             Some(Value::String(text)) => text.clone(),

@@ -19,8 +19,8 @@ use crate::{
 pub struct OutboxBatch {
     /// The numbers of the marks.
     pub(super) numbers: Vec<i64>,
-    /// The ids of deleted sessions. A session with such an id in [`OutboxBatch::changes`] was
-    /// created after that.
+    /// The ids of deleted sessions. If [`OutboxBatch::changes`] has a session with such an id, that
+    /// session was created after the deletion.
     pub deleted: Vec<String>,
     /// The changed rows, in the order in which they last changed. Sessions come before their rows.
     pub changes: Vec<Change>,
@@ -69,8 +69,8 @@ pub struct MessageChange {
     pub message: Option<MessageRow>,
 }
 
-/// A message with the number of its turn and the tokens of its text for the search index, each
-/// once, separated by spaces.
+/// A message with the number of its turn. `tokens` are the tokens of the message's text for the
+/// search index, each once, separated by spaces.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MessageRow {
@@ -137,8 +137,8 @@ pub(super) fn read(
         if read >= bytes && !reader.batch.numbers.is_empty() {
             break;
         }
-        // A session that the fleet does not have yet is still marked. It must not arrive after its
-        // rows.
+        // If the session itself is still marked, the fleet may not have it yet. It must arrive
+        // before its rows.
         if mark.session > 0
             && sessions.insert(mark.session)
             && let Some(number) = find_session_mark(connection, mark.session)?
@@ -178,13 +178,13 @@ fn find_session_mark(connection: &Connection, key: i64) -> Result<Option<i64>, L
 
 struct BatchReader<'c> {
     connection: &'c Connection,
-    /// The ids of the sessions.
+    /// The ids of the sessions that were looked up, by their keys.
     ids: BTreeMap<i64, Option<String>>,
     batch: OutboxBatch,
 }
 
 impl BatchReader<'_> {
-    /// Returns the id of a session, or `None` if the row belongs to no session.
+    /// Returns the id of the session with this key, or `None` if there is no such session.
     fn id(&mut self, key: i64) -> Result<Option<String>, LedgerError> {
         if let Some(known) = self.ids.get(&key) {
             return Ok(known.clone());
@@ -248,7 +248,7 @@ impl BatchReader<'_> {
                 usage.iter_mut().for_each(mask::mask_usage);
                 Change::Usage(UsageChange { session, usage })
             }
-            // No version of takeback writes another mark.
+            // No version of takeback writes any other kind of mark.
             _ => return Ok(0),
         };
         let size = match &change {

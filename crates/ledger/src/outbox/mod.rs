@@ -1,13 +1,14 @@
 //! The outbox: the changes that a fleet's database does not have yet.
 //!
-//! It exists only on machines that belong to a fleet. A change marks its row in the transaction that
-//! makes it (see `triggers`). A shipper takes the oldest marks, reads the rows as they are now, and
-//! deletes the marks once the rows have arrived. If it is killed in between, the rows are shipped
-//! again; each row has an identity, so it exists once.
+//! It exists only on machines that belong to a fleet. A change marks its row in the transaction
+//! that makes it (see `triggers`). A shipper takes the oldest marks, reads the rows as they are
+//! now, and deletes the marks once the rows have arrived. If the shipper is killed in between, the
+//! rows are shipped again. Each row has an identity, so the fleet's database still has it only
+//! once.
 //!
-//! Each batch has a receipt, a random number that arrives with it. If the receipt of the last batch
-//! in the fleet is not known here, then another home with the identity of this one has shipped, or
-//! this ledger is an older copy.
+//! Each batch has a receipt, a random number that arrives with it. If this ledger does not know the
+//! receipt of the last batch in the fleet's database, then another home with the same identity has
+//! shipped a batch, or this ledger is an older copy.
 
 mod batch;
 mod triggers;
@@ -20,7 +21,7 @@ pub use self::batch::{
 };
 use crate::{Ledger, LedgerError};
 
-/// The kind of a mark. The numbers are in the database.
+/// The kind of a mark. The database stores its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A deleted session.
@@ -44,8 +45,8 @@ impl Kind {
     }
 }
 
-/// The number of rows from before the outbox that [`Ledger::read_batch`] marks at a time. Other
-/// writers wait meanwhile.
+/// The number of older rows that [`Ledger::read_batch`] marks at a time: rows that existed before
+/// the outbox. Other writers wait meanwhile.
 const MARKED_AT_ONCE: usize = 4096;
 
 /// The result of announcing a batch.
@@ -60,7 +61,7 @@ pub enum Announced {
 
 impl Ledger {
     /// Creates the outbox unless it exists. From then on, each change is marked; rows that already
-    /// exist are marked by and by.
+    /// exist are marked gradually.
     pub fn start_outbox(&mut self) -> Result<(), LedgerError> {
         if read_version(self.database.reader()?)? == Some(triggers::VERSION) {
             return Ok(());
@@ -102,8 +103,8 @@ impl Ledger {
         })
     }
 
-    /// Writes down the receipt of the next batch, before the batch is read. `last` is the receipt
-    /// of the last batch in the fleet.
+    /// Records the receipt of the next batch, before the batch is read. `last` is the receipt of
+    /// the last batch in the fleet.
     pub fn announce_batch(
         &mut self,
         last: Option<&str>,
@@ -170,8 +171,8 @@ fn mark_slice(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
     let marked: i64 =
         transaction.query_row("SELECT marked FROM outbox_state", [], |row| row.get(0))?;
     let last = triggers::mark_sessions(transaction, marked, MARKED_AT_ONCE)?;
-    // Sessions that are created from now on have higher keys only if no later one was deleted, but
-    // the triggers mark them in any case.
+    // If the last session is deleted, a new session can get a key that is not higher than this one.
+    // That does no harm, because the triggers mark every new session.
     transaction.execute(
         "UPDATE outbox_state SET marked = ifnull(?1, (SELECT ifnull(max(key), 0) FROM sessions))",
         params![last],

@@ -1,8 +1,8 @@
 //! The tables and triggers of the outbox.
 //!
 //! Triggers run in the transaction of the change, whichever version of takeback makes it. They only
-//! mark the changed row; its content is read when it is shipped. So a row that changes a thousand
-//! times is shipped once.
+//! mark the changed row. The content of the row is read when the row is shipped. So a row that
+//! changes a thousand times is shipped once.
 
 use rusqlite::Connection;
 
@@ -54,7 +54,7 @@ const WATCHED: [Watched; 7] = [
 
 impl Watched {
     /// Writes the statements that mark a row. The old mark is deleted, not replaced: a conflict
-    /// clause in a trigger gives way to the clause of the statement that fires it.
+    /// clause in a trigger is overridden by the clause of the statement that fires the trigger.
     fn mark(&self, row: &str) -> String {
         let session = format!("{row}.{}", self.session);
         let item = match self.item {
@@ -79,7 +79,7 @@ impl Watched {
             ),
         };
         let deleted = match self.kind {
-            // The marks of a deleted session mean nothing, and its key may be used again.
+            // The marks of a deleted session are useless, and another session may get its key.
             Kind::Session if table == "sessions" => format!(
                 "DELETE FROM outbox WHERE session = OLD.key;
                  DELETE FROM outbox WHERE session = 0 AND kind = {kind} AND item = OLD.id;

@@ -1,6 +1,6 @@
 //! Word boundaries and escapes around secrets.
 
-/// True if a token can start at `at`: not within a word or a long piece of base64.
+/// True if a token can start at `at`, because it is not within a word or a long piece of base64.
 pub(super) fn starts_word(text: &str, at: usize) -> bool {
     let before = &text.as_bytes()[..at];
     match before.last() {
@@ -20,8 +20,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// True if the text ends in a long piece of base64, such as an image. By chance, such a piece may
-/// contain something that looks like a token.
+/// True if the text ends in a long piece of base64, such as an encoded image. By chance, such a
+/// piece may contain something that looks like a token.
 fn ends_in_base64(before: &[u8]) -> bool {
     const LONG: usize = 200;
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

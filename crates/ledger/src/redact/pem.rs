@@ -71,8 +71,8 @@ fn escape_length(text: &str, at: usize) -> usize {
     }
 }
 
-/// True if the text is base64 between characters that break or quote lines. False if it contains a
-/// JSON object's key.
+/// True if the text consists of base64 and of characters that break or quote lines. False if it
+/// contains a JSON object's key.
 fn is_body(text: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let is_around = |c: char| c.is_ascii_whitespace() || r#"\"'`,>|:;.()-→"#.contains(c);

@@ -1,6 +1,6 @@
-//! The kinds of secrets, as data.
+//! The table of the kinds of secrets.
 //!
-//! The order matters: if two rules find the same text, the mask names the earlier one. So exact
+//! The order matters: if two rules find the same text, the mask names the earlier rule. So exact
 //! formats come first and guesses last.
 //!
 //! To stay small, expressions avoid Unicode tables (by using `[A-Za-z]`, `(?i-u:…)` and `[ \t]`)

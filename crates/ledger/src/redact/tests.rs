@@ -326,7 +326,7 @@ fn each_rule_leaves_a_near_miss_unmasked() {
     }
 }
 
-/// Secrets whose shape differs from the example of their rule.
+/// Secrets whose format differs from that of their rule's example.
 const OTHER_SHAPES: &[&str] = &[
     "sb_secret_{a31}",
     "ATBB{a32}",
@@ -400,7 +400,7 @@ fn placeholders_and_names_are_kept() {
     assert_kept(&format!("\"token\": \"sha512-{}==\"", random_text('b', 86, 1)));
 }
 
-/// Templates of lines whose marked part is masked, whichever rule finds it.
+/// Templates of lines. The marked part is masked, whichever rule finds it.
 const COMMON_FORMS: &[&str] = &[
     "curl -u admin:«{a12}» https://a.b",
     "curl -uadmin:«{a12}» https://a.b",
@@ -629,12 +629,13 @@ fn hostile_text_takes_linear_time() {
         let text = piece.repeat(size / piece.len());
         let start = Instant::now();
         mask_text(&text);
-        // Quadratic time would mean minutes. The limit allows for a debug build on a busy machine.
+        // With quadratic time, this would take minutes. The limit allows for a debug build on a
+        // busy machine.
         assert!(start.elapsed() < Duration::from_secs(8), "{piece}: {:?}", start.elapsed());
     }
 }
 
-/// Generates text from pieces that matter to the rules and from arbitrary ones.
+/// Generates text from pieces that matter to the rules and from arbitrary pieces.
 fn any_pieces() -> impl Strategy<Value = String> {
     let example = (0..EXAMPLES.len()).prop_map(|at| make_example("", EXAMPLES[at].1).0);
     let keyword = (0..RULES.len(), any::<prop::sample::Index>())

@@ -55,14 +55,14 @@ const COMMON_VALUES: &[&str] = &[
     "x-oauth-basic",
 ];
 
-/// Parts of names such as `next_page_token`, whose values are public although the names end in
-/// `token` or `secret`.
+/// Parts of names such as `next_page_token`. The values of such names are public, although the
+/// names end in `token` or `secret`.
 const PUBLIC_NAMES: &[&str] = &[
     "next_", "next-", "nextt", "nextp", "page", "continu", "cursor", "public", "publish", "cancel",
     "sync", "site", "idempot",
 ];
 
-/// True if, by this rule, the value of a field is a secret.
+/// True if this rule considers the value of a field a secret.
 pub(super) fn is_secret_field(rule: &Rule, key: &str, value: &str) -> bool {
     rule.position == KeywordPosition::Name
         && !value.contains(char::is_whitespace)
@@ -293,8 +293,8 @@ fn is_gibberish(text: &str) -> bool {
     text.len() >= ENOUGH && has_both_cases && spoken_percent(text) < 40
 }
 
-/// True if the kind of character (lower case, upper case, digit, other) changes more often than in
-/// names and words.
+/// True if the kind of character (lower case, upper case, digit, other) changes more often than it
+/// does in names and words.
 fn is_jumbled(text: &str) -> bool {
     const ENOUGH: usize = 10;
     let kind_of = |byte: u8| match byte {

@@ -12,7 +12,8 @@ const LONG_LINES: usize = 20;
 /// The number of bytes above which a call, a result or other data is collapsed.
 const LONG_BYTES: usize = 2_000;
 
-/// The content security policy. Even text that evaded the escaping could not run or load anything.
+/// The content security policy. With it, even text that evaded the escaping could not run or load
+/// anything.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -195,7 +196,7 @@ fn encode_id(id: &str) -> String {
 }
 
 /// Escapes text for a `pre` element. Adds a line break at the start, because browsers drop the
-/// first one.
+/// first line break in the element.
 fn escape_preformatted(text: &str) -> String {
     format!("\n{}", escape(&view::make_visible(text)))
 }

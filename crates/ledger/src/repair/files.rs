@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The result of trying to lock the database file.
 pub(super) enum DatabaseLock {
-    /// No other process is using the database, and none can open it while this file is open.
+    /// No other process is using the database, and none can open it as long as this file stays
+    /// open.
     Locked(File),
     /// Other processes had the database open during the whole wait.
     InUse,

@@ -38,7 +38,7 @@ pub struct RepairReport {
     pub notes: Vec<String>,
 }
 
-/// The reason why a ledger was not repaired. Nothing in it is lost.
+/// The reason why a ledger was not repaired. Nothing in the ledger is lost.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum RepairError {
@@ -132,8 +132,8 @@ fn rebuild_database(
     // In WAL mode, every connection holds a lock on the file. So this lock is granted only if there
     // is no connection, and while it is held, no new connection can be opened. With a rollback
     // journal, a connection holds a lock only during an operation, and notices the new file before
-    // the next one. If this process opened and closed the file again, it would lose the lock, so
-    // from here on only the copy is read.
+    // the next operation. If this process opened and closed the file again, it would lose the lock,
+    // so from here on only the copy is read.
     let mut lock = match lock_file(path).map_err(failed)? {
         DatabaseLock::Locked(lock) => lock,
         DatabaseLock::Replaced => return Ok(None),

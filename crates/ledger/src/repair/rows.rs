@@ -89,8 +89,8 @@ fn read_tables(connection: &Connection) -> Result<Vec<Table>, LedgerError> {
     Ok(tables)
 }
 
-/// Finds the table of a row that was recovered without one, by the number and types of its values.
-/// Returns `None` unless exactly one table fits.
+/// Finds the table that fits a row that was recovered without its table. Compares the number of
+/// values and their types. Returns `None` unless exactly one table fits.
 fn find_fitting<'t>(tables: &'t [Table], row: &SalvagedRow) -> Option<&'t Table> {
     let fits = |table: &&Table| {
         table.columns.len() == row.values.len()

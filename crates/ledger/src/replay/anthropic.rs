@@ -39,8 +39,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds system text. The API accepts it only before the conversation. Later text becomes user
-    /// text, because moving it to the front would change its meaning.
+    /// Adds system text. The API accepts system text only before the conversation. Later system
+    /// text becomes user text, because moving it to the front would change its meaning.
     fn add_system(&mut self, role: &str, parts: Vec<Part>) {
         if !self.messages.is_empty() {
             if !parts.is_empty() {
@@ -197,7 +197,7 @@ fn tool_result((id, mut call): (String, Call)) -> Value {
     let CallResult { parts, is_error } = call.take_result();
     let content = to_blocks(parts);
     let mut result = json!({ "type": "tool_result", "tool_use_id": id });
-    // The API rejects an error that contains an image.
+    // The API rejects a result that is marked as an error and contains an image.
     if is_error && content.iter().all(|block| block["type"] == "text") {
         result["is_error"] = true.into();
     }

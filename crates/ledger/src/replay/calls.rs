@@ -35,8 +35,8 @@ pub(super) struct ToolResult {
 }
 
 impl Call {
-    /// Reads an element of OpenAI's `tool_calls`, or a similar value. Returns `None` if it has no
-    /// name.
+    /// Reads an element of OpenAI's `tool_calls`, or a similar value. Returns `None` if the call
+    /// has no name.
     pub(super) fn from_openai(value: &Value) -> Option<Call> {
         let call = value.as_object()?;
         let inner = ["function", "custom"].iter().find_map(|key| call.get(*key)?.as_object());
@@ -84,7 +84,8 @@ impl Call {
             && self.input() == other.input()
     }
 
-    /// Takes the result. If there is none, returns a note, because APIs require a result.
+    /// Takes the result. If there is none, returns a note in its place, because APIs require a
+    /// result.
     pub(super) fn take_result(&mut self) -> CallResult {
         self.result.take().unwrap_or_else(|| CallResult {
             parts: vec![Part::Text("No result was recorded.".to_owned())],

@@ -57,8 +57,8 @@ impl CallIds {
     }
 }
 
-/// Converts a tool name to one that every API accepts. All allow the same characters; the length
-/// limit is the lowest one, that of OpenAI's chat completions.
+/// Converts a tool name to one that every API accepts. All APIs allow the same characters. The
+/// length limit is the shortest of all, that of OpenAI's chat completions.
 pub(super) fn tool_name(name: &str) -> String {
     cut_text(&replace_special(name), 64).to_owned()
 }

@@ -21,7 +21,7 @@ pub(super) enum Part {
     },
     /// An Anthropic reasoning block that has a signature, or whose content is encrypted.
     Thinking(Value),
-    /// A block that only one of the APIs may know.
+    /// A block of a type that perhaps only one of the APIs knows.
     Other(Value),
 }
 
@@ -82,12 +82,13 @@ pub(super) fn read_part(block: Value) -> Option<Part> {
     }
 }
 
-/// Reads a block of a known type. `Some(None)` is a known block without content.
+/// Reads a block of a known type. `Some(None)` stands for a known block without content.
 fn read_known(block: &Map<String, Value>) -> Option<Option<Part>> {
     let string = |key: &str| block.get(key).and_then(Value::as_str);
     match string("type") {
         Some("text" | "input_text" | "output_text") => Some(Part::text(string("text")?)),
-        // A block with more fields has a structure of its own, defined by its tool.
+        // If a block without a type has fields other than `text`, its structure is defined by its
+        // tool.
         None if block.len() == 1 => Some(Part::text(string("text")?)),
         Some("refusal") => Some(Part::text(string("refusal")?)),
         Some("image_url" | "input_image") => read_image_url(block).map(Some),

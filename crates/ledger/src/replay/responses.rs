@@ -86,8 +86,8 @@ impl Writer {
         self.add_media("[from the assistant]", media);
     }
 
-    /// Adds the message's reasoning, if it came from this API. Without the encrypted content, the
-    /// item would only refer to a response that the API does not store.
+    /// Adds the message's reasoning, if it came from this API. Leaves out items without encrypted
+    /// content: they would only refer to a response that the API does not store.
     fn add_reasoning(&mut self, carried: &Map<String, Value>) {
         let items = carried.get("codex_reasoning_items").and_then(Value::as_array);
         for item in items.into_iter().flatten().filter(|item| item["type"] == "reasoning") {

@@ -14,7 +14,7 @@ const MAX_RANKED: usize = 200;
 /// The number of bytes of text after which a search stops as soon as it has enough matches to show.
 const ENOUGH_READ: usize = 512 << 10;
 
-/// A search in messages that the caller reads, newest first, from wherever they are stored. `Id`
+/// A search in messages that the caller provides, newest first. They can be stored anywhere. `Id`
 /// identifies a message.
 pub struct SearchCollector<Id> {
     query: Query,
@@ -48,8 +48,8 @@ impl<Id: Ord> SearchCollector<Id> {
         self.query.is_empty()
     }
 
-    /// Returns the condition that the tokens of each match fulfil. Returns `None` if the tokens
-    /// cannot help, and all messages must be read.
+    /// Returns a condition that the tokens of every match satisfy. Returns `None` if the tokens
+    /// cannot help, so that all messages must be read.
     pub fn index_query(&self) -> Option<IndexQuery> {
         self.query.index_query()
     }
@@ -103,9 +103,9 @@ impl<Id: Ord> SearchCollector<Id> {
     }
 
     /// Ranks the matches by Okapi BM25, with statistics computed from the matches alone. Among
-    /// equally good ones, the newest comes first. The results of tool calls come last: they repeat
-    /// whole files, and users more often look for what was said or done. Takes the best out of the
-    /// collector.
+    /// equally good matches, the newest comes first. The results of tool calls come last: they
+    /// repeat whole files, and users more often look for what was said or done. Returns the best
+    /// matches, and empties the collector.
     pub fn take_best(&mut self) -> Vec<Id> {
         const K1: f64 = 1.2;
         const B: f64 = 0.75;
@@ -137,7 +137,7 @@ impl<Id: Ord> SearchCollector<Id> {
 }
 
 fn count_occurrences(term: &Term, text: &str) -> usize {
-    /// The maximum number of occurrences that count for the rank.
+    /// The maximum number of occurrences that count toward the rank.
     const MOST: usize = 16;
     let mut from = 0;
     let mut count = 0;

@@ -87,8 +87,8 @@ impl Folder {
 }
 
 /// Counts the leading bytes that folding leaves unchanged except for their case: ASCII words with
-/// single spaces between them. The last letter before other text is left out, because a mark that
-/// belongs to it may follow.
+/// single spaces between them. The last letter before a non-ASCII character is left out, because a
+/// mark that belongs to it may follow.
 fn plain_length(bytes: &[u8]) -> usize {
     /// The number of bytes per step. It is large enough for the compiler to compare many bytes at
     /// once.
@@ -113,8 +113,8 @@ fn plain_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// Counts the leading bytes of characters that fold to themselves. The last character before a mark
-/// is left out.
+/// Counts the bytes of the leading characters that fold to themselves. The last character before a
+/// mark is left out.
 fn self_folding_length(text: &str) -> usize {
     let mut last = 0;
     for (at, character) in text.char_indices() {
@@ -148,8 +148,8 @@ fn can_join(character: char) -> bool {
         || is_accent(first)
 }
 
-/// True for large ranges of characters that fold to themselves and never combine with the character
-/// before them.
+/// True for characters in certain large ranges. They fold to themselves, and never combine with the
+/// character before them.
 fn folds_to_itself(c: char) -> bool {
     matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
         | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}')

@@ -120,8 +120,9 @@ impl Ledger {
         slice
     }
 
-    /// Indexes everything, compacts the index while other processes can still write, and returns
-    /// free space to the disk. `progress` is called with the number of messages indexed so far.
+    /// Indexes everything, compacts the index while other processes can still write, and shrinks
+    /// the file if much of it is free space. `progress` is called with the number of messages
+    /// indexed so far.
     pub fn optimize(&mut self, progress: &dyn Fn(usize)) -> Result<(), LedgerError> {
         let mut indexed = 0;
         loop {
@@ -194,7 +195,7 @@ fn index_messages(connection: &Connection, time: Duration) -> Result<SliceReport
     let mut has_more = false;
     while let Some(row) = rows.next()? {
         // FTS5 writes its entries only at the commit, which takes about as long as everything
-        // before.
+        // before it.
         if indexed > 0 && start.elapsed() * 2 > time {
             has_more = true;
             break;

@@ -1,6 +1,6 @@
 //! Queries for an index of tokens.
 
-/// A condition that the tokens of a message fulfil if the message matches.
+/// A condition that the tokens of a message satisfy if the message matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexQuery {
     /// The message has this token, or one that begins with it. Tokens contain no quotes.

@@ -101,7 +101,7 @@ pub struct SearchHit {
     pub session_started: Time,
 }
 
-/// True if a message whose fields have this text matches a query. This is the definition of a
+/// True if a message with this text in its fields matches a query. This is the definition of a
 /// match.
 ///
 /// Case, accents, width and the amount of white space do not matter. A term matches between word

@@ -52,7 +52,7 @@ impl Query {
         self.root.as_ref().is_some_and(|root| root.matches(text))
     }
 
-    /// Returns all terms except those that are excluded.
+    /// Returns all terms except those that the query excludes.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
         let mut terms = Vec::new();
         if let Some(root) = &self.root {
@@ -106,9 +106,9 @@ impl Node {
 
 /// Builds the index query for nodes that must all match. Returns `None` if the index cannot help.
 fn require_all(nodes: &[Node]) -> Option<IndexQuery> {
-    /// The maximum number of tokens, and of groups, in the index query. Whole words are kept before
-    /// prefixes, and long tokens before short ones, because they are usually rarer. Each message is
-    /// checked anyway.
+    /// The maximum number of tokens, and of groups, in the index query. If there are more, the
+    /// query keeps whole words rather than prefixes, and long tokens rather than short ones,
+    /// because these are usually rarer. No result is wrong, because each message is checked anyway.
     const MOST: usize = 12;
     let terms = nodes.iter().filter_map(|node| match node {
         Node::Term(term) => Some(term),
@@ -159,7 +159,7 @@ impl Group {
     }
 }
 
-/// Returns a single node unchanged, and combines several.
+/// Combines several nodes into one. Returns a single node unchanged.
 fn unwrap_or(mut nodes: Vec<Node>, combine: fn(Vec<Node>) -> Node) -> Option<Node> {
     match nodes.len() {
         0 | 1 => nodes.pop(),
@@ -222,7 +222,7 @@ impl Term {
         }
     }
 
-    /// Returns the tokens that every message containing this term has in the index.
+    /// Returns tokens that the index has for every message that contains this term.
     fn index_tokens(&self) -> Vec<Token<'_>> {
         let mut tokens = Vec::new();
         for (start, piece) in pieces(&self.text) {
@@ -234,7 +234,8 @@ impl Term {
                     let is_open_left = start == 0 && !self.left;
                     let is_open_right = start + word.len() == self.text.len() && !self.right;
                     match cut_word(word) {
-                        // The word may be the end of a longer word, which the index cannot find.
+                        // The word may be the end of a longer word, and the index cannot find a
+                        // word by its end.
                         _ if is_open_left => {}
                         part if is_open_right && part == word => tokens.push(Token::prefix(part)),
                         part => tokens.push(Token::exact(part)),

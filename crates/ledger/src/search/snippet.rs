@@ -49,7 +49,7 @@ fn push_line(out: &mut String, text: &str) {
 
 /// Finds the occurrences of all terms in the text, in order and without overlaps.
 fn find_matches(query: &Query, text: &str) -> Vec<Range<usize>> {
-    /// A number of matches per term that is larger than any snippet can show.
+    /// The maximum number of matches per term. No snippet can show as many.
     const MOST: usize = 200;
     let (folded, starts) = fold_mapped(text);
     let mut found: Vec<Range<usize>> = Vec::new();

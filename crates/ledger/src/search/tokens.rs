@@ -1,9 +1,9 @@
 //! Splitting folded text into pieces, and pieces into index tokens.
 //!
 //! For each message, the index has each of these tokens once: every word (its first 32 characters),
-//! every pair of adjacent characters in a script without spaces, the last such character alone, and
-//! every symbol that is not ASCII. A single character in a script without spaces is found as the
-//! beginning of a pair.
+//! every pair of adjacent characters in a script without spaces, the last character of each run of
+//! such characters, and every symbol that is not ASCII. A single character in a script without
+//! spaces is found as the beginning of a pair.
 
 use std::collections::HashSet;
 
@@ -51,8 +51,8 @@ fn kind_of(c: char) -> CharacterKind {
     }
 }
 
-/// True for scripts that are written without spaces between words. Also true for Hangul, whose
-/// words take endings.
+/// True for characters of scripts that are written without spaces between words. Also true for
+/// Hangul, because its words take endings.
 fn is_spaceless(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{eff}'         // Thai, Lao

@@ -47,9 +47,9 @@ impl Ledger {
         })
     }
 
-    /// Deletes the messages of a session and everything that belongs to them, but not the session.
-    /// Returns the number of deleted messages. Fails with [`LedgerError::TaskRunning`] if a process
-    /// is working on a task in the session.
+    /// Deletes the messages of a session and everything that belongs to them, but keeps the session
+    /// itself. Returns the number of deleted messages. Fails with [`LedgerError::TaskRunning`] if a
+    /// process is working on a task in the session.
     pub fn clear_messages(&mut self, id: &str) -> Result<usize, LedgerError> {
         let running = self.running_tasks()?;
         self.database.erase(|transaction| {

@@ -23,7 +23,7 @@ pub struct ListOptions {
     pub limit: Option<usize>,
 }
 
-/// New values for the fields of a session that its agent sets. `None` keeps the old value.
+/// New values for those fields of a session that the agent sets. `None` keeps the old value.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct SessionSettings {
@@ -43,14 +43,14 @@ pub struct SessionSummary {
     pub last_activity: Time,
 }
 
-/// The columns of a session that appending needs.
+/// The columns of a session that are needed to append to it.
 pub(crate) struct SessionHead {
     pub(crate) key: i64,
     pub(crate) last_seq: i64,
     pub(crate) last_turn: i64,
 }
 
-/// Reads the columns of a session that appending needs.
+/// Reads the columns of a session that are needed to append to it.
 pub(crate) fn head(connection: &Connection, id: &str) -> Result<SessionHead, LedgerError> {
     connection
         .prepare_cached("SELECT key, last_seq, last_turn FROM sessions WHERE id = ?1")?
@@ -62,7 +62,7 @@ pub(crate) fn head(connection: &Connection, id: &str) -> Result<SessionHead, Led
 }
 
 impl Ledger {
-    /// Creates a session. If it exists, only its empty fields are filled in.
+    /// Creates a session. If the session exists, only its empty fields are filled in.
     pub fn create_session(
         &mut self,
         session: &SessionRecord,

@@ -56,7 +56,7 @@ fn find_broken(connection: &Connection) -> Result<Vec<(i64, String, i64)>, Ledge
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Fills gaps in the table of tasks: adds a task for rows that lack theirs, and marks tasks that
+/// Fills gaps in the table of tasks: adds a task for rows whose task is lost, and marks tasks that
 /// cannot continue. Returns a note for each task that it marks.
 pub(crate) fn complete_tasks(transaction: &Transaction<'_>) -> Result<Vec<String>, LedgerError> {
     let mut statement = transaction.prepare(
@@ -84,7 +84,8 @@ pub(crate) fn complete_tasks(transaction: &Transaction<'_>) -> Result<Vec<String
     Ok(notes)
 }
 
-/// Creates a task for rows whose task is lost, in the session that its last journal entry names.
+/// Creates a task for rows whose task is lost. Its session is the one that the last of its journal
+/// entries names.
 fn recover_task(transaction: &Transaction<'_>, key: i64) -> Result<(), LedgerError> {
     let sql = "SELECT session, time FROM journal WHERE task = ?1 ORDER BY seq DESC LIMIT 1";
     let last = transaction
@@ -109,8 +110,8 @@ fn recover_task(transaction: &Transaction<'_>, key: i64) -> Result<(), LedgerErr
     Ok(())
 }
 
-/// Raises the epochs of all tasks, so that no lease from before a repair is valid. The rows that
-/// were recovered may be older than the last leases.
+/// Raises the epochs of all tasks, so that no lease from before a repair is valid. This is
+/// necessary because the recovered rows may be older than the last leases.
 pub(crate) fn fence_leases(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
     const LEASES_LOST: i64 = 1_000;
     transaction.execute("UPDATE tasks SET epoch = epoch + ?1", [LEASES_LOST])?;

@@ -10,10 +10,10 @@ use crate::{Ledger, LedgerError, Time, mask};
 /// The state of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GoalState {
-    /// The task is working on the goal, or will do so when a process takes its lease.
+    /// The task is working on the goal, or will do so when a process takes the task's lease.
     #[default]
     Active,
-    /// The user stopped the work, or its process died.
+    /// The user stopped the work, or the process that did the work died.
     Paused,
     /// The agent cannot continue without the user.
     Blocked,
@@ -111,10 +111,10 @@ pub struct GoalUpdate {
     pub state: Option<(GoalState, Option<String>)>,
     /// The new budget.
     pub budget: Option<Budget>,
-    /// True if the state is set only if the goal is active. This keeps a process that is working on
-    /// a goal from overwriting the user's decision to pause or cancel it.
+    /// True if the state is to be set only if the goal is active. This keeps a process that is
+    /// working on a goal from overwriting the user's decision to pause or cancel it.
     pub only_if_active: bool,
-    /// True if a new run begins, whose spending is counted from zero.
+    /// True if a new run begins. Its spending is counted from zero.
     pub begins_run: bool,
     /// The spending since the last update. It is added to the totals of the goal and of the run.
     pub spent: Spending,

@@ -34,7 +34,8 @@ pub struct TaskChange<'a> {
     pub new_tasks: &'a [TaskRecord],
     /// The new state of the task.
     pub state: Option<&'a str>,
-    /// The session in which the task continues, such as a compaction that `events` creates.
+    /// The session in which the task continues, for example one that `events` creates after a
+    /// compaction.
     pub session: Option<&'a str>,
     /// A change to a goal, such as an addition of the entries' cost.
     pub goal: Option<&'a GoalUpdate>,
@@ -57,8 +58,8 @@ pub struct AppendOutcome {
     pub entries: Vec<JournalEntry>,
     /// The messages that the events added, in order.
     pub messages: Vec<AppendedMessage>,
-    /// The state that the task had before. If it is not the one that this process set last, another
-    /// process has called [`Ledger::set_task_state`].
+    /// The state that the task had before. If it is not the state that this process set last,
+    /// another process has called [`Ledger::set_task_state`].
     pub previous_state: String,
     /// The goal after its change.
     pub goal: Option<GoalRecord>,

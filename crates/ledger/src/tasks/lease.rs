@@ -27,7 +27,7 @@ impl Lease {
     }
 }
 
-/// The columns of a task that appending needs.
+/// The columns of a task that are needed to append to its journal.
 pub(super) struct TaskHead {
     pub(super) key: i64,
     /// The key of the session.
@@ -48,15 +48,15 @@ impl Ledger {
     }
 
     /// Takes the lease of a task even if the process that has it is alive, and fences that process.
-    /// This is meant for a process that hangs or that runs on another machine.
+    /// This is meant for cases in which that process hangs or runs on another machine.
     pub fn seize_lease(&mut self, task: &str, now: Time) -> Result<Lease, LedgerError> {
         self.check_task(task)?;
         let lock = self.task_locks().replace_lock(task)?;
         self.raise_epoch(task, lock, now)
     }
 
-    /// Fails if the task does not exist, or if its id cannot be part of a path, in which case
-    /// another program wrote it.
+    /// Fails if the task does not exist, or if its id cannot be part of a path. Only another
+    /// program can have written such an id.
     fn check_task(&self, task: &str) -> Result<(), LedgerError> {
         find_key(self.database.reader()?, task)?;
         check_id(task)
@@ -74,7 +74,8 @@ impl Ledger {
     }
 }
 
-/// Reads the columns of a task that appending needs. Fails if a later lease has been taken.
+/// Reads the columns of a task that are needed to append to its journal. Fails if a later lease has
+/// been taken.
 pub(super) fn check_lease(connection: &Connection, lease: &Lease) -> Result<TaskHead, LedgerError> {
     let Lease { task, epoch, .. } = lease;
     let found = connection

@@ -1,8 +1,8 @@
 //! Tasks: work that continues after its process has died.
 //!
 //! The state of a task follows from its journal alone. A process works on a task under a lease. The
-//! kernel holds the lease's lock, so a dead process is noticed without a clock. The epoch of the
-//! lease is checked in each write, so a process that has lost its lease can no longer write.
+//! kernel holds the lease's lock, so the death of the process is noticed without a clock. The epoch
+//! of the lease is checked in each write, so a process that has lost its lease can no longer write.
 
 mod checks;
 mod goals;

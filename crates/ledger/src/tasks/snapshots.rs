@@ -20,13 +20,13 @@ pub struct Snapshot {
     pub state: Value,
 }
 
-/// A task with everything that its state follows from.
+/// A task with its snapshot and the journal entries that are needed to determine its state.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LoadedTask {
     pub task: TaskRecord,
     pub snapshot: Option<Snapshot>,
-    /// The journal entries after the snapshot; all if there is none.
+    /// The journal entries after the snapshot; all entries if there is no snapshot.
     pub entries: Vec<JournalEntry>,
 }
 

@@ -30,8 +30,8 @@ impl Ledger {
         })
     }
 
-    /// Deletes all states of a thread except the latest one of each subgraph, and those that it
-    /// follows from. Returns the number of deleted states.
+    /// Deletes the states of a thread. Keeps the latest state of each subgraph and the states that
+    /// these need. Returns the number of deleted states.
     pub fn prune_thread(&mut self, app: &str, thread: &str) -> Result<usize, LedgerError> {
         self.database.write(|transaction| {
             let latest = select_keys(
@@ -54,7 +54,7 @@ impl Ledger {
     }
 
     /// Deletes the states that some runs of an app created, except those that a state of another
-    /// run follows from. Returns the number of deleted states.
+    /// run needs. Returns the number of deleted states.
     pub fn delete_thread_runs(&mut self, app: &str, runs: &[String]) -> Result<usize, LedgerError> {
         self.database.write(|transaction| {
             let mut chosen = BTreeSet::new();
@@ -86,8 +86,8 @@ fn select_keys(
     Ok(keys.collect::<Result<_, _>>()?)
 }
 
-/// Adds the states that these states follow from: for each channel without a value, the earlier
-/// states up to the one that has the value.
+/// Adds the states that the given states need: for each channel without a value, the earlier states
+/// up to the one that has the value.
 fn with_sources(
     connection: &Connection,
     states: BTreeSet<i64>,
@@ -166,7 +166,7 @@ pub(super) fn delete_state_row(
     Ok(values)
 }
 
-/// Deletes those of the given values that no state uses.
+/// Deletes the given values, except those that a state uses.
 pub(super) fn delete_unused_values(
     transaction: &Transaction<'_>,
     values: &[i64],

@@ -18,7 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Time;
 
-/// The maximum size of a state with its values, in bytes. The answer to a request has to hold it.
+/// The maximum size of a state with its values, in bytes. A state has to fit into the answer to a
+/// request.
 pub const MAX_STATE_BYTES: i64 = 32 << 20;
 
 /// The maximum size of all writes after a state, in bytes.
@@ -81,9 +82,9 @@ pub struct ThreadState {
     pub id: String,
     /// The id of the state that this one follows.
     pub parent: Option<String>,
-    /// The time at which the state was stored. Ignored when it is stored.
+    /// The time at which the ledger stored the state. Ignored in a state that is to be stored.
     pub time: Time,
-    /// The id of the checkpoint that has the files of that moment.
+    /// The id of the checkpoint that has the files as they were at that time.
     pub files: Option<String>,
     /// A JSON object, by which states can be searched. `run_id` is the run that created the state.
     pub metadata: serde_json::Map<String, serde_json::Value>,
@@ -93,7 +94,8 @@ pub struct ThreadState {
     pub content: Encoded,
     /// The channels that have a value.
     pub channels: Vec<Channel>,
-    /// The results of the tasks that work on the next step. Ignored when the state is stored.
+    /// The results of the tasks that work on the next step. Ignored in a state that is to be
+    /// stored.
     pub writes: Vec<ThreadWrite>,
 }
 

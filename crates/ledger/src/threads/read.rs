@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Channel, Encoded, ThreadKey, ThreadState, ThreadWrite};
 use crate::{Ledger, LedgerError};
 
-/// The size at which a page of states ends, in bytes.
+/// The size in bytes at which a page of states ends.
 const PAGE_BYTES: usize = 8 << 20;
 
 /// A selection of states.
@@ -37,7 +37,8 @@ pub struct ThreadFilter {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ThreadPosition {
     pub id: String,
-    /// The number of the state in the ledger: states of two threads may have the same id.
+    /// The number of the state in the ledger. It is needed because states of two threads may have
+    /// the same id.
     pub number: i64,
 }
 
@@ -132,7 +133,7 @@ fn list_states(connection: &Connection, filter: &ThreadFilter) -> Result<ThreadP
     Ok(page)
 }
 
-/// Compares JSON values. A number is equal to the same number with a fraction of zero.
+/// Compares JSON values. Numbers such as 1 and 1.0 are equal.
 fn is_equal(one: &Value, other: &Value) -> bool {
     match (one.as_f64(), other.as_f64()) {
         (Some(one), Some(other)) => one == other,
@@ -202,7 +203,7 @@ fn complete_state(
     Ok(state)
 }
 
-/// Finds channels without a state or a value. Returns a description of each problem.
+/// Finds channels whose state or value is missing. Returns a description of each problem.
 pub(crate) fn check_threads(connection: &Connection) -> Result<Vec<String>, LedgerError> {
     let mut problems = Vec::new();
     for (lacking, condition) in [

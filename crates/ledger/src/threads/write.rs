@@ -10,9 +10,9 @@ use super::{
 use crate::{Ledger, LedgerError, Time};
 
 impl Ledger {
-    /// Stores a state. A state with the same id is replaced. Returns the channels whose values are
-    /// needed, because the parent does not have them in the given version; in that case, nothing is
-    /// stored.
+    /// Stores a state. A state with the same id is replaced. Returns the channels whose values the
+    /// caller must add, because the parent does not have them in the given version. If there are
+    /// such channels, nothing is stored.
     pub fn put_thread_state(
         &mut self,
         state: &ThreadState,
@@ -42,9 +42,9 @@ impl Ledger {
         })
     }
 
-    /// Stores results of tasks that work on the step after a state, which may be stored later. A
-    /// result that the task already has at the same position is kept, unless the position is
-    /// negative.
+    /// Stores results of tasks that work on the step after a state. The state itself may be stored
+    /// later. A result that the task already has at the same position is kept, unless the position
+    /// is negative.
     pub fn put_thread_writes(
         &mut self,
         key: &ThreadKey,
@@ -124,8 +124,9 @@ impl Ledger {
     }
 }
 
-/// Finds the values that a new state shares with states that are already stored. Returns a value
-/// for each channel that has one, and the channels whose values are missing.
+/// Finds the values that a new state shares with states that are already stored. Returns two lists:
+/// for each channel, the key of the shared value if there is one; and the channels whose values are
+/// missing.
 fn find_shared_values(
     transaction: &Transaction<'_>,
     known: &[i64],

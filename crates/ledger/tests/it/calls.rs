@@ -65,7 +65,7 @@ fn a_call_that_was_never_recorded_is_attributed_even_if_the_clock_has_been_set_b
         fixture.ledger.turn_of_call(&call).unwrap().map(|turn| turn.turn)
     };
     assert_eq!([86_401, 11, 50].map(|began| turn_at(began, None)), [Some(1), Some(2), None]);
-    // The time of the prompt identifies the turn, regardless of the clock during the call.
+    // The time of the prompt identifies the turn, whatever the clock showed during the call.
     assert_eq!(turn_at(11, Some(86_400)), Some(1));
     assert_eq!(turn_at(50, Some(10)), Some(2));
     assert_eq!(turn_at(11, Some(12)), Some(2));
@@ -164,7 +164,7 @@ fn many_calls_are_found_in_the_same_turns_as_single_ones() {
         ("a \"quoted\" \\ id", Some(2)),
         ("only a result", Some(3)),
         (long.as_str(), Some(3)),
-        // The time of the call determines the turns of these.
+        // The turns of the following calls are determined by the time of the call.
         ("twice", Some(2)),
         ("unknown", Some(2)),
         ("inner", Some(2)),

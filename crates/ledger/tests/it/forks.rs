@@ -161,7 +161,7 @@ fn a_search_finds_a_message_of_a_fork_once() {
         hits.iter().map(|(session, seq)| ((*session).to_owned(), *seq)).collect()
     };
     assert_eq!(find(&mut fixture, "ask2"), hits(&[("f", 5), ("s", 3)]));
-    // In the parent the message is taken back, but the fork still has it.
+    // The message is taken back in the parent, but the fork still has it.
     fixture.ledger.rewind_turns("s", 2, at(30)).unwrap();
     assert_eq!(find(&mut fixture, "ask2"), hits(&[("f", 3), ("f", 5)]));
     assert_eq!(find(&mut fixture, "ask1"), hits(&[("s", 1)]));

@@ -1,4 +1,4 @@
-//! Agents' own logs: every entry is imported once, in its position, however often it is read.
+//! Agents' own logs: every entry is imported once, at its position, however often it is read.
 
 use std::process::Stdio;
 
@@ -17,8 +17,8 @@ use crate::support::{
 
 const LOG: &str = "/logs/one.jsonl";
 
-/// Builds an entry of session `s` from `text`. If the text starts with `>`, it is a prompt; with
-/// `=`, a summary; with `$`, a number of tokens that were used. Any other text is an answer of the
+/// Builds an entry of session `s` from `text`. Text that starts with `>` is a prompt, with `=` a
+/// summary, and with `$` the number of tokens that were used. Any other text is an answer from the
 /// agent.
 fn make_entry(origin: usize, seconds: i64, text: &str) -> LogEntry {
     let rest = text.get(1..).unwrap_or_default();
@@ -479,7 +479,7 @@ fn concurrent_and_dying_readers_lose_and_repeat_nothing() {
 }
 
 /// The plan of a turn: the prompt, the delay with which a hook reports it (`None` for no hook), the
-/// number of answers, and how many entries are read before the answers and after them.
+/// number of answers, and the numbers of entries that are read before the answers and after them.
 #[derive(Clone, Debug)]
 struct TurnPlan {
     prompt: &'static str,
@@ -558,7 +558,8 @@ fn the_log_of_a_fork_adds_only_what_is_new() {
     assert_eq!(fixture.ledger.session("s").unwrap().tokens.input, 5);
 }
 
-/// Reads a log that another session also begins with, as the log of a session `fork`.
+/// Reads a log as the log of the session `fork`. The log of another session begins with the same
+/// entries.
 fn read_fork(ledger: &mut Ledger, log: &[(i64, &str)], upto: usize) -> LogIntake {
     let from = ledger.bookmark("/logs/fork.jsonl").unwrap();
     let mut page = make_page(None, log, upto);

@@ -1,5 +1,5 @@
-//! A search finds exactly the messages that match by definition. This is checked against a scan of
-//! all messages, with generated messages and queries.
+//! A search finds exactly the messages that match by definition. The tests compare the search with
+//! a scan of all messages, for generated messages and queries.
 
 use std::collections::BTreeSet;
 

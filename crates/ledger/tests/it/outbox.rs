@@ -1,4 +1,4 @@
-//! The outbox: each change leaves the ledger, whenever a shipper is killed.
+//! The outbox: every change is shipped, no matter when a shipper is killed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use takeback_ledger::{
 
 use crate::support::{Fixture, at, count_rows, message, open_raw, record_event, session};
 
-/// A copy of the ledger, made of batches alone.
+/// A copy of the ledger, made only from shipped batches.
 #[derive(Default)]
 struct Copy {
     sessions: BTreeMap<String, SessionCopy>,
@@ -151,7 +151,7 @@ fn effect(session: &str, command: &str) -> Event {
     Event::Effect { session: session.into(), effect }
 }
 
-/// Does one of the things that change a ledger, to one of three sessions.
+/// Makes one of several kinds of changes to one of three sessions.
 fn change_something(ledger: &mut Ledger, kind: u8, which: u8, now: Time) {
     let id = ["a", "b", "c"][usize::from(which) % 3];
     if ledger.session(id).is_err() {
@@ -274,7 +274,7 @@ fn an_older_copy_of_the_ledger_is_noticed() {
     older.append("s", &[message("user", "other")], at(9)).unwrap();
     let announced = older.announce_batch(copy.receipt.as_deref(), "x").unwrap();
     assert_eq!(announced, Announced::Foreign);
-    // The user decides that everything is shipped again.
+    // The user decides to ship everything again.
     older.restart_outbox().unwrap();
     copy.ship_all(&mut older);
     copy.assert_complete(&older);

@@ -1,4 +1,4 @@
-//! Many processes at the same time, and processes that die.
+//! Many processes that work at the same time, and processes that die.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Appends messages to a session and acknowledges each one, until the process is killed or has
-/// written the number of messages in the argument.
+/// written as many messages as the argument says.
 fn append_and_acknowledge(path: &Path, argument: &str) {
     let (id, count) = argument.split_once(' ').unwrap();
     let mut ledger = Ledger::open(path, &LedgerOptions::default()).unwrap();
@@ -24,7 +24,7 @@ fn append_and_acknowledge(path: &Path, argument: &str) {
     for number in first..first + count.parse::<i64>().unwrap() {
         let text = format!("{id} number{number} {}", "words of all kinds ".repeat(20));
         let seq = ledger.append(id, &[message("user", &text)], at(number)).unwrap()[0];
-        // The parent has closed the pipe: it has read enough.
+        // The parent has read enough, and has closed the pipe.
         if writeln!(std::io::stdout(), "\nacknowledged {seq}").is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Repairs that are interrupted, and processes that open the ledger meanwhile.
+//! Repairs that are interrupted, and processes that open the ledger during a repair.
 
 use std::cell::RefCell;
 use std::fs;
@@ -46,8 +46,8 @@ fn a_ledger_behind_a_link_is_repaired_with_its_log() {
 fn a_repair_that_was_cut_off_is_finished() {
     let (directory, path) = make_closed_ledger();
     damage_index_page(&path);
-    // These are the files that remain if a repair dies after the new database is complete and the
-    // old log is removed.
+    // These are the files that remain if a repair dies after the new database was completed and the
+    // old log was removed.
     let copy = tempfile::TempDir::new_in(directory.path()).unwrap();
     for name in ["state.db", "state.db-wal"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();

@@ -135,7 +135,7 @@ fn a_rewind_is_reversed_even_if_the_conversation_has_continued() {
     assert_eq!(fixture.current_texts("s"), with_fourth);
 }
 
-/// Compares the conversation after each move with the conversation that was recorded at that point.
+/// After each move, compares the conversation with the one that was recorded at that point.
 #[test]
 fn a_conversation_can_return_to_every_earlier_point() {
     for seed in 1..40_u64 {

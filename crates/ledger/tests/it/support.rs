@@ -205,7 +205,7 @@ pub(crate) fn count_rows(path: &Path, table: &str) -> i64 {
     open_raw(path).query_row(&sql, [], |row| row.get(0)).unwrap()
 }
 
-/// Overwrites the root page of an index. This damage is noticed but loses no rows.
+/// Overwrites the root page of an index. This damage is noticed, but no rows are lost.
 pub(crate) fn damage_index_page(path: &Path) {
     let connection = open_raw(path);
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'effects_workspace'";

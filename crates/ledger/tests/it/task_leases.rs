@@ -99,7 +99,7 @@ fn only_the_owner_can_use_lock_files_and_old_ones_are_swept() {
     for name in ["t.lock", "lock"] {
         assert_eq!(mode(&directory.join(name)), 0o600, "{name}");
     }
-    // These are files of processes that died.
+    // These are lock files of processes that died.
     for name in ["dead.lock", "u.lock"] {
         fs::write(directory.join(name), "").unwrap();
     }

@@ -64,8 +64,8 @@ fn make_step(ledger: &mut Ledger, lease: &Lease, step: i64) -> Result<i64, Ledge
     Ok(outcome.entries[1].seq)
 }
 
-/// Works on a task and acknowledges each step, until the process is killed or has made the number
-/// of steps in the argument.
+/// Works on a task and acknowledges each step, until the process is killed or has made as many
+/// steps as the argument says.
 fn work_and_acknowledge(path: &Path, argument: &str) {
     let (id, count) = argument.split_once(' ').unwrap();
     let options = LedgerOptions { durable: count.len() > 3, ..LedgerOptions::default() };
@@ -78,7 +78,7 @@ fn work_and_acknowledge(path: &Path, argument: &str) {
     while step < last {
         step += 1;
         let seq = make_step(&mut ledger, &lease, step).unwrap();
-        // The parent has closed the pipe: it has read enough.
+        // The parent has read enough, and has closed the pipe.
         if writeln!(std::io::stdout(), "\nacknowledged {step}").is_err() {
             return;
         }
@@ -92,7 +92,8 @@ fn start_worker(test: &str, path: &Path, argument: &str) -> Child {
     run_again(test, path, argument).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads until the child has acknowledged `count` steps or has ended. Returns the last one.
+/// Reads until the child has acknowledged `count` steps or has ended. Returns the number of the
+/// last step.
 fn read_acknowledged(child: &mut Child, count: u64) -> i64 {
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     let steps = lines.map_while(Result::ok).filter_map(|line| {
@@ -186,7 +187,8 @@ fn eight_processes_with_a_task_each_lose_nothing() {
     assert!(fixture.ledger.verify(&|_, _| {}).unwrap().whole);
 }
 
-/// Takes the lease as often as the argument says, and makes a step in two appends each time.
+/// Takes the lease as often as the argument says. Each time, makes a step that consists of two
+/// appends.
 fn compete_for_lease(path: &Path, argument: &str) {
     let (name, count) = argument.split_once(' ').unwrap();
     let mut left: u32 = count.parse().unwrap();

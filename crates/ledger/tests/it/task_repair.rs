@@ -233,7 +233,7 @@ fn a_ledger_of_version_3_gets_the_tables_for_tasks() {
     let mut fixture = Fixture::with_three_turns();
     let fresh = schema_of(&fixture.path());
     let transcript = fixture.ledger.transcript("s").unwrap();
-    // A process with the ledger open upgrades it with its next write.
+    // A process that has the ledger open upgrades the ledger with its next write.
     downgrade(&fixture.path());
     fixture.ledger.create_task(&task("t"), at(9)).unwrap();
     assert_eq!(fixture.ledger.task("t").unwrap().session, "s");

@@ -226,7 +226,7 @@ fn loading_reads_only_the_entries_after_the_snapshot() {
     }
     fixture.ledger.write_snapshot(&lease, 1, &json!({ "sum": 1 }), at(2)).unwrap();
     fixture.ledger.write_snapshot(&lease, 2, &json!({ "sum": 3 }), at(3)).unwrap();
-    // With the snapshot, the entries before it are not needed.
+    // The entries before the snapshot are not needed.
     open_raw(&fixture.path()).execute_batch("DELETE FROM journal WHERE seq < 3").unwrap();
     let loaded = fixture.ledger.load_task("t").unwrap();
     let snapshot = loaded.snapshot.unwrap();

@@ -95,7 +95,7 @@ fn a_state_comes_back_with_its_values_and_writes() {
 fn an_unchanged_value_is_taken_from_the_parent() {
     let mut fixture = Fixture::new();
     put(&mut fixture.ledger, &state("t", "1", None, &[channel("a", 1, Some("x"))]));
-    // Two states that follow the same one may give different values the same version.
+    // Two states that follow the same state may give the same version to different values.
     for (id, text) in [("2", "left"), ("3", "right")] {
         let channels = [channel("a", 1, None), channel("b", 2, Some(text))];
         put(&mut fixture.ledger, &state("t", id, Some("1"), &channels));
@@ -249,8 +249,8 @@ fn a_prune_keeps_the_latest_state_of_each_namespace() {
     assert_eq!(fixture.ledger.prune_thread(APP, "unknown").unwrap(), 0);
 }
 
-/// Stores a chain of states, with the channels that have a value and those that follow from earlier
-/// states.
+/// Stores a chain of states, each with the channels that have a value and the channels whose values
+/// follow from earlier states.
 fn put_chain(ledger: &mut Ledger, states: &[(&str, &str, &[&str], &[&str])]) {
     let mut parent = None;
     for (id, run, valued, deltas) in states {
@@ -278,7 +278,7 @@ fn states_that_a_kept_one_follows_from_are_not_pruned() {
         ],
     );
     assert_eq!(fixture.ledger.prune_thread(APP, "t").unwrap(), 1);
-    // State 3 has the last value of `d`, and state 2 that of `e`.
+    // State 3 has the last value of `d`, and state 2 has the last value of `e`.
     assert_eq!(list(&fixture.ledger, ThreadFilter::default()), ["5", "4", "3", "2"]);
     assert_eq!(fixture.ledger.delete_thread_runs(APP, &["r".into()]).unwrap(), 0);
     assert_eq!(fixture.ledger.delete_thread_runs(APP, &["r".into(), "s".into()]).unwrap(), 4);
