@@ -150,7 +150,7 @@ pub fn limit_reason(error: &rusqlite::Error) -> Option<String> {
     let rusqlite::Error::SqliteFailure(cause, message) = error else { return None };
     match cause.code {
         ErrorCode::OperationInterrupted => Some(
-            "it takes too long to read for its size, so it is damaged, or was made to be endless"
+            "reading it takes too long for its size, so it is damaged or was designed to be endless"
                 .to_owned(),
         ),
         ErrorCode::TooBig => Some(match message {

@@ -139,7 +139,7 @@ impl fmt::Display for UncoveredReason {
             UncoveredReason::Special => f.write_str("a socket, pipe or device"),
             UncoveredReason::Changing => f.write_str("kept changing"),
             UncoveredReason::Private => f.write_str("private"),
-            UncoveredReason::Nested => f.write_str("a nested repository, kept only as a link"),
+            UncoveredReason::Nested => f.write_str("a nested repository, stored only as a link"),
         }
     }
 }

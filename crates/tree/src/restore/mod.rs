@@ -264,7 +264,7 @@ pub enum RestoreError {
     Pin(#[from] PinError),
     /// The restore failed and was reverted, except for paths that another process changed in the
     /// meantime.
-    #[error("{failure}; left as they are: {}", list_paths(.left))]
+    #[error("{failure}; these paths were left unchanged: {}", list_paths(.left))]
     Left {
         #[source]
         failure: Box<RestoreError>,
