@@ -25,7 +25,7 @@ class ScratchTest(unittest.TestCase):
     def setUp(self) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="takeback-client-"))
         self.addCleanup(shutil.rmtree, self.base, ignore_errors=True)
-        # A repository that contains the scratch directory would be the workspace, and be rolled back.
+        # A repository around this directory would be the workspace, and would be rolled back.
         assert not any((above / ".git").exists() for above in self.base.parents), self.base
         self.project = self.base / "project"
         self.project.mkdir()
