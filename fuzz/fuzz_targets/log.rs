@@ -57,7 +57,7 @@ fn next_ledger(ledger: &mut Option<(Ledger, u32)>) -> &mut (Ledger, u32) {
 
 fn write_log(format: &LogFormat, log: &[u8], number: u32) -> LogRef {
     let (name, session) = match format.agent {
-        // A session that has been read before is not read again, so each input gets a new session.
+        // A session that has been read is not read again, so each input gets a session of its own.
         "opencode" => ("opencode.db", Some(number.to_string())),
         "cline" => ("a.messages.json", None),
         // Older versions of Gemini CLI write a single document.

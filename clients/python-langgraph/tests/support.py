@@ -21,7 +21,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="takeback-langgraph-"))
-        # A repository around the scratch directory would be the workspace, and be rolled back.
+        # A repository around this directory would be the workspace, and would be rolled back.
         assert not any((above / ".git").exists() for above in self.base.parents), self.base
         self.project = self.base / "project"
         self.project.mkdir()

@@ -25,7 +25,7 @@ class ScratchTest(unittest.TestCase):
     def setUp(self) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="takeback-client-"))
         self.addCleanup(shutil.rmtree, self.base, ignore_errors=True)
-        # A repository around the scratch directory would be the workspace, and be rolled back.
+        # A repository around this directory would be the workspace, and would be rolled back.
         assert not any((above / ".git").exists() for above in self.base.parents), self.base
         self.project = self.base / "project"
         self.project.mkdir()
@@ -76,7 +76,7 @@ class ScratchTest(unittest.TestCase):
 
 
 def parameters_for(method: str) -> Dict[str, Any]:
-    """Returns valid values for the required parameters, with which every method fails before it
+    """Returns valid values for the required parameters. With them, every method fails before it
     does anything."""
     every = {
         "checkpoint": 1,

@@ -20,7 +20,7 @@ export interface TakebackOptions {
   program?: string;
   /** takeback's home directory. */
   home?: string;
-  /** The environment of the process, in place of that of this process. */
+  /** The environment of takeback, in place of the environment of this process. */
   environment?: Record<string, string | undefined>;
   /** The milliseconds that a request may take; `Infinity` waits forever. */
   timeout?: number;
@@ -103,7 +103,7 @@ export class Takeback extends MethodCalls {
   /**
    * Ends takeback, and waits for it up to this time.
    *
-   * A process that still completes a late checkpoint is not killed. It ends by itself.
+   * A process that is still completing a late checkpoint is not killed. It ends by itself.
    */
   close(milliseconds = CLOSE_TIMEOUT): Promise<void> {
     return this.#connection.close(milliseconds);

@@ -122,7 +122,7 @@ export class PlanChangedError extends RpcError {
 
 /** Some paths cannot be restored. Nothing was changed. */
 export class BlockedError extends RpcError {
-  /** The plan. Its `blocked` lists these paths. */
+  /** The plan, whose `blocked` lists these paths. */
   get plan(): RollbackResult {
     return this.data.plan as RollbackResult;
   }

@@ -77,7 +77,7 @@ export abstract class MethodCalls {
     return this.call("notices.take", params);
   }
 
-  /** Appends messages, except the user's: those are the prompts of `turnStart`. */
+  /** Appends messages. Report the user's messages as the prompts of `turnStart` instead. */
   messagesAppend(params: Params<"messages.append">): Promise<Result<"messages.append">> {
     return this.call("messages.append", params);
   }
@@ -127,12 +127,12 @@ export abstract class MethodCalls {
     return this.call("rollback.redo", params);
   }
 
-  /** Plans to take back one turn and to keep later edits. Changes nothing. */
+  /** Plans how to take back one turn and keep later edits. Changes nothing. */
   undoPlan(params: Params<"undo.plan"> = {}): Promise<Result<"undo.plan">> {
     return this.call("undo.plan", params);
   }
 
-  /** Takes back one turn and keeps later edits; by default the last turn. */
+  /** Takes back one turn, by default the last one, and keeps later edits. */
   undoApply(params: Params<"undo.apply"> = {}): Promise<Result<"undo.apply">> {
     return this.call("undo.apply", params);
   }
@@ -184,7 +184,7 @@ export abstract class MethodCalls {
     return this.call("sessions.clear", params);
   }
 
-  /** Copies the messages of a session up to a number into a new session. */
+  /** Copies the messages of a session, up to number `at`, into a new session. */
   sessionsFork(params: Params<"sessions.fork">): Promise<Result<"sessions.fork">> {
     return this.call("sessions.fork", params);
   }
@@ -199,7 +199,7 @@ export abstract class MethodCalls {
     return this.call("sessions.redo", params);
   }
 
-  /** Adds up tokens and costs. */
+  /** Returns the totals of tokens and costs. */
   sessionsStats(params: Params<"sessions.stats"> = {}): Promise<Result<"sessions.stats">> {
     return this.call("sessions.stats", params);
   }
@@ -229,7 +229,7 @@ export abstract class MethodCalls {
     return this.call("threads.copy", params);
   }
 
-  /** Deletes all states but the latest one of each namespace, and those that it needs. */
+  /** Deletes all states except the latest of each namespace and the states that it needs. */
   threadsPrune(params: Params<"threads.prune">): Promise<Result<"threads.prune">> {
     return this.call("threads.prune", params);
   }

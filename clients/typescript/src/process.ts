@@ -91,7 +91,7 @@ export class ServerProcess {
     return this.#failure !== undefined || exitCode !== null || signalCode !== null;
   }
 
-  /** Sends a request and returns the answer. The caller must not send another one before that. */
+  /** Sends a request and returns the answer. Only one request may be in progress at a time. */
   exchange(id: number, method: string, line: string): Promise<Answer> {
     if (this.#failure) return Promise.reject(this.#failure(method));
     return new Promise((resolve, reject) => {
@@ -109,7 +109,7 @@ export class ServerProcess {
   /**
    * Closes the pipes and waits for the process to end.
    *
-   * A process that still completes a late checkpoint is left alone. It ends by itself.
+   * A process that is still completing a late checkpoint is left alone. It ends by itself.
    */
   async close(milliseconds: number): Promise<void> {
     this.#child.stdin.end();

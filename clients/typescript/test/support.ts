@@ -33,7 +33,7 @@ export class Scratch {
 
   constructor(test: TestContext) {
     this.#test = test;
-    // A repository around the scratch directory would be the workspace, and be rolled back.
+    // A repository around this directory would be the workspace, and would be rolled back.
     for (let above = dirname(this.base); above !== dirname(above); above = dirname(above)) {
       assert.ok(!existsSync(join(above, ".git")), this.base);
     }

@@ -50,7 +50,7 @@ def encode_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> Dic
 
 
 def list_deltas(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> List[str]:
-    """Lists the channels whose values follow from earlier checkpoints and their writes.
+    """Lists the channels whose values are computed from earlier checkpoints and their writes.
 
     LangGraph counts the steps since such a channel was last stored as a whole.
     """
@@ -61,7 +61,7 @@ def list_deltas(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> List[st
 def encode_channels(
     serde: SerializerProtocol, checkpoint: Checkpoint, needed: Any
 ) -> List[Channel]:
-    """Encodes the channels that have a value, with the values of those that are needed."""
+    """Encodes the channels that have a value. Only the values that are needed are included."""
     channels: List[Channel] = []
     versions: ChannelVersions = checkpoint["channel_versions"]
     for channel, value in checkpoint["channel_values"].items():

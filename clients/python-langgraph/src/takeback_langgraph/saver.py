@@ -59,9 +59,10 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     With a ``workspace``, the files in that directory are captured whenever LangGraph stores a
     checkpoint, and `rollback` and `fork` take them along.
 
-    Data that a method has stored survives the death of any process. ``takeback`` is a client to share;
-    without one, the saver starts takeback, with these ``options`` of the client, and ends it when
-    it is closed.
+    Data that a method has stored survives the death of any process.
+
+    ``takeback`` is a client that the saver shares. Without it, the saver starts takeback with the
+    client's ``options``, and ends takeback when the saver is closed.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         before: Optional[RunnableConfig] = None,
         limit: Optional[int] = None,
     ) -> Iterator[CheckpointTuple]:
-        """Lists checkpoints, the latest first. Without a configuration, those of all threads."""
+        """Lists checkpoints, latest first; without a configuration, those of all threads."""
         after: Optional[ThreadPosition] = None
         while limit is None or limit > 0:
             page = self._list_page(config, filter, before, limit, after)
@@ -212,7 +213,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
             self.takeback.threads_copy(self.app, source, target)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Deletes all checkpoints of threads, or all but the latest and those that it needs."""
+        """Deletes all checkpoints of threads, or all except the latest and those that it needs."""
         if strategy not in STRATEGIES:
             raise ValueError(f"unknown strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
         for thread in map(str, thread_ids):
@@ -226,7 +227,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
     def rollback(self, config: RunnableConfig) -> RunnableConfig:
         """Restores the files of a checkpoint. Returns the configuration to continue with.
 
-        The state before is captured first, so ``takeback rollback undo`` reverses this.
+        The current state is captured first, so ``takeback rollback undo`` can reverse the rollback.
         """
         workspace, state, files = self._find_files(config)
         workspace.roll_back(files)
@@ -249,7 +250,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         return make_config(str(thread_id), state["namespace"], state["id"])
 
     def finish(self, config: RunnableConfig) -> None:
-        """Reports that the graph has stopped, so that later changes are not taken for its own."""
+        """Reports that the graph has stopped, so that later changes do not count as its work."""
         if self._workspace is not None:
             self._workspace.finish(thread_of(config))
 

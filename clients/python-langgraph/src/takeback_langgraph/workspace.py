@@ -28,10 +28,10 @@ class NoFilesError(TakebackError):
 
 
 class GraphWorkspace:
-    """Reports the steps of a graph to takeback, as the calls of a session for each thread.
+    """Reports the steps of a graph to takeback as calls. Each thread is a session.
 
-    takeback captures the workspace before each call, so the files are those of the moment at which
-    LangGraph stored its checkpoint.
+    takeback captures the workspace before each call, that is, the files as they are when LangGraph
+    stores its checkpoint.
     """
 
     def __init__(self, takeback: Takeback, app: str) -> None:
@@ -46,7 +46,7 @@ class GraphWorkspace:
     def capture(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> Optional[str]:
-        """Captures the files at a checkpoint of a thread, and returns the id of their checkpoint.
+        """Captures the files for a checkpoint of a thread. Returns the id of takeback's checkpoint.
 
         A failure is logged, and does not stop the graph.
         """
@@ -70,7 +70,7 @@ class GraphWorkspace:
             )
 
     def finish(self, thread: str) -> None:
-        """Reports that the graph has stopped, so that later changes are not taken for its own."""
+        """Reports that the graph has stopped, so that later changes do not count as its work."""
         with self._lock:
             self._end_call(thread)
             self.takeback.turn_end(**self._who(thread))
@@ -122,7 +122,7 @@ class GraphWorkspace:
 def is_waiting(config: RunnableConfig, metadata: CheckpointMetadata) -> bool:
     """Returns true if the graph waits until a checkpoint is stored.
 
-    Otherwise its next step has already begun, and the files would be those of a later moment.
+    Otherwise its next step has already begun, and the files would be newer than the checkpoint.
     """
     return metadata.get("source") == "update" or config["configurable"].get(DURABILITY) == "sync"
 

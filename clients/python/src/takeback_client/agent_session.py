@@ -49,7 +49,7 @@ class AgentSession:
         return self.takeback.turn_end(**self._reporter)
 
     def tool_call(self, tool: str, input: Json, call: Optional[Name] = None) -> ToolCall:
-        """Returns a tool call, to be run inside ``with``: the checkpoint is taken before."""
+        """Returns a tool call. Run the tool inside ``with``: the checkpoint is taken first."""
         return ToolCall(self, tool, input, call)
 
     def append(self, *messages: Message) -> List[int]:

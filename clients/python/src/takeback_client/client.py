@@ -31,14 +31,15 @@ def print_warning(line: str) -> None:
 class Takeback(AboutMethods, AgentMethods, CheckpointMethods, SessionMethods, ThreadMethods):
     """A running ``takeback rpc``. Several threads can share it.
 
-    The process is started immediately; :class:`StartError` says why it could not be. If it dies,
-    the request in progress raises :class:`ServerDiedError` and is never sent again, and the
+    The process is started immediately; if that fails, :class:`StartError` says why. If the process
+    dies, the request in progress raises :class:`ServerDiedError` and is never sent again, and the
     next request starts a new process. All state is on disk, so nothing else is lost.
 
-    ``directory`` is the directory to work in, by default that of this process. ``program`` is the
-    name or path of takeback, ``home`` its home directory. ``environment`` replaces the environment
-    of the process. ``timeout`` is in seconds; None waits forever. ``on_warning`` gets each line of
-    takeback's standard error, in another thread; by default the line is printed.
+    ``directory`` is the directory to work in; by default, the working directory of this process.
+    ``program`` is the name or path of takeback, ``home`` its home directory. takeback gets
+    ``environment`` in place of the environment of this process. ``timeout`` is in seconds; None
+    waits forever. ``on_warning`` gets each line of takeback's standard error, in another thread; by
+    default the line is printed.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Takeback(AboutMethods, AgentMethods, CheckpointMethods, SessionMethods, Th
     def close(self, seconds: float = 10.0) -> None:
         """Ends takeback, and waits for it up to this time.
 
-        A process that still completes a late checkpoint is not killed. It ends by itself.
+        A process that is still completing a late checkpoint is not killed. It ends by itself.
         """
         self._connection.close(seconds)
 

@@ -21,7 +21,7 @@ from .types import ServerInfo
 
 #: The version of the protocol that this client speaks.
 PROTOCOL = 1
-#: The maximum length of the first request, until takeback has said what it accepts.
+#: The maximum length of a request until takeback has said what length it accepts.
 _FIRST_LINE_BYTES = 1 << 20
 
 

@@ -126,7 +126,7 @@ class BlockedError(RpcError):
 
     @property
     def plan(self) -> RollbackResult:
-        """The plan. Its ``blocked`` lists these paths."""
+        """The plan, whose ``blocked`` lists these paths."""
         return cast(RollbackResult, self.data["plan"])
 
 

@@ -41,8 +41,8 @@ class Deadline:
 class ServerProcess:
     """A running ``takeback rpc``.
 
-    At most one request is in progress, because takeback answers them one at a time. So a
-    request that waits for another one has not been sent, and can give up without consequences.
+    At most one request is in progress, because takeback answers one at a time. So a request
+    that waits for another one has not been sent, and can give up without consequences.
     This class is not thread-safe.
     """
 
@@ -96,7 +96,7 @@ class ServerProcess:
         self, request: int, method: str, line: bytes, deadline: Deadline
     ) -> Dict[str, Any]:
         """Sends a request and returns the answer."""
-        # First comes the answer to a request that has timed out.
+        # If an earlier request has timed out, its answer comes first.
         if self._awaited is not None and self._receive(deadline, method) is None:
             raise deadline.expired(method, was_sent=False)
         self._outgoing = memoryview(line)
@@ -109,7 +109,7 @@ class ServerProcess:
     def close(self, seconds: float) -> None:
         """Closes the pipes and waits for the process to end.
 
-        A process that still completes a late checkpoint is left alone. It ends by itself.
+        A process that is still completing a late checkpoint is left alone. It ends by itself.
         """
         self._input.close()
         self._output.close()

@@ -1,4 +1,4 @@
-/** Types that several methods share, and those about takeback itself. */
+/** Types that several methods share, and types about takeback itself. */
 
 /** A path that is not valid UTF-8: its bytes in base64. `decodePath` decodes it. */
 export interface RawPath {

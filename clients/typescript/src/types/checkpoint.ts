@@ -2,7 +2,7 @@
 
 import type { Effect, Failure, JsonPath, Name } from "./basic.js";
 
-/** The number of a row, or a step (`"2.3"`), a name or an id. */
+/** The number of a row or of a step (`"2.3"`), a name, or an id. */
 export type CheckpointName = number | string;
 
 /** A path that a checkpoint does not cover. */

@@ -61,7 +61,7 @@ export interface MovedSession {
   stays?: string;
 }
 
-/** The effects of a rollback or an undo, made or planned. */
+/** The result of a rollback or an undo, or the plan for one. */
 export interface RollbackResult {
   action: string;
   row?: number;

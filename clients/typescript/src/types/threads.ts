@@ -1,4 +1,4 @@
-/** Types about threads, whose states an app that runs a graph keeps in the ledger. */
+/** Types about threads: the conversations of apps that run a graph. */
 
 import type { Json } from "./basic.js";
 
@@ -8,7 +8,7 @@ export interface Encoded {
   data: string;
 }
 
-/** A channel of a state. If it has no value, the parent's value applies. */
+/** A channel of a state. If it has no value, the value in the parent state applies. */
 export interface Channel {
   channel: string;
   version: string;

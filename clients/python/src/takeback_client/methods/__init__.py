@@ -1,4 +1,4 @@
-"""The methods of the protocol, with its parameters: ``tool.before`` is ``tool_before``."""
+"""The methods of the protocol. For example, ``tool.before`` becomes ``tool_before``."""
 
 from .about import AboutMethods
 from .agent import AgentMethods

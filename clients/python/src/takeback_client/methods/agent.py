@@ -201,8 +201,8 @@ class AgentMethods(Caller):
         agent: Optional[Name] = None,
         session: Optional[Name] = None,
     ) -> AppendedMessages:
-        """Appends messages to the session, and returns their numbers. Messages from the user are
-        the prompts of ``turn_start`` instead.
+        """Appends messages to the session, and returns their numbers. Report the user's messages
+        as the prompts of ``turn_start`` instead.
         """
         result: AppendedMessages = self.call(
             "messages.append", messages=to_list(messages), agent=agent, session=session

@@ -65,8 +65,8 @@ class CheckpointMethods(Caller):
     ) -> Fork:
         """Copies the conversation and, into a new directory, the files of a checkpoint.
 
-        The agent's own conversation is copied as well. `agent` names the agent that continues it,
-        if it is not the one of the session.
+        The agent's own conversation is copied as well. `agent` names the agent that continues the
+        copy, if it is not the agent of the session.
         """
         result: Fork = self.call(
             "fork",
@@ -167,7 +167,7 @@ class CheckpointMethods(Caller):
         skip_blocked: Optional[bool] = None,
         workspace_only: Optional[bool] = None,
     ) -> PlanResult:
-        """Plans to take back one turn and to keep later edits. Changes nothing."""
+        """Plans how to take back one turn and keep later edits. Changes nothing."""
         result: PlanResult = self.call(
             "undo.plan",
             turn=turn,
@@ -192,7 +192,7 @@ class CheckpointMethods(Caller):
         workspace_only: Optional[bool] = None,
         digest: Optional[str] = None,
     ) -> RollbackResult:
-        """Takes back one turn and keeps later edits; by default the last turn."""
+        """Takes back one turn, by default the last one, and keeps later edits."""
         result: RollbackResult = self.call(
             "undo.apply",
             turn=turn,

@@ -116,7 +116,7 @@ class SessionMethods(Caller):
         return result
 
     def sessions_fork(self, session: str, at: int) -> ForkedSession:
-        """Copies the messages of a session up to a number into a new session."""
+        """Copies the messages of a session, up to number ``at``, into a new session."""
         result: ForkedSession = self.call("sessions.fork", session=session, at=at)
         return result
 
@@ -131,6 +131,6 @@ class SessionMethods(Caller):
         return result
 
     def sessions_stats(self, *, by: Optional[StatsBy] = None) -> SessionStats:
-        """Adds up tokens and costs."""
+        """Returns the totals of tokens and costs."""
         result: SessionStats = self.call("sessions.stats", by=by)
         return result

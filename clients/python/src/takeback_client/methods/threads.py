@@ -1,4 +1,4 @@
-"""Methods about threads, whose states an app that runs a graph keeps in the ledger."""
+"""Methods about threads: the conversations of apps that run a graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .caller import Caller, to_list
 
 
 class ThreadMethods(Caller):
-    """Methods about threads, whose states an app that runs a graph keeps in the ledger."""
+    """Methods about threads: the conversations of apps that run a graph."""
 
     def threads_put(
         self,
@@ -116,7 +116,7 @@ class ThreadMethods(Caller):
         return result
 
     def threads_prune(self, app: str, thread: str) -> StateCount:
-        """Deletes all states but the latest one of each namespace, and those that it needs."""
+        """Deletes all states except the latest of each namespace and the states that it needs."""
         result: StateCount = self.call("threads.prune", app=app, thread=thread)
         return result
 

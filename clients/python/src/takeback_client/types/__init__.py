@@ -1,7 +1,7 @@
 """The types of parameters and results, as docs/protocol.md describes them.
 
-Results are plain dictionaries. The keys that takeback omits if they would have no value are in
-a base class whose name ends with ``Extras``.
+Results are plain dictionaries. The keys that takeback omits when they have no value are in a base
+class whose name ends with ``Extras``.
 """
 
 from .basic import (

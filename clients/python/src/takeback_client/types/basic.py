@@ -1,4 +1,4 @@
-"""Types that several methods share, and those about takeback itself."""
+"""Types that several methods share, and types about takeback itself."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import List, Optional, TypedDict, Union
 
 from .basic import Effect, Failure, JsonPath, Name
 
-#: The number of a row, or a step (``"2.3"``), a name or an id.
+#: The number of a row or of a step (``"2.3"``), a name, or an id.
 CheckpointName = Union[int, str]
 
 

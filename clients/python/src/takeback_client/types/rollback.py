@@ -107,7 +107,7 @@ class _RollbackResultExtras(TypedDict, total=False):
 
 
 class RollbackResult(_RollbackResultExtras):
-    """The effects of a rollback or an undo, made or planned."""
+    """The result of a rollback or an undo, or the plan for one."""
 
     action: str
     checkpoint: str

@@ -1,4 +1,4 @@
-"""The states of threads, which apps that run a graph keep in the ledger."""
+"""Types about threads: the conversations of apps that run a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Encoded(TypedDict):
 
 
 class Channel(TypedDict):
-    """A channel of a state. If it has no value, the parent's value applies."""
+    """A channel of a state. If it has no value, the value in the parent state applies."""
 
     channel: str
     version: str
