@@ -55,7 +55,7 @@ export class ServerDiedError extends TakebackError {
     signal: NodeJS.Signals | null,
     warnings: readonly string[],
   ) {
-    const end = signal ? `was ended by ${signal}` : `ended with exit code ${exitCode}`;
+    const end = signal ? `was killed by ${signal}` : `ended with exit code ${exitCode}`;
     const said = warnings.length > 0 ? `: ${warnings.join(" / ")}` : "";
     const message = `takeback ${end} before it answered ${method}${said}`;
     super(message, "list the checkpoints to see what was done");

@@ -153,5 +153,5 @@ def describe_exit(exit_code: Optional[int]) -> str:
     if exit_code is None:
         return "closed its output"
     if exit_code < 0:
-        return f"was ended by signal {-exit_code}"
+        return f"was killed by signal {-exit_code}"
     return f"ended with exit code {exit_code}"
