@@ -37,8 +37,8 @@ pub struct Agent {
     pub has_checkpoints: bool,
     /// The user's home directory, to which `~` in scripts refers.
     pub user_home: Option<PathBuf>,
-    /// Starts work that is done while no user is waiting, such as pruning. It is called with the id
-    /// of the session.
+    /// The function that starts follow-up work, such as pruning, which runs while no user is
+    /// waiting. It receives the id of the session.
     pub on_follow_up: OnFollowUp,
 }
 

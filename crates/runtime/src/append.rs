@@ -1,13 +1,13 @@
 //! Appending to the journal as few times as possible.
 //!
 //! An append is a synced transaction, which is the most expensive part of a step. Two rules decide
-//! when one is needed. First, everything that has happened is appended before anything else
+//! when an append is needed. First, everything that has happened is appended before anything else
 //! happens, so that no reply is paid for twice and no call is made twice. Second, a step that
 //! affects the world outside the process, such as a request or a call, is appended before it is
-//! taken. Between such steps, nothing leaves the process, so an append also contains the steps that
-//! follow from it without leaving the process, up to and including the announcement of the next
-//! request: a prompt and its request, a result and the request that carries it, the last reply and
-//! the end of the turn.
+//! taken. The steps in between affect nothing outside the process, so one append contains all of
+//! them, up to and including the announcement of the next request. For example, one append contains
+//! a prompt and its request, a result and the request that carries it, or the last reply and the
+//! end of the turn.
 
 use takeback_ledger::{AppendedMessage, Event, GoalUpdate, MessageRecord, TaskChange, Tokens};
 
@@ -96,14 +96,15 @@ impl Task {
         self.journal.keep_snapshot(&self.state, now)
     }
 
-    /// Finds the steps that follow an append and do not leave the process.
+    /// Finds the steps that follow an append and affect nothing outside the process.
     fn look_ahead(
         &self,
         change: &TaskChange<'_>,
         build: &impl Fn(&[AppendedMessage]) -> Vec<Entry>,
     ) -> Following {
         let mut following = Following::default();
-        // If the change moves the task to another session, the conversation is a different one.
+        // If the change moves the task to another session, the next step depends on a different
+        // conversation.
         let is_stopped = self.cancel.is_cancelled() || self.cancel.is_suspended();
         if is_stopped || change.session.is_some() {
             return following;
@@ -128,7 +129,7 @@ impl Task {
         following
     }
 
-    /// Returns the entry for the next step, if that step does not leave the process.
+    /// Returns the entry for the next step, if that step affects nothing outside the process.
     fn find_following(
         &self,
         state: &State,

@@ -1,8 +1,8 @@
 //! Decides whether a tool call may run, needs the user's approval, or is refused.
 //!
-//! By default, everything that a checkpoint covers runs without a question, because it can be taken
-//! back. The user is asked about the rest: calls that leave the workspace, and effects that no
-//! rollback reverses.
+//! By default, a call runs without a question if a checkpoint covers everything that it changes,
+//! because its changes can be taken back. The user is asked about all other calls: those that leave
+//! the workspace, and those with effects that no rollback reverses.
 //!
 //! An answer can be remembered for the rest of the task. Only the beginning of a call is
 //! remembered: a program and its verb (`git push`), a host (`fetch_url docs.rs`), a directory
@@ -24,10 +24,10 @@ const OUTSIDE: &str = "outside the workspace";
 /// The length of a command in a question, in characters.
 const MAX_COMMAND: usize = 100;
 
-/// Programs that run others with more rights.
+/// Programs that run other programs with more rights.
 const PRIVILEGED: [&str; 5] = ["doas", "pkexec", "run0", "su", "sudo"];
 
-/// The calls for which the user is asked.
+/// The calls that need the user's approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalMode {
@@ -38,7 +38,7 @@ pub enum ApprovalMode {
     Ask,
     /// No calls. Everything runs.
     Auto,
-    /// No calls. Those that would need approval in the mode `Effects` are refused.
+    /// No calls. Calls that would need approval in the mode `Effects` are refused.
     Never,
 }
 
@@ -49,19 +49,19 @@ pub enum Decision {
     Run,
     /// The user is asked.
     Ask {
-        /// The reason, as a sentence about the call that begins with a verb: "changes /etc/hosts".
+        /// The reason, worded so that it can follow the words "this call": "changes /etc/hosts".
         because: String,
-        /// The beginning that can be remembered, so that the user is not asked again.
+        /// The beginning of the call, which can be remembered so that the user is not asked again.
         remember: Option<String>,
     },
     /// The call does not run. The model reads the reason.
     Refuse {
-        /// The reason, as a sentence about the call that begins with a verb.
+        /// The reason, worded so that it can follow the words "this call".
         because: String,
     },
 }
 
-/// A tool call about which to decide.
+/// A tool call that needs a decision.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct ApprovalRequest<'a> {
@@ -76,11 +76,12 @@ pub struct ApprovalRequest<'a> {
     pub analysis: Option<&'a ScriptAnalysis>,
     /// The directory that the agent works in.
     pub directory: &'a Path,
-    /// The root of the workspace, or the agent's directory if that cannot be a workspace; canonical.
+    /// The canonical path of the root of the workspace, or of the agent's directory if that
+    /// directory cannot be a workspace.
     pub workspace: &'a Path,
     /// True if a checkpoint of the workspace is taken before the call.
     pub is_covered: bool,
-    /// The beginnings that the user allowed for the rest of the task.
+    /// The beginnings of calls that the user allowed for the rest of the task.
     pub remembered: &'a BTreeSet<String>,
 }
 
@@ -91,7 +92,7 @@ struct Reason {
 }
 
 impl Reason {
-    /// Returns a reason that cannot be remembered.
+    /// Creates a reason for a question whose answer cannot be remembered.
     fn once(because: String) -> Reason {
         Reason { because, remember: None }
     }
@@ -143,7 +144,7 @@ impl ApprovalRequest<'_> {
             if !path.ancestors().map(read_key).any(|key| self.remembered.contains(&key)) {
                 let directory =
                     if self.tool == "read_file" { path.parent() } else { Some(&**path) };
-                // The root of the file system would allow everything.
+                // Remembering the root of the file system would allow everything.
                 let directory = directory.filter(|directory| directory.parent().is_some());
                 let remember = directory.map(read_key);
                 return Some(Reason {
@@ -177,7 +178,7 @@ impl ApprovalRequest<'_> {
         (!self.is_covered && self.may_change()).then(|| Reason::once(because.to_owned()))
     }
 
-    /// Finds an effect that no rollback reverses and that is not remembered.
+    /// Finds an effect that no rollback reverses and that the user has not already allowed.
     fn find_effect(&self) -> Option<Reason> {
         let effects = &self.analysis?.effects;
         let commands = self.list_commands();
@@ -210,7 +211,7 @@ impl ApprovalRequest<'_> {
         })
     }
 
-    /// Finds a change that is not remembered.
+    /// Finds a change that the user has not already allowed.
     fn find_change(&self) -> Option<Reason> {
         if !self.may_change() {
             return None;
@@ -256,8 +257,8 @@ impl ApprovalRequest<'_> {
     }
 }
 
-/// Returns the prefix that would have to be remembered. Returns `None` if there are several, or if
-/// one of the commands has none.
+/// Returns the prefix to be remembered, which all commands must share. Returns `None` if their
+/// prefixes differ, or if one of them has no prefix.
 fn find_only<'p>(prefixes: impl Iterator<Item = Option<&'p str>>) -> Option<String> {
     let prefixes: BTreeSet<&str> = prefixes.collect::<Option<_>>()?;
     match prefixes.into_iter().collect::<Vec<_>>()[..] {
@@ -270,8 +271,8 @@ fn read_key(directory: &Path) -> String {
     format!("read {}", directory.to_string_lossy())
 }
 
-/// Finds a program that runs others with more rights, anywhere in a script. If the word is in fact
-/// an argument, this only leads to an unnecessary question.
+/// Finds the name of a program that runs other programs with more rights, anywhere in a script. If
+/// the name is in fact an argument, the only consequence is an unnecessary question.
 fn find_privileged(script: &str) -> Option<&'static str> {
     let words = script.split(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c));
     words.into_iter().find_map(|word| PRIVILEGED.into_iter().find(|program| *program == word))

@@ -80,7 +80,7 @@ impl Task {
         self.run_call(&known, front)
     }
 
-    /// Makes a call again that was interrupted before it changed anything.
+    /// Repeats a call that was interrupted before it changed anything.
     pub(crate) fn repeat_call(
         &mut self,
         index: usize,
@@ -138,7 +138,8 @@ impl Task {
         analyze_script(script, &context)
     }
 
-    /// Returns the root of the workspace, or the agent's directory if that cannot be a workspace.
+    /// Returns the root of the workspace, or the agent's directory if that directory cannot be a
+    /// workspace.
     fn workspace(&self) -> PathBuf {
         self.agent.opened.find_root(&self.directory).unwrap_or_else(|_| self.directory.clone())
     }
@@ -196,7 +197,8 @@ impl Task {
             let on_output = |text: &str| front.show(&TurnEvent::CallOutput { call: id, text });
             known.tool.run(&known.input, &self.tool_context(&on_output))
         };
-        // The call may have been cut off. The process that continues the turn will determine this.
+        // The call may have been cut off. The process that continues the turn will determine its
+        // outcome.
         if self.cancel.is_suspended() && self.cancel.is_cancelled() {
             return Ok(());
         }

@@ -24,7 +24,7 @@ struct Shared {
     actions: BTreeMap<u64, Action>,
 }
 
-/// A guard that removes an action when it is dropped.
+/// A guard that removes an action when the guard is dropped.
 pub struct CancelGuard {
     cancel: Cancel,
     number: u64,
@@ -74,8 +74,8 @@ impl Cancel {
         self.lock().is_cancelled
     }
 
-    /// Runs `action` when the turn is cancelled, or immediately if it already is cancelled. The
-    /// action must end whatever the calling thread is waiting for.
+    /// Runs `action` when the turn is cancelled, or immediately if the turn is already cancelled.
+    /// The action must end whatever the calling thread is waiting for.
     pub fn on_cancel(&self, action: impl Fn() + Send + Sync + 'static) -> CancelGuard {
         let action: Action = Arc::new(action);
         let mut shared = self.lock();

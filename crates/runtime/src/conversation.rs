@@ -14,7 +14,7 @@ pub(crate) const INTERRUPTED: &str = "interrupted";
 /// The finish reason of an answer that reached the output limit.
 pub(crate) const LENGTH: &str = "length";
 
-/// The number of characters at the end of a cut answer that the model is shown again.
+/// The number of characters from the end of a cut answer that are shown to the model again.
 const REMINDED: usize = 200;
 
 /// The minimum length of a repeated passage that counts as an overlap, in characters.
@@ -24,7 +24,8 @@ const SHORTEST_OVERLAP: usize = 12;
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<MessageRecord>,
-    /// The older messages in the form in which requests contain them. Each is written only once.
+    /// The older messages in the form in which requests contain them. Each message is written only
+    /// once.
     pub(crate) prefix: RefCell<ConversationPrefix>,
     /// The state of the session when the messages were read.
     mark: Option<ConversationMark>,

@@ -1,4 +1,5 @@
-//! Subagents: tasks with a parent, which run in parallel and are journaled in the same way.
+//! Subagents: tasks that have a parent task and run in parallel. They are journaled like all other
+//! tasks.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -23,10 +24,10 @@ const MAX_PARALLEL: usize = 4;
 struct Delegated {
     call: RequestedCall,
     task: String,
-    /// True if the task is still to be created.
+    /// True if the task does not exist yet.
     is_new: bool,
     prompt: String,
-    /// The number of the subagent, for the user.
+    /// The number of the subagent, as it is shown to the user.
     number: usize,
 }
 
@@ -37,8 +38,8 @@ struct Report {
 }
 
 impl Task {
-    /// Lets subagents work on calls, in parallel. Those that had begun before a crash continue at
-    /// the point that they had reached. Returns false if one of them waits for the user.
+    /// Lets subagents work on calls, in parallel. Subagents that had begun before a crash continue
+    /// from the point that they had reached. Returns false if a subagent is waiting for the user.
     pub(crate) fn delegate(
         &mut self,
         indices: &[usize],
@@ -52,7 +53,7 @@ impl Task {
         for CallState { call, progress } in states {
             let Some(prompt) = read_prompt(&call) else {
                 let problem = "the input needs a prompt, which must be a text";
-                // The other calls follow in the next step.
+                // The next step handles the other calls.
                 return self.end_call(&call, ToolOutput::unusable(problem), front).map(|()| true);
             };
             let (task, is_new) = match progress {
@@ -67,8 +68,8 @@ impl Task {
         self.await_subagents(&delegated, front)
     }
 
-    /// Creates the tasks of new subagents in the same step that records them, so that a crash
-    /// cannot create them twice.
+    /// Creates the tasks of new subagents in the step that also records them, so that no task is
+    /// created twice after a crash.
     fn spawn(&mut self, delegated: &[Delegated]) -> Result<(), TaskError> {
         let new: Vec<&Delegated> = delegated.iter().filter(|delegated| delegated.is_new).collect();
         if new.is_empty() {
@@ -147,7 +148,8 @@ pub(crate) struct SubagentPlan {
 }
 
 impl SubagentPlan {
-    /// Runs the subagent until its turn is over. Returns `None` if it waits for the user.
+    /// Runs the subagent until its turn is over. Returns `None` if the subagent is waiting for the
+    /// user.
     fn run(&self, front: &dyn FrontEnd) -> Result<Option<Report>, TaskError> {
         let mut task = Task::open_subagent(self)?;
         let pause = match (&task.state.turn, &task.state.last_outcome) {

@@ -17,8 +17,9 @@ const VERSION: u64 = 1;
 #[serde(tag = "entry", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Entry {
-    /// A prompt began a turn. `message` is its number in the session, and `turn` the number of the
-    /// turn. The last turn for a goal whose budget is spent `wraps_up` the work.
+    /// A prompt began a turn. `message` is the number of the prompt in the session, and `turn` is
+    /// the number of the turn. `wraps_up` is true if the budget of the goal is spent and this is
+    /// its last turn.
     Prompted {
         message: i64,
         turn: i64,
@@ -27,7 +28,7 @@ pub enum Entry {
     },
     /// A request is about to be sent to a model.
     Requested { provider: String, model: String, digest: String, max_output: u64 },
-    /// A whole reply arrived. It has no message if it is unusable.
+    /// A whole reply arrived. `message` is `None` if the reply is unusable.
     Replied {
         message: Option<i64>,
         finish: Finish,
@@ -59,7 +60,7 @@ pub enum Entry {
     Answered { call: String, answer: Answer },
     /// A tool is about to run.
     Started { call: String, start: CallStart },
-    /// A call has its result, which is a message in the session.
+    /// A call has ended, and its result is a message in the session.
     Ended {
         call: String,
         message: i64,
@@ -70,14 +71,14 @@ pub enum Entry {
         is_unusable: bool,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         known_files: Vec<KnownFile>,
-        /// The bill of the subagent, if one worked on the call.
+        /// The bill of the subagent, if a subagent worked on the call.
         #[serde(flatten)]
         bill: Bill,
     },
     /// A subagent began to work on a call, as a task of its own.
     Spawned { call: String, task: String },
     /// Requests no longer contain the results of tool calls up to the message `through`. The
-    /// session keeps them.
+    /// session keeps these results.
     Cleared { through: i64 },
     /// The older part of the conversation was summarized, and the conversation continues in another
     /// session. In that session, the open turn has the number `turn`, and its prompt is the message
@@ -111,7 +112,8 @@ pub struct Bill {
     pub cost: Option<f64>,
 }
 
-/// The state right before a tool runs. After a crash, it shows whether the call was made.
+/// The state right before a tool runs. After a crash, this state helps to determine whether the
+/// call was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CallStart {
@@ -124,7 +126,7 @@ pub struct CallStart {
     /// The id of the workspace's tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The files that the call is about to write, and the result that it has if it writes all of
+    /// The files that the call is about to write, and the result of the call if it writes all of
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,

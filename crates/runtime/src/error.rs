@@ -6,7 +6,7 @@ use takeback_ledger::{LedgerError, OpenError};
 
 use crate::entry::EntryError;
 
-/// The reason why a task cannot continue. Everything up to its last step is kept.
+/// The reason why a task cannot continue. Everything up to the task's last step is kept.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages explain the variants")]
 pub enum TaskError {

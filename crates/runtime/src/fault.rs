@@ -7,7 +7,8 @@ mod armed {
 
     static LEFT: AtomicI64 = AtomicI64::new(i64::MAX);
 
-    /// Kills the process at the `nth` point from now, counting from zero, as `kill -9` would.
+    /// Kills the process, as `kill -9` would, at the `nth` fault point from now, counting from
+    /// zero.
     pub fn kill_at(nth: i64) {
         LEFT.store(nth, Ordering::SeqCst);
     }

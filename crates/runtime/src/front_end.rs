@@ -41,7 +41,7 @@ pub enum TurnEvent<'a> {
         output: &'a ToolOutput,
         subagent: Option<usize>,
     },
-    /// The next attempt waits, because the last one failed.
+    /// The last attempt failed, and the agent waits before the next one.
     Retrying {
         because: &'a str,
         wait: Duration,
@@ -94,7 +94,7 @@ pub enum TurnOutcome {
 /// A question about a tool call.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The call that waits for an answer.
+    /// The call that is waiting for an answer.
     pub call: &'a RequestedCall,
     /// The reason for asking.
     pub because: &'a str,

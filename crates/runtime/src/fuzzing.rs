@@ -11,7 +11,7 @@ use crate::model::{
 
 /// Reads the input as the response of a provider: one byte for the API, one for the size of the
 /// pieces, and the rest as the body. Panics if the outcome depends on how the body is split, if the
-/// text differs from what was shown, or if the reply cannot be sent back.
+/// text of the reply differs from the text that was shown, or if the reply cannot be sent back.
 pub fn model_response(bytes: &[u8]) {
     let [kind, size, body @ ..] = bytes else { return };
     let kind = [ApiKind::Openai, ApiKind::Responses, ApiKind::Anthropic][usize::from(*kind) % 3];

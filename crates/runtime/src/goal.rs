@@ -1,5 +1,5 @@
-//! Goals: turns that follow each other without the user, until the goal is reached or its budget is
-//! spent.
+//! Goals: turns that follow each other without new prompts from the user, until the goal is reached
+//! or its budget is spent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::state::{State, TurnState};
 use crate::task::{Pause, Task};
 use crate::tools::ToolOutput;
 
-/// The name of the tool by which the model ends its work on a goal.
+/// The name of the tool with which the model ends its work on a goal.
 pub(crate) const FINISH_GOAL: &str = "finish_goal";
 
 /// The prompt after a turn that did not end the work.
@@ -111,8 +111,8 @@ impl Task {
     }
 
     /// Begins a run: works on the task's goal until the goal is reached, the budget is spent, or
-    /// the user is needed. The run begins with nothing spent. If there is a `budget`, it replaces
-    /// the goal's own.
+    /// the user is needed. The run begins with nothing spent. If `budget` is given, it replaces the
+    /// goal's own budget.
     pub fn run_goal(
         &mut self,
         goal: &str,

@@ -15,10 +15,11 @@ use crate::state::State;
 /// The number of entries after which the state is stored, so that loading a long task stays fast.
 const ENTRIES_PER_SNAPSHOT: i64 = 64;
 
-/// The state of a task in the ledger if another process asks this one to stop.
+/// The state that the ledger has for a task after another process has asked the task's process to
+/// stop.
 pub(crate) const STOPPING: &str = "stopping";
 
-/// The right to continue a task, and the connection that its steps are written with.
+/// The right to continue a task, and the connection through which the task's steps are written.
 pub(crate) struct Journal {
     opened: Arc<Opened>,
     /// The connection to the ledger. It is given back while the task is idle, so that the front end
@@ -36,7 +37,7 @@ pub(crate) struct Appended {
     pub(crate) messages: Vec<AppendedMessage>,
     /// The goal after its change.
     pub(crate) goal: Option<GoalRecord>,
-    /// True if another process asks this one to stop.
+    /// True if another process has asked this one to stop.
     pub(crate) is_stopping: bool,
 }
 

@@ -1,7 +1,8 @@
 //! A durable agent, built on takeback's other crates.
 //!
 //! Every step of a task is an entry in a journal, which is part of the ledger. The state of a task
-//! is a fold of its journal, so if its process is killed, the next one continues at the exact step.
+//! is a fold of its journal. So if the task's process is killed, the next process continues at
+//! exactly the step that the task had reached.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -35,7 +36,7 @@
 //! }
 //! ```
 //!
-//! `crates/cli/examples/durable_agent.rs` is the whole program.
+//! `crates/cli/examples/durable_agent.rs` contains the whole program.
 
 mod agent;
 mod append;

@@ -171,8 +171,8 @@ impl Task {
     }
 }
 
-/// Adapts a session that no task belongs to yet, such as a fork: its system prompt may name another
-/// directory, or the tools of another agent.
+/// Adapts a session that does not have a task yet, such as a fork. Its system prompt may name
+/// another directory, or the tools of another agent.
 pub fn adopt_session(agent: &Agent, session: &str, new: &NewSession) -> Result<(), TaskError> {
     let filter = TaskFilter { session: Some(session.to_owned()), ..TaskFilter::default() };
     let mut ledger = agent.opened.ledger_or_new()?;

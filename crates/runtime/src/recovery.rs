@@ -42,7 +42,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// repeated.
 const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(600);
 
-/// The attempts to get one reply, counted by what went wrong.
+/// The failed attempts to get one reply, counted by the kind of problem.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Attempts {
@@ -226,7 +226,8 @@ fn recover_from_failure(
     }
 }
 
-/// Asks again after a wait: as long as the provider asks for, or else longer after each failure.
+/// Asks again after a wait. If the provider does not ask for a certain wait, the wait is longer
+/// after each failure.
 fn wait_and_ask(attempts: &Attempts, failure: &AttemptFailure, first: Duration) -> Recovery {
     let doublings = attempts.failures.saturating_sub(1).min(8);
     let usual = (first * 2u32.pow(doublings)).min(LONGEST_WAIT);

@@ -141,8 +141,8 @@ impl Task {
         self.record_attempt(&provider, attempt)
     }
 
-    /// Makes a wait up to a quarter longer, so that clients that failed at the same time do not all
-    /// retry at the same time.
+    /// Makes a wait up to a quarter longer, so that clients whose requests failed at the same time
+    /// do not all retry at the same time.
     fn spread_wait(&self, wait: Duration) -> Duration {
         let digest = Sha256::digest(format!("{} {}", self.id(), self.journal.next_seq()));
         wait + wait * u32::from(digest[0]) / 1_024

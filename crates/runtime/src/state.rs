@@ -23,7 +23,7 @@ use crate::tools::KnownFiles;
 /// The number of identical calls in a row that may fail before the user is asked.
 const MAX_REPEATED_ERRORS: u32 = 3;
 
-/// The number of replies in a row that consist of calls that cannot be made, such as those of
+/// The number of replies in a row that consist of calls that cannot be made, such as calls of
 /// unknown tools, before the user is asked.
 const MAX_UNUSABLE_REPLIES: u32 = 5;
 
@@ -41,10 +41,10 @@ pub struct State {
     pub last_outcome: Option<TurnOutcome>,
     /// The session of the conversation, if it is not the one that the task began with.
     pub session: Option<String>,
-    /// The number of rewinds of the session before the last compression, at that time.
+    /// The number of rewinds that the previous session had at the time of the last compression.
     pub moves_before: i64,
-    /// The number of the last message whose tool result is left out of requests, like those of all
-    /// messages before it; 0 if there is none.
+    /// The number of the last message whose tool result is left out of requests; 0 if there is
+    /// none. All earlier tool results are also left out.
     pub cleared: i64,
     /// The files whose content the model knows.
     #[serde(with = "known_file_list")]
@@ -59,7 +59,7 @@ pub struct State {
     pub cost: Option<f64>,
 }
 
-/// The circumstances that a step depends on besides the state.
+/// The circumstances, other than the state, that a step depends on.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Circumstances {
@@ -115,7 +115,7 @@ pub struct ModelStep {
 }
 
 impl State {
-    /// Changes the state by one entry. An entry that does not fit the state changes nothing.
+    /// Applies one entry to the state. An entry that does not fit the state changes nothing.
     pub fn apply(&mut self, entry: &Entry) {
         match entry {
             Entry::Prompted { message, turn, wraps_up } => {

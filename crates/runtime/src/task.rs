@@ -21,7 +21,7 @@ use crate::model::ToolSpec;
 use crate::request::PreparedRequest;
 use crate::state::{Circumstances, State, Step};
 
-/// A task that this process holds. No other process can continue it meanwhile.
+/// A task that this process holds. While this process holds it, no other process can continue it.
 pub struct Task {
     pub(crate) agent: Arc<Agent>,
     pub(crate) journal: Journal,
@@ -104,7 +104,7 @@ impl Task {
         self.take_steps(front)
     }
 
-    /// Takes one step after the other until the turn is over or waits for the user.
+    /// Takes one step after another until the turn is over or waits for the user.
     fn take_steps(&mut self, front: &dyn FrontEnd) -> Result<Pause, TaskError> {
         loop {
             if let Some(end) = self.ended.take() {
@@ -177,7 +177,8 @@ impl Task {
     /// Returns the circumstances of the next step in this state.
     pub(crate) fn circumstances_in(&self, state: &State) -> Circumstances {
         let use_fallback = state.turn.as_ref().is_some_and(|turn| turn.is_failed_over);
-        // Only then does the next step depend on all messages, of which there may be many.
+        // Only a conversation that is too long makes the next step depend on all messages, of which
+        // there may be many.
         let is_too_long = state.turn.as_ref().is_some_and(|turn| turn.attempts.is_overflow());
         let messages = &self.conversation.messages;
         Circumstances {
@@ -197,7 +198,7 @@ impl Task {
         Ok(())
     }
 
-    /// Notices changes that another process, such as a rollback, made to the conversation.
+    /// Detects changes that another process, such as a rollback, has made to the conversation.
     pub(crate) fn refresh(&mut self) -> Result<(), TaskError> {
         self.return_to_old_session()?;
         self.conversation.refresh(self.journal.ledger()?, &self.session.id)?;
@@ -257,11 +258,12 @@ impl Task {
         })
     }
 
-    /// Reads the notices that wait for this session. Returns their text, and the event that marks
-    /// them as delivered.
+    /// Reads the notices that are waiting for this session. Returns their text, and the event that
+    /// marks them as delivered.
     fn read_notices(&mut self) -> Result<(Option<String>, Vec<Event>), TaskError> {
         let (mut notices, ids) = rollback::read_notices(self.journal.ledger()?, &self.session.id)?;
-        // The conversation of this agent is the ledger's, so it does not contain such a prompt.
+        // This agent reads the conversation from the ledger, so the conversation contains no prompt
+        // that was taken back.
         notices.iter_mut().for_each(|notice| notice.taken_back = None);
         if ids.is_empty() {
             return Ok((None, Vec::new()));
@@ -274,7 +276,7 @@ impl Task {
     /// Tells the rest of the program that a turn has ended.
     fn conclude_turn(&mut self, end: TurnEnd, front: &dyn FrontEnd) -> Pause {
         let TurnEnd { outcome, number, tokens, cost, .. } = end;
-        // The journal's last append has ended the turn in the ledger.
+        // The last append to the journal has already ended the turn in the ledger.
         drop(self.report(ReportedEvent::TurnEnd, number));
         // The next turn of a goal follows at once.
         if self.goal.is_none() {

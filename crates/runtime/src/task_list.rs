@@ -50,7 +50,7 @@ pub fn list_tasks(ledger: &Ledger, filter: &TaskFilter) -> Result<Vec<TaskView>,
 }
 
 /// Lists the tasks whose last turn is open and that no process works on, starting with the one that
-/// changed last. The tasks of subagents belong to other tasks.
+/// changed last. The tasks of subagents are left out, because they belong to other tasks.
 pub fn list_open_tasks(opened: &Opened, filter: TaskFilter) -> Result<Vec<TaskView>, TaskError> {
     let Some(ledger) = opened.ledger()? else { return Ok(Vec::new()) };
     let states = ["running", STOPPING, "waiting"].map(str::to_owned).to_vec();

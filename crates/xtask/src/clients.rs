@@ -1,5 +1,5 @@
-//! `cargo xtask test-clients`: the Python and TypeScript clients and their examples, with the real
-//! program, and the type checkers.
+//! `cargo xtask test-clients`: tests the Python and TypeScript clients and their examples with the
+//! real program, and runs the type checkers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,8 @@ pub(crate) fn test_built_clients(tally: &mut Tally) -> Result<(), Failure> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("")) }
 }
 
-/// Fetches the type checkers in the background. Problems are reported later, when they are needed.
+/// Fetches the type checkers in the background. Problems are reported later, when the type checkers
+/// are needed.
 pub(crate) fn fetch_checkers() {
     let _ = fetch_mypy();
     let _ = fetch_langgraph();

@@ -38,7 +38,7 @@ fn deny(program: &Path) -> Command {
     command
 }
 
-/// Finds cargo-deny among the machine's programs or the project's own.
+/// Finds cargo-deny among the machine's programs, or among the project's own tools.
 pub(crate) fn find_program() -> Option<PathBuf> {
     let own = tools_directory().join("bin/cargo-deny");
     let candidates = [PathBuf::from("cargo-deny"), own];

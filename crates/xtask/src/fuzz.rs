@@ -34,7 +34,7 @@ const WORKERS: usize = 2;
 /// them than processors, so that most of their running time passes while other tests are waiting.
 const USUAL_WORKERS: usize = 14;
 
-/// The number of lines at the end of a failed target's output that are shown.
+/// The number of lines that are shown from the end of a failed target's output.
 const SHOWN_LINES: usize = 20;
 
 /// The options of the command.
@@ -80,8 +80,8 @@ pub(crate) fn run_fuzz(arguments: &[&str]) -> Result<(), Failure> {
     fuzz_targets(&build.programs(), options, WORKERS).into_outcome()
 }
 
-/// The targets that `cargo xtask test` runs. Their build starts together with the checks, so that it
-/// is over before the tests are.
+/// The targets that `cargo xtask test` runs. Their build starts together with the checks, so that
+/// it ends before the tests do.
 pub(crate) struct UsualTargets {
     build: Build,
     process: Child,
@@ -111,7 +111,7 @@ impl UsualTargets {
 }
 
 impl Drop for UsualTargets {
-    /// Ends the build if a check failed meanwhile.
+    /// Ends the build, which may still be running if a check has failed.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -1,5 +1,5 @@
 //! `cargo xtask recording`: an animated picture of `takeback demo`, made from a real run. The
-//! README shows it.
+//! README shows this picture.
 
 use std::fmt::Write;
 use std::fs;
@@ -24,11 +24,11 @@ const CELL_WIDTH: f64 = 7.8;
 const CELL_HEIGHT: usize = 18;
 const MARGIN: usize = 14;
 
-/// The times between two lines and at the end, in seconds.
+/// The pauses between two lines and after the last line, in seconds.
 const LINE_TIME: f64 = 0.22;
 const LAST_TIME: f64 = 6.0;
 
-/// The first line of the output that is not shown.
+/// The first line of the output that is left out. The lines after it are also left out.
 const END: &str = "Next, in one of your projects:";
 
 const STYLE: &str = "\

@@ -45,7 +45,7 @@ pub(crate) fn run_step(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("\nfailed ({status}): {line}")) }
 }
 
-/// Prints a command and runs it to completion. Its output is shown as it arrives, and returned.
+/// Prints a command and runs it to completion. Shows the output as it arrives, and returns it.
 pub(crate) fn run_step_with_output(command: &mut Command) -> (String, Result<(), Failure>) {
     let line = shell_line(command);
     eprintln!("\n$ {line}");

@@ -106,8 +106,8 @@ impl fmt::Display for SoakTally {
     }
 }
 
-/// A busy loop on every core, until the value is dropped. The loops are threads, so they also end
-/// with this process.
+/// Busy loops, one on every core, that run until the value is dropped. The loops are threads, so
+/// they also end with this process.
 struct CpuLoad {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -128,8 +128,8 @@ fn run_workspace_tests(tally: &mut Tally) -> Vec<Failure> {
     failures
 }
 
-/// Installs the programs that the checks and tests need. If a program cannot be installed, fails
-/// and names it.
+/// Installs the programs that the checks and tests need. If a program cannot be installed, the
+/// failure names that program.
 fn install_needed_programs() -> Result<(), Failure> {
     for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if !is_success(cargo().args([subcommand, "--version"])) {
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Lists each package with its features, as a build with these arguments has them.
+    /// Lists each package with the features that it has in a build with these arguments.
     fn list_packages(arguments: &[&str]) -> BTreeSet<String> {
         let mut command = cargo();
         command.args(["tree", "--locked", "--offline", "--all-features", "--prefix", "none"]);

@@ -116,7 +116,7 @@ impl ReplyDraft {
     /// Converts the draft to a reply. Only calls that the model has finished are part of it.
     ///
     /// A call that the output limit cut off can look complete, because some servers close its JSON.
-    /// So if such a reply ends with a call, that call is left out.
+    /// So if a reply reached the output limit and ends with a call, that call is left out.
     pub(crate) fn into_reply(mut self) -> Reply {
         let is_whole = matches!(self.end, Some(ReplyEnd::Finished(Finish::Stop)));
         let is_limited = matches!(self.end, Some(ReplyEnd::Finished(_)));

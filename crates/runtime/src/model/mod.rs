@@ -45,7 +45,7 @@ pub enum ApiKind {
 pub struct Provider {
     pub name: String,
     pub kind: ApiKind,
-    /// The address before `/chat/completions`, `/responses` or `/messages`.
+    /// The part of the address before `/chat/completions`, `/responses` or `/messages`.
     pub base_url: String,
     /// The key; `None` if none is sent.
     pub key: Option<String>,
@@ -224,6 +224,6 @@ pub enum FailureKind {
     Unauthorized,
     /// The provider does not know the model.
     UnknownModel,
-    /// The provider does not accept the request for another reason.
+    /// The provider rejects the request for a reason that is not listed here.
     Rejected,
 }

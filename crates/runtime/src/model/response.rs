@@ -138,7 +138,7 @@ impl ResponseReader {
     }
 
     /// Returns the time to wait for more bytes, or `None` if there is no limit, because the reply
-    /// is not complete without them.
+    /// is still incomplete.
     pub(crate) fn patience(&self) -> Option<Duration> {
         match self.draft.end() {
             Some(_) if self.draft.is_done => Some(END_WAIT),

@@ -40,8 +40,8 @@ pub struct ChatSettings {
 /// The tables `[providers.<name>]`, by name.
 pub type Providers = BTreeMap<String, ProviderSettings>;
 
-/// A table `[providers.<name>]`. Missing settings have the values of the ready provider with this
-/// name, if there is one.
+/// A table `[providers.<name>]`. If there is a well-known provider with this name, its values are
+/// used for missing settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -89,7 +89,7 @@ pub struct BaseUrl(String);
 impl TryFrom<String> for BaseUrl {
     type Error = &'static str;
 
-    /// Checks the address. The errors do not repeat it, because it may contain a password.
+    /// Checks the address. The errors do not repeat the address, because it may contain a password.
     fn try_from(url: String) -> Result<BaseUrl, &'static str> {
         let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
         let Some(rest) = rest else {
@@ -131,7 +131,7 @@ impl VariableName {
 impl TryFrom<String> for VariableName {
     type Error = &'static str;
 
-    /// Checks the name. The error does not repeat it, because it may be the key itself.
+    /// Checks the name. The error does not repeat the name, because it may be the key itself.
     fn try_from(name: String) -> Result<VariableName, &'static str> {
         let is_first = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
         let is_name = name.starts_with(is_first)

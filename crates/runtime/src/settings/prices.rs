@@ -9,7 +9,7 @@ use super::ready::READY_PROVIDERS;
 use crate::model::Prices;
 
 /// The table `[prices]`: prices by the name of a model. A name that ends with `*` stands for all
-/// models whose names begin that way.
+/// models whose names begin with the text before the `*`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PriceList(BTreeMap<String, Prices>);
 
@@ -39,8 +39,8 @@ impl PriceList {
         Some(self.find(model)?.cost(tokens))
     }
 
-    /// Finds the prices of a model: those of the user with the longest matching name, or the known
-    /// ones.
+    /// Finds the prices of a model: the user's prices with the longest matching name, or else the
+    /// known prices.
     fn find(&self, model: &str) -> Option<Prices> {
         let fits = |name: &str| match name.strip_suffix('*') {
             Some(begin) => model.starts_with(begin),

@@ -66,7 +66,7 @@ pub fn resolve_provider(
     let Some(name) = choice.provider.or(set) else {
         return Err(ResolveError::NoProvider { found: find_keys(environment) });
     };
-    // The model in the settings belongs to the provider in the settings.
+    // The model in the settings applies only to the provider in the settings.
     let set_model = chat.model.as_deref().filter(|_| set == Some(name));
     resolve_named(providers, name, choice.model.or(set_model), environment)
 }

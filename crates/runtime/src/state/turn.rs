@@ -113,7 +113,8 @@ impl TurnState {
         self.calls[index].call.name == SUBAGENT
     }
 
-    /// Lists the calls for subagents that have not ended. All other calls wait for these to end.
+    /// Lists the calls for subagents, except those that have ended. All other calls wait for these
+    /// to end.
     pub(super) fn list_delegated(&self) -> Vec<usize> {
         let open = |index: &usize| {
             let progress = &self.calls[*index].progress;
@@ -167,7 +168,7 @@ impl TurnState {
             progress: CallProgress::Requested,
         };
         self.calls = calls.iter().map(requested).collect();
-        // The end of a call that could be made sets this back.
+        // The end of a call that could be made sets this count back to zero.
         self.unusable_replies += u32::from(!calls.is_empty());
     }
 

@@ -27,7 +27,7 @@ pub(super) struct FileContent {
     metadata: Metadata,
 }
 
-/// A new content for a file, planned but not written.
+/// Content that is planned for a file, but not written yet.
 pub(super) struct PlannedWrite {
     pub(super) path: PathBuf,
     /// The content that is to be replaced; `None` if the file does not exist.
@@ -44,12 +44,12 @@ pub(super) fn work_on(paths: Vec<PathBuf>) -> ToolWork {
     }
 }
 
-/// Returns the SHA-256 of a content, in hexadecimal.
+/// Returns the SHA-256 of this content, in hexadecimal.
 pub(super) fn digest(content: &[u8]) -> String {
     hex::encode(&Sha256::digest(content))
 }
 
-/// Returns an error of the system as a clause, without its number.
+/// Describes a system error as a clause, without the error number.
 pub(super) fn describe_error(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -111,8 +111,8 @@ pub(super) fn read_content(path: &Path, directory: &Path) -> Result<Option<FileC
     Ok(Some(FileContent { digest: digest(&bytes), bytes, metadata }))
 }
 
-/// Checks that the model knows the current content of a file. Otherwise it would overwrite changes
-/// that it never saw.
+/// Checks that the model knows the current content of a file. Otherwise, the model would overwrite
+/// changes that it has never seen.
 pub(super) fn check_known(
     path: &Path,
     current: Option<&FileContent>,
@@ -236,8 +236,8 @@ impl StagedFile {
         const ATTEMPTS: usize = 10;
         let id = digest(takeback_base::paths::as_bytes(destination));
         let path = destination.with_file_name(format!(".takeback-{}.tmp", &id[..16]));
-        // A new file gets the user's default mode. Other content must not be readable by more users
-        // than before.
+        // A new file gets the user's default mode. When a file is replaced, its new content must
+        // not be readable by more users than its old content.
         let mode = Mode::from_raw_mode(if is_new { 0o666 } else { 0o600 });
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         for _ in 0..ATTEMPTS {

@@ -41,16 +41,16 @@ pub trait Tool: Send + Sync {
     /// may change files.
     fn work(&self, input: &Value, context: &ToolContext<'_>) -> ToolWork;
 
-    /// Returns the paths that a call names in order to read or change them. They are absolute, with
-    /// links resolved. A call with a path outside the workspace needs approval.
+    /// Returns the paths that a call names in its input and will read or change. The returned paths
+    /// are absolute, with links resolved. A call with a path outside the workspace needs approval.
     fn paths(&self, input: &Value, context: &ToolContext<'_>) -> Vec<PathBuf> {
         let _ = (input, context);
         Vec::new()
     }
 
-    /// Returns the files that a call is about to write, and the result that it will have. After a
-    /// crash, the files show whether the call was made. Without such files, only a comparison of
-    /// the whole workspace can show it.
+    /// Returns the files that a call is about to write, and the result that the call will have.
+    /// After a crash, the files show whether the call was made. If a call does not announce its
+    /// files, only a comparison of the whole workspace can show this.
     fn intent(&self, input: &Value, context: &ToolContext<'_>) -> Option<Intent> {
         let _ = (input, context);
         None

@@ -18,7 +18,7 @@ use super::{Tool, ToolSpec};
 /// The settings of the standard tools.
 #[derive(Clone, Debug)]
 pub struct ToolSettings {
-    /// The environment variables of commands. No others are passed on.
+    /// The environment variables that commands receive. No others are passed on.
     pub environment: Vec<(OsString, OsString)>,
     /// The directory that `~` refers to.
     pub home: Option<PathBuf>,

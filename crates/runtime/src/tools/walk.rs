@@ -12,7 +12,8 @@ pub(super) fn walk_files(root: &Path, depth: Option<usize>) -> Walk {
     WalkBuilder::new(root)
         .hidden(false)
         .require_git(false)
-        // The user's global ignore file would be found through environment variables.
+        // The user's global ignore file is not used, because it would be found through environment
+        // variables.
         .git_global(false)
         .max_depth(depth)
         .sort_by_file_name(std::ffi::OsStr::cmp)

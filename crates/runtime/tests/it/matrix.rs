@@ -1,4 +1,4 @@
-//! Each strategy for broken replies, with each kind of API, through a whole turn.
+//! Whole turns that test each strategy for broken replies with each kind of API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -244,7 +244,7 @@ fn a_call_that_is_cut_at_any_event_is_never_made_in_part() {
             let turn = take_turn(kind, replies, None);
             let content = turn.scratch.read("a.txt");
             assert!(content.is_empty() || content == "whole", "{kind:?} {event}: {content}");
-            // A call has a result exactly if it was made.
+            // A call has a result if and only if it was made.
             let made = turn.entries("ended").len();
             assert_eq!(made, usize::from(!content.is_empty()), "{kind:?} {event}");
         }

@@ -122,7 +122,7 @@ pub(crate) fn text_and_call() -> Reply {
     Reply { text: "Häve a look.".to_owned(), ..reply }
 }
 
-/// Returns the reply that the client should make of `text_and_call`.
+/// Returns the reply that the client should build from `text_and_call`.
 pub(crate) fn expected_reply() -> ModelReply {
     ModelReply {
         text: "Häve a look.".to_owned(),

@@ -165,7 +165,7 @@ fn the_content_before_and_after_is_announced() {
     assert_eq!(bench.get("a"), "one\n");
     let output = bench.call("patch", &patch);
     assert_eq!(output.known_files[0].digest, next[0].after);
-    // A call that fails announces nothing, and is not a change.
+    // A call that fails announces no writes, and does not count as a change.
     assert!(bench.writes("patch", &patch).is_empty());
     assert!(bench.writes("write_file", &json!({ "path": 7 })).is_empty());
     assert_eq!(bench.work("patch", &json!({})), ToolWork::Reads);

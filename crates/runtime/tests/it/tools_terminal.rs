@@ -81,7 +81,7 @@ fn a_command_runs_in_the_working_directory_with_the_given_environment() {
     let mut bench = Workbench::with_variables(&[("GREETING", "hello".into())]);
     let text = bench.ok("terminal", &json!({ "command": "pwd; echo $GREETING ${HOME-none}" }));
     assert_eq!(text, format!("{}\nhello none\n[exit status 0]", bench.root.display()));
-    // It has no input and no terminal, so it cannot wait for the user.
+    // A command has no input and no terminal, so it cannot wait for the user.
     let command = "cat; read x; echo $?; (: < /dev/tty) 2>/dev/null || echo no terminal";
     let text = bench.ok("terminal", &json!({ "command": command }));
     assert_eq!(text, "1\nno terminal\n[exit status 0]");

@@ -93,8 +93,8 @@ impl Day<'_> {
         self.check_protected(captured, &before, answer)
     }
 
-    /// Records the user's lines that a call brought back, for example from a commit. They count as
-    /// the call's work.
+    /// Records the user's lines that a call brought back, for example from a commit. These lines
+    /// count as the call's work.
     fn note_brought_lines(&mut self, before: &Files) {
         let known = users_lines(before);
         let after = users_lines(&self.copy());

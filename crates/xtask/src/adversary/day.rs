@@ -28,8 +28,8 @@ pub(super) struct ListedCheckpoint {
     pub(super) id: String,
     /// True if the checkpoint is the first of its turn.
     is_first: bool,
-    /// True if the checkpoint was taken after its call had begun. In that case, it is unknown which
-    /// state it holds.
+    /// True if the checkpoint was taken after its call had begun. In that case, the state that the
+    /// checkpoint holds is unknown.
     is_late: bool,
     /// The prompt of its turn.
     prompt: Option<String>,
@@ -61,10 +61,10 @@ pub(super) struct Day<'a> {
     pub(super) open: BTreeMap<&'static str, usize>,
     turns: usize,
     pub(super) edits: usize,
-    /// The paths that calls changed and that were reported as unprotected, or whose checkpoint was
-    /// late.
+    /// The paths that calls changed without protection: either the paths were reported as
+    /// unprotected, or the checkpoint was late.
     pub(super) lost: BTreeSet<String>,
-    /// The marks in edits by the user that may count as edits by an agent.
+    /// The marks in those of the user's edits that may count as edits by an agent.
     pub(super) mixed_up: BTreeSet<String>,
     /// The sessions whose open turn has a call without a reported end.
     pub(super) unended: BTreeSet<&'static str>,

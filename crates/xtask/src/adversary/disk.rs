@@ -53,8 +53,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Background processes may still be using the disk. It disappears when the last of them
-        // ends.
+        // Background processes may still be using the disk. The disk disappears when the last of
+        // these processes ends.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

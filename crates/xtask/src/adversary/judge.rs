@@ -130,7 +130,7 @@ impl Day<'_> {
         }
     }
 
-    /// Lists all paths that an answer claims were changed, in the workspace and elsewhere.
+    /// Lists all paths, in the workspace and elsewhere, that were changed according to an answer.
     fn list_said(&self, answer: &Value) -> BTreeSet<String> {
         self.list_answered(answer, &["restored", "deleted", "saved"])
     }

@@ -7,9 +7,10 @@
 //!
 //! - Nothing is lost: everything that a call destroys is in the store or was reported as
 //!   unprotected.
-//! - A rollback restores exactly its target, and its reversal exactly the state before it.
+//! - A rollback restores exactly its target, and the reversal of a rollback restores exactly the
+//!   state before that rollback.
 //! - The undo of a turn keeps every line that the user wrote.
-//! - Files and conversation agree.
+//! - The files and the conversations agree with each other.
 //! - Everything that the program reports is true: plans, changed paths, counts.
 //!
 //! All of this must hold while disks are full, clocks jump, and hooks and rollbacks are killed.

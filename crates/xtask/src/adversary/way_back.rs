@@ -17,7 +17,7 @@ pub(super) const LEFT: [&str; 8] =
     ["uncovered", "kept", "guarded", "blocked", "skipped", "conflicts", "uncertain", "left"];
 
 impl Day<'_> {
-    /// Returns to a random checkpoint, and often back again.
+    /// Rolls back to a random checkpoint, and often reverses the rollback.
     pub(super) fn roll_back(&mut self) -> Result<(), Failure> {
         let Some((id, moment)) = self.choose_moment()? else { return Ok(()) };
         self.end_all_turns()?;
@@ -209,9 +209,9 @@ impl Day<'_> {
             if is_history(&path) && is_lost && !now.contains_key(&path) {
                 continue;
             }
-            // If the answer says that the checkpoint does not cover a path, the path returns as it
-            // was when it was first captured. Nothing that it contained at the given moment may be
-            // missing.
+            // If the answer says that the checkpoint does not cover a path, the rollback restores
+            // the path as it was when it was first captured. Nothing that the path contained at the
+            // given moment may be missing.
             let lines = |file: Option<&FileCopy>| -> BTreeSet<Vec<u8>> {
                 let lines = file.into_iter().flat_map(|file| file.content.split(|b| *b == b'\n'));
                 lines.map(<[u8]>::to_vec).collect()
@@ -254,8 +254,8 @@ impl Day<'_> {
     }
 
     /// Reverses the last rollback or undo. Afterwards, the files must be exactly those in `before`.
-    /// Sometimes redoes it, which must restore exactly the files from before the reversal. `after`
-    /// holds the turns that are in force after the redo, if they are known.
+    /// Sometimes redoes the reversed step, which must restore exactly the files from before the
+    /// reversal. `after` holds the turns that are in force after the redo, if they are known.
     fn reverse(
         &mut self,
         before: &Files,
@@ -322,8 +322,8 @@ impl Day<'_> {
         self.follow_conversations()
     }
 
-    /// Checks that every line that the user wrote still exists, even if its file has its previous
-    /// name again.
+    /// Checks that every line that the user wrote still exists, even if the undo of a rename has
+    /// moved it to another file.
     fn check_users_lines(
         &self,
         before: &Files,

@@ -20,7 +20,8 @@ use crate::run::{cargo, run_step};
 
 /// An agent that speaks the protocol.
 struct AcpProgram {
-    /// The name of the agent in the table of agents, whose configuration and tools it shares.
+    /// The name of an entry in the table of agents. This agent has the configuration and the tools
+    /// of that entry.
     name: &'static str,
     package: &'static str,
     version: &'static str,
@@ -96,7 +97,8 @@ fn test_one(program: &AcpProgram, has_hooks: bool, cache: &AgentCache) -> Result
     played.map_err(FetchError::Failed)
 }
 
-/// Does the work, takes it back inside the editor, and checks what the model and the ledger get.
+/// Does the work, takes it back inside the editor, and checks what the model and the ledger
+/// receive.
 fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), Failure> {
     if has_hooks {
         sandbox.run_takeback(&["install", program.name, "--user", "--yes"], "install")?;
@@ -223,7 +225,7 @@ impl Editor {
         id.map(str::to_owned).ok_or_else(|| format!("a session without an id: {session}"))
     }
 
-    /// Sends a prompt. Returns what the agent says until it has finished.
+    /// Sends a prompt. Returns everything that the agent says before it finishes.
     fn prompt(&mut self, session: &str, text: &str) -> Result<String, Failure> {
         let blocks = json!([{ "type": "text", "text": text }]);
         let params = json!({ "sessionId": session, "prompt": blocks });

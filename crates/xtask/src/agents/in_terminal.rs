@@ -85,7 +85,7 @@ fn begin(terminal: &mut Terminal, used: &TerminalUse) -> Result<(), Failure> {
     terminal.wait_until(used.ready, |screen| screen.contains(used.ready)).map(drop)
 }
 
-/// Returns true if a directory, or one below it, has a log that continues another one.
+/// Returns true if a directory, or one below it, contains a log that continues another log.
 fn has_later_log(directory: &Path) -> bool {
     let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.any(|entry| match entry.path().is_dir() {
@@ -94,7 +94,7 @@ fn has_later_log(directory: &Path) -> bool {
     })
 }
 
-/// Rolls back outside the agent. Returns the way to continue its conversation.
+/// Rolls back outside the agent. Returns the way to continue the agent's conversation.
 fn roll_back_elsewhere(sandbox: &Sandbox) -> Result<Value, Failure> {
     let done = sandbox.query_takeback(&["rollback", "1", "--yes"], "terminal-rollback")?;
     match &done["sessions"][0]["resume"] {

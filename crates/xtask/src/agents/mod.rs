@@ -58,7 +58,7 @@ pub(crate) fn test_agents(options: &[&str]) -> Result<(), Failure> {
         wanted.iter_mut().for_each(|wanted| wanted.version = "latest".to_owned());
     }
     // Building takeback together with xtask gives its dependencies the same features as in the
-    // tests, so they are not built twice.
+    // tests, so the dependencies are not built twice.
     let packages = ["--package", "takeback", "--package", "xtask", "--all-features"];
     run_step(cargo().arg("build").args(packages))?;
     test_each(&wanted, &mut Tally::default())

@@ -52,7 +52,7 @@ pub(crate) const FILE: (&str, &str) = ("written.txt", "written by the model\n");
 /// The directory that the model removes.
 pub(crate) const DIRECTORY: &str = "src";
 
-/// One side of a pause: a channel to the other side, and a channel from it.
+/// One side of a pause: a channel to the other side, and a channel from the other side.
 pub(crate) type Side = (Sender<()>, Receiver<()>);
 
 /// A model whose answers depend only on the request, and on whether a pause is planned.

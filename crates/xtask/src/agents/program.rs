@@ -11,7 +11,7 @@ pub(crate) struct AgentProgram {
     pub(crate) package: &'static str,
     /// The version that is known to work.
     pub(crate) version: &'static str,
-    /// The package that earlier versions belong to, and the beginning of their numbers.
+    /// The package that earlier versions belong to, and the beginning of their version numbers.
     pub(crate) former: Option<(&'static str, &'static str)>,
     /// The files that the user's home contains before takeback is installed. They contain the
     /// model's address.
@@ -23,8 +23,8 @@ pub(crate) struct AgentProgram {
     pub(crate) words: fn(home: &Path, turn: Turn<'_>) -> Vec<String>,
     /// The arguments with which the agent ends the processes that it left running.
     pub(crate) leave: &'static [&'static str],
-    /// The arguments for each step of checking the package that takeback builds for the agent. `{}`
-    /// is replaced with the package's directory.
+    /// The arguments for each of the steps that check the package that takeback builds for the
+    /// agent. `{}` is replaced with the package's directory.
     pub(crate) package_steps: &'static [&'static [&'static str]],
     /// True if a conversation can be continued without a terminal.
     pub(crate) can_continue: bool,
@@ -44,7 +44,7 @@ pub(crate) struct TerminalUse {
     pub(crate) words: &'static [&'static str],
     /// Text that appears once the agent accepts input.
     pub(crate) ready: &'static str,
-    /// Questions that the agent may ask before that, and the keys that answer them.
+    /// Questions that the agent may ask before it accepts input, and the keys that answer them.
     pub(crate) questions: &'static [(&'static str, &'static str)],
     pub(crate) way: WayBack,
 }
@@ -53,14 +53,14 @@ pub(crate) struct TerminalUse {
 pub(crate) enum WayBack {
     /// The user types this line, and the agent shows the earlier conversation by itself.
     Command(&'static str),
-    /// The user types this line, and the conversation goes back in the open agent, whose screen
-    /// still shows the rest. The agent then begins another log, whose name contains `_`, in this
-    /// directory below the home directory.
+    /// The user types this line, and the conversation goes back in the open agent. The screen still
+    /// shows the turns that were taken back. The agent then begins another log, whose name contains
+    /// `_`, in this directory below the home directory.
     InPlace { typed: &'static str, shown: &'static str, logs: &'static str },
     /// The user rolls back elsewhere, and types the line that takeback prints.
     PrintedLine,
-    /// The user types the first line, and starts the agent with the command that takeback prints.
-    /// The command begins with the second line, and the id of the conversation follows.
+    /// The user types the line `typed`, and starts the agent with the command that takeback prints.
+    /// The command begins with `printed`, and the id of the conversation follows.
     PrintedCommand { typed: &'static str, printed: &'static str },
 }
 
@@ -71,8 +71,8 @@ pub(crate) enum Turn<'a> {
     First(&'a str),
     /// A prompt in the same conversation.
     Next(&'a str),
-    /// A prompt in the conversation that takeback says to continue after a rollback. The agent
-    /// finds the conversation by its id or by its file.
+    /// A prompt in the conversation that takeback names after a rollback. The agent finds the
+    /// conversation by its id or by its file.
     At { session: &'a str, file: &'a str, prompt: &'a str },
     /// The rollback command with these arguments, for agents in which it is not typed as a prompt.
     Command(&'a str),

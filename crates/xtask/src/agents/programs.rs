@@ -131,7 +131,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         },
         command: RollbackCommand::Withheld { typed: "/rollback", is_shown: false },
         terminal: Some(TerminalUse {
-            // If it were started with options, its conversation would not be in its daemon.
+            // If the agent were started with options, its daemon would not have the conversation.
             words: &[],
             ready: "OpenAI Codex",
             questions: &[("Hooks need review", "2\r")],

@@ -43,7 +43,8 @@ pub(crate) fn play_scenario(sandbox: &Sandbox) -> Result<(), Failure> {
     sandbox.stop_agent()?;
     played?;
     uninstall_takeback(sandbox)?;
-    // Only the paths that the installation changed are compared. The agent itself writes to others.
+    // Only the paths that the installation changed are compared. The agent itself writes to other
+    // paths.
     let touched = |snapshot: Snapshot| snapshot.where_differ(&plain, &wired);
     let left = touched(sandbox.snapshot_home()?);
     left.must_be(&touched(plain.clone()), "the configuration at the end")?;
@@ -102,8 +103,9 @@ fn take_conversation_back(sandbox: &Sandbox) -> Result<(), Failure> {
     fork_conversation(sandbox)
 }
 
-/// Forks from before the second turn into another directory, and checks that the agent continues
-/// its own conversation there, with the files of that moment, and that the project does not change.
+/// Makes a fork in another directory, from the moment before the second turn. Checks that the agent
+/// continues its own conversation there, with the files of that moment, and that the project does
+/// not change.
 fn fork_conversation(sandbox: &Sandbox) -> Result<(), Failure> {
     let [kept, gone] = &JOBS;
     let fork = sandbox.directory().join("fork");
@@ -142,7 +144,7 @@ impl NamedTurn {
     }
 }
 
-/// Finds the conversation that takeback's answer names, for a turn in it.
+/// Prepares a turn in the conversation that takeback's answer names.
 fn find_turn(resume: &Value, prompt: &'static str) -> Result<NamedTurn, Failure> {
     let session = resume["session"].as_str();
     let session = session.ok_or_else(|| format!("no conversation to continue:\n{resume:#}"))?;
@@ -161,7 +163,8 @@ fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure
     Ok(())
 }
 
-/// Sends another prompt in the conversation that a rollback names. Returns the request with it.
+/// Sends another prompt in the conversation that a rollback names. Returns the request that
+/// contains the prompt.
 fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<Request, Failure> {
     let moved = done["sessions"].as_array().cloned().unwrap_or_default();
     let resume = moved.iter().find(|moved| moved["resume"]["session"].is_string());
@@ -172,7 +175,8 @@ fn continue_conversation(sandbox: &Sandbox, done: &Value, name: &str) -> Result<
     requests.into_iter().find(is_greeting).ok_or_else(|| "the model was not greeted".into())
 }
 
-/// Fails unless a request has the prompts and answers of some jobs, and nothing of others.
+/// Fails unless a request contains the prompts and answers of the jobs marked `true`, and no prompt
+/// or answer of the other jobs.
 pub(crate) fn must_mention(request: &Request, jobs: &[(&Job, bool)]) -> Result<(), Failure> {
     for (job, expected) in jobs {
         for text in [job.prompt, job.answer] {

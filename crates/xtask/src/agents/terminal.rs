@@ -23,14 +23,14 @@ const AGAIN: Duration = Duration::from_secs(5);
 const ROWS: u16 = 50;
 const COLUMNS: u16 = 140;
 
-/// Questions that programs ask the terminal, and the answers of a plain one.
+/// Questions that programs ask the terminal, and the answers that a plain terminal gives.
 const QUESTIONS: [(&str, &str); 3] = [
     ("\u{1b}[6n", "\u{1b}[1;1R"),
     ("\u{1b}[c", "\u{1b}[?62;c"),
     ("\u{1b}]11;?", "\u{1b}]11;rgb:0000/0000/0000\u{7}"),
 ];
 
-/// A program in a pseudo-terminal. It ends with this value.
+/// A program in a pseudo-terminal. It is ended when this value is dropped.
 pub(crate) struct Terminal {
     child: Child,
     /// The side of the terminal that the user types into.
@@ -105,7 +105,7 @@ impl Terminal {
     }
 
     /// Presses keys until a question disappears. A program that has only just asked may not notice
-    /// the first ones.
+    /// the first keys.
     pub(crate) fn answer_question(&mut self, question: &str, keys: &str) -> Result<(), Failure> {
         let start = Instant::now();
         loop {

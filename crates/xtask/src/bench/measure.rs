@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// One way to do the work. Calling it returns the time that the work took, without preparations.
+/// The name of a contender, and the function that does its work. The function returns the time that
+/// the work took, without preparations.
 pub(crate) type Contender<'a> = (&'static str, Box<dyn FnMut() -> Result<Duration, Failure> + 'a>);
 
 /// The times of a contender, one per round.

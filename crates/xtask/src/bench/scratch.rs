@@ -71,7 +71,7 @@ pub(crate) fn io_failure(action: &str, path: &Path) -> impl FnOnce(std::io::Erro
 /// The size of a directory, including the directory itself.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct DirectorySize {
-    /// The number of bytes on the disk.
+    /// The number of bytes on disk.
     pub(crate) blocks: u64,
     /// The sum of all file lengths.
     pub(crate) apparent: u64,

@@ -1,5 +1,6 @@
-//! `cargo xtask bench screen`: measures, for the history in the terminal, the time until its rows
-//! are shown, and the time that a key waits while a large workspace is compared.
+//! `cargo xtask bench screen`: measures how fast the history in the terminal is. One figure is the
+//! time until its rows are shown. The other is the time until a key is answered while a large
+//! workspace is being compared.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const FILES: usize = 50_000;
 /// The number of times that the screen is opened.
 const ROUNDS: usize = 21;
 
-/// The number of keys that are pressed while the workspace is compared.
+/// The number of keys that are pressed while the workspace is being compared.
 const KEYS: usize = 30;
 
 /// The maximum time until the rows are shown, in milliseconds.
@@ -96,7 +97,7 @@ fn measure_start(program: &Path) -> Result<f64, Failure> {
     Ok(times[ROUNDS / 2])
 }
 
-/// Writes files that no checkpoint has, so that the comparison has to read all of them.
+/// Writes files that no checkpoint contains, so that the comparison has to read all of them.
 fn write_files(project: &Path) -> Result<(), Failure> {
     for file in 0..FILES {
         let path = project.join(format!("data/{}/{file}.txt", file / 500));
@@ -117,7 +118,7 @@ struct Screen<'a> {
 }
 
 impl Screen<'_> {
-    /// Opens the screen. Returns it with the time until its first rows were shown.
+    /// Opens the screen. Returns the terminal, and the time until the first rows were shown.
     fn open(&self) -> Result<(Terminal, Duration), Failure> {
         let mut command = clean_command(self.program);
         command.arg("--home").arg(self.home).current_dir(self.project);
@@ -134,8 +135,8 @@ impl Screen<'_> {
         Ok(milliseconds(self.open()?.1))
     }
 
-    /// Presses keys while the screen compares the workspace, and returns how long each of them took
-    /// to be answered.
+    /// Presses keys while the screen compares the workspace. Returns the time until each key was
+    /// answered.
     fn measure_keys(&self) -> Result<Vec<f64>, Failure> {
         let (mut terminal, _) = self.open()?;
         let mut times = Vec::new();

@@ -18,7 +18,7 @@ impl Program {
         Program(this.with_file_name("takeback"))
     }
 
-    /// Prepares the command that an agent runs on an event.
+    /// Prepares the command that an agent runs when an event happens.
     pub(crate) fn hook_command(&self, home: &Home) -> Command {
         let mut command = process::clean_command(&self.0);
         command.arg("--home").arg(&home.directory).args(["hook", "generic"]);

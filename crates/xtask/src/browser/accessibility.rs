@@ -28,7 +28,7 @@ pub(super) fn examine(
         for (name, path) in pages {
             browser.open(&format!("{}{path}", served.origin()))?;
             browser.wait_for("document.querySelector('h1')")?;
-            // In the middle of an animation, colors differ from those of the page.
+            // During an animation, colors differ from the final colors of the page.
             browser.run("document.getAnimations().forEach((own) => own.finish())")?;
             for finding in run_axe(browser, &axe)? {
                 findings.push(format!("{name} ({scheme}): {finding}"));

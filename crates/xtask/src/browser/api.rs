@@ -41,7 +41,7 @@ pub(crate) fn test_api(options: &[&str]) -> Result<(), Failure> {
     run_step(prepare_run(&program, &served)?.args(["--max-examples", examples]))
 }
 
-/// Sends a few requests of each kind, with every change.
+/// Sends a few requests of each kind, as part of `cargo xtask test`.
 pub(super) fn test_usual_requests(served: &Served, tally: &mut Tally) -> Result<(), Failure> {
     let Ok(Some(program)) = fetch_schemathesis() else {
         tally.add_skipped("the HTTP API", "schemathesis cannot be installed");

@@ -82,7 +82,8 @@ fn expect_count(browser: &Browser, text: &str, count: usize) -> Result<(), Failu
     expect(found == count, &format!("{text} is shown {found} times"))
 }
 
-/// Answers a question by keyboard alone: Escape moves the focus from the field to the safe choice.
+/// Answers a question with the keyboard alone: Escape moves the focus from the field to the safe
+/// choice.
 pub(super) fn approve(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     begin(browser, context, "publish the release")?;
     browser.wait_for(
@@ -137,8 +138,8 @@ pub(super) fn roll_back(browser: &Browser, context: &CheckContext<'_>) -> Result
     expect(note.exists(), "the rollback was not taken back")
 }
 
-/// Begins two conversations: one whose turn has ended, and one that waits for an answer. Returns the
-/// name and the session of each.
+/// Begins two conversations: one whose turn has ended, and one that is waiting for an answer.
+/// Returns the name and the session of each.
 pub(super) fn begin_for_examination(
     browser: &Browser,
     context: &CheckContext<'_>,
@@ -170,8 +171,8 @@ pub(super) fn wait_for_turn(browser: &Browser, context: &CheckContext<'_>) -> Re
     browser.run("[...document.querySelectorAll('#confirm button')].find((button) => button.textContent.startsWith('Ask me')).click()")?;
     browser.wait_for("document.querySelector('.toast')?.textContent.startsWith('Waiting')")?;
     context.model.set_open(true);
-    // An earlier check may have rolled back the turn, so the heading may be that of either kind of
-    // row.
+    // An earlier check may have rolled back the turn, which changes the heading, so the heading is
+    // not checked.
     browser.wait_for("document.querySelector('#confirm[open] button.danger')")?;
     browser.click("#confirm button.safe")
 }

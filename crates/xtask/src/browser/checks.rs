@@ -1,4 +1,4 @@
-//! `cargo xtask test-web`: what a user does, in a real Chromium.
+//! `cargo xtask test-web`: uses the pages as a user does, in a real Chromium.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ const fn usual(
     Check { name, is_usual: true, run }
 }
 
-/// All checks, in order. Each begins with the timeline of the shop.
+/// All checks, in order. Each check begins at the timeline of the shop.
 const CHECKS: [Check; 25] = [
     usual("every page opens without errors", open_every_page),
     full("a turn opens beside the timeline", open_a_turn),
@@ -220,7 +220,7 @@ fn switch_the_diff(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failur
     browser.wait_for("document.querySelector('table.diff.split')")
 }
 
-/// Opens exported files, as a user would who received them by email.
+/// Opens exported files, as a user who received them by email would.
 fn open_an_export(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let served = context.served;
     let file = served.base().join("page.html");
@@ -332,7 +332,7 @@ fn find_incident(browser: &Browser) -> Result<String, Failure> {
     Ok(format!("/w/{workspace}/c/{id}"))
 }
 
-/// Searches by keyboard, and opens the first hit.
+/// Searches with the keyboard, and opens the first hit.
 fn follow_a_hit(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.press(&["/"])?;
     browser.wait_for("document.activeElement.matches('.find input')")?;

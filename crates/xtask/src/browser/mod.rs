@@ -71,7 +71,7 @@ fn build_program() -> Result<(), Failure> {
 }
 
 /// Fetches the browser, axe-core and schemathesis in the background. Problems are reported later,
-/// when these are needed.
+/// when these tools are needed.
 pub(crate) fn fetch_tools() {
     let _ = install_browser();
     let _ = accessibility::fetch_axe();
@@ -88,8 +88,8 @@ pub(crate) fn test_quickly() -> Result<(), Failure> {
     outcome
 }
 
-/// Tests the pages and the API with every change: a small version of `test-web` and `test-api`, with
-/// a short story. Takeback must already have been built.
+/// Tests the pages and the API as part of `cargo xtask test`. This is a small version of `test-web`
+/// and `test-api`, with a short story. Takeback must already have been built.
 pub(crate) fn test_usual(tally: &mut Tally) -> Result<(), Failure> {
     let base = target_directory().join("browser-usual");
     let _ = fs::remove_dir_all(&base);

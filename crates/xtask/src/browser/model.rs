@@ -15,7 +15,7 @@ pub(crate) struct Model {
     gate: Gate,
 }
 
-/// A gate in the middle of slow answers.
+/// A gate that can hold back the second half of slow answers.
 type Gate = Arc<(Mutex<bool>, Condvar)>;
 
 impl Model {
@@ -43,7 +43,7 @@ impl Model {
         fs::remove_file(&config).map_err(|error| format!("{}: {error}", config.display()))
     }
 
-    /// Opens or closes the gate in slow answers.
+    /// Opens or closes the gate for slow answers.
     pub(crate) fn set_open(&self, is_open: bool) {
         let (state, changed) = &*self.gate;
         *state.lock().unwrap_or_else(PoisonError::into_inner) = is_open;
@@ -63,7 +63,7 @@ fn wait_for_gate(gate: &Gate) {
     drop(changed.wait_while(state, |is_open| !*is_open));
 }
 
-/// Answers a request: by the prompt, and by the number of calls since.
+/// Chooses the answer to a request by the prompt, and by the number of calls since the prompt.
 fn answer(request: &Request, gate: &Gate) -> Reply {
     let is_prompt = |message: &Message| message.role == Role::User && !message.text.is_empty();
     let since = request.messages.iter().rev().take_while(|message| !is_prompt(message));
@@ -78,7 +78,7 @@ fn answer(request: &Request, gate: &Gate) -> Reply {
         text if text.contains("slowly") => {
             let gate = gate.clone();
             let gate = StreamGate::new(move |event| {
-                // The first event has no text, the second one its first half.
+                // The first event has no text, and the second event has the first half of the text.
                 if event == 2 {
                     wait_for_gate(&gate);
                 }

@@ -1,4 +1,4 @@
-//! A proxy in front of the server whose connections can be cut, as in a network.
+//! A proxy in front of the server. The checks can cut its connections, as can happen in a network.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::thread;
 
 use crate::Failure;
 
-/// Another loopback address, so that the proxy can use the server's port. The server accepts it as
-/// a host.
+/// Another loopback address, so that the proxy can use the same port as the server. The server
+/// accepts it as a host.
 const HOST: [u8; 4] = [127, 0, 0, 2];
 
 /// A proxy in front of the server.

@@ -17,7 +17,7 @@ pub(super) fn restore_files(browser: &Browser, context: &CheckContext<'_>) -> Re
     browser.wait_for(
         "document.querySelector('form.restore button').textContent.includes('1 selected file')",
     )?;
-    // Another part of the turn keeps the plan and the selection.
+    // Opening another part of the turn keeps the plan and the selection.
     browser.click(".tabs a[data-key=e]")?;
     browser.wait_for("document.querySelector('.tab-effects')")?;
     browser.click(".tabs a[data-key=f]")?;
@@ -158,7 +158,7 @@ pub(super) fn preview_a_prune(
     expect(list["total"].as_u64().is_some_and(|total| total > 20), "something was deleted")
 }
 
-/// Rolls back in a terminal, and takes that back on the page.
+/// Rolls back in a terminal, and reverses the rollback on the page.
 pub(super) fn follow_a_terminal(
     browser: &Browser,
     context: &CheckContext<'_>,

@@ -41,7 +41,8 @@ pub(crate) fn write_screenshots() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets each size and color scheme, and calls `take` with its name.
+/// Sets each combination of size and color scheme, and calls `take` with the name of the
+/// combination.
 fn for_each_look(
     browser: &Browser,
     take: impl Fn(&str) -> Result<(), Failure>,
@@ -121,7 +122,7 @@ fn take_pictures(
     save(browser, folder, &format!("turn-pictures-{look}"))
 }
 
-/// Takes a picture of the dialog for the undo of a turn whose lines the user has edited since.
+/// Takes a picture of the dialog for the undo of a turn whose lines the user has since edited.
 fn take_conflict(
     browser: &Browser,
     served: &Served,

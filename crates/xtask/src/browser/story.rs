@@ -35,7 +35,7 @@ struct Call {
     pictures: Vec<(&'static str, [u8; 3])>,
 }
 
-/// The titles of the sessions that have one.
+/// The titles of the sessions that have a title.
 const TITLES: [(&str, &str, &str); 7] = [
     ("claude", "c1", "Checkout and cart"),
     ("claude", "c2", "Clean up before the release"),
@@ -98,7 +98,7 @@ fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// Repeats a text with a number in place of `{}`.
+/// Repeats a text `count` times, with the number of the repetition in place of `{}`.
 fn numbered(text: &str, count: usize) -> String {
     (0..count).map(|number| text.replace("{}", &number.to_string())).collect()
 }

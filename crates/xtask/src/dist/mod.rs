@@ -16,10 +16,10 @@ use crate::run::{cargo, repository, run_step, target_directory};
 /// The platform that a static program can be built for without other tools.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Links everything into the program, and stores the relocations compactly.
+/// The compiler flags that link everything into the program, and store the relocations compactly.
 const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs";
 
-/// The address of the releases until they are published.
+/// A placeholder for the address of the releases, until they are published.
 const BASE_URL: &str = "https://example.com/takeback/releases";
 
 /// Runs `cargo xtask dist`.

@@ -41,7 +41,7 @@ pub(super) struct Packager<'a> {
     binary: &'a Path,
     directory: &'a Path,
     base_url: &'a str,
-    /// The time of the last commit, which all files in the packages have.
+    /// The time of the last commit, which is the modification time of all files in the packages.
     time: String,
 }
 
@@ -124,7 +124,8 @@ impl<'a> Packager<'a> {
         Ok(tarball)
     }
 
-    /// Writes the Debian package. Debian keeps the files below `/usr`, and the manual compressed.
+    /// Writes the Debian package. In a Debian package, the files are below `/usr`, and the manual
+    /// is compressed.
     fn write_debian(&self, tree: &Path) -> Result<PathBuf, Failure> {
         let root = self.staging("deb");
         let usr = root.join("usr");
@@ -135,7 +136,8 @@ impl<'a> Packager<'a> {
         let doc = usr.join("share/doc/takeback");
         fs::rename(doc.join(LICENSE_FILES[0]), doc.join("copyright"))
             .map_err(|error| error.to_string())?;
-        // For packages, `zsh` looks for completions in a different directory from its own.
+        // `zsh` looks for the completions of Debian packages in a directory other than its usual
+        // one.
         let zsh = usr.join("share/zsh");
         fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))
             .map_err(|error| error.to_string())?;

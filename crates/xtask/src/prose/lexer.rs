@@ -1,6 +1,5 @@
 //! Splitting Rust source into comments, string literals and tokens. The lexer knows just enough
-//! about the language that it does not mistake a string for a comment or a lifetime for a
-//! character.
+//! about the language not to mistake a string for a comment, or a lifetime for a character.
 
 /// A piece of source code, with the number of its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use ureq::{Agent, Proxy, http};
 
 use super::{AttemptFailure, ClientOptions};
 
-/// The number of idle HTTP agents, each with its connections, that are kept for later requests.
+/// The maximum number of idle HTTP agents that are kept, with their connections, for later
+/// requests.
 const MAX_IDLE: usize = 8;
 
 /// The time for which an idle connection is kept.

@@ -31,7 +31,7 @@ pub struct ClientOptions {
     /// The time to wait after the first attempt that fails. The time doubles with each further
     /// failure.
     pub first_wait: Duration,
-    /// The name that servers see.
+    /// The name that the client sends to servers.
     pub user_agent: String,
     /// The address of a proxy.
     pub proxy: Option<String>,
@@ -66,7 +66,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client. Nothing is connected until the first request.
+    /// Creates a client. The client does not connect to any server before the first request.
     pub fn new(options: ClientOptions) -> Client {
         Client(AgentPool::new(options))
     }

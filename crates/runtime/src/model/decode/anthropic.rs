@@ -16,13 +16,13 @@ pub(crate) struct AnthropicDecoder {
     /// The blocks that have begun but not ended, by their index in the stream.
     open: HashMap<u64, Block>,
     /// The blocks that have ended, in order. Reasoning blocks are included only if they are signed
-    /// or encrypted, because others cannot be sent back.
+    /// or encrypted, because other reasoning blocks cannot be sent back.
     ended: Vec<Value>,
     end: Option<ReplyEnd>,
 }
 
 enum Block {
-    /// A call, given by its index in the draft.
+    /// A call, identified by its index in the draft.
     Call(usize),
     Thinking {
         text: String,

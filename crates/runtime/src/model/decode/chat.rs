@@ -12,7 +12,7 @@ use super::{arguments_text, list_field, text_field, usage};
 /// A decoder for one reply.
 #[derive(Default)]
 pub(crate) struct ChatDecoder {
-    /// For each index in the stream, the call that it refers to.
+    /// The call to which each index in the stream refers.
     by_index: HashMap<u64, usize>,
     /// The fields of the message that hold reasoning, as they are sent back.
     reasoning: Map<String, Value>,
@@ -87,8 +87,8 @@ impl ChatDecoder {
         }
     }
 
-    /// Decodes a piece of a call, or a whole call. Servers differ in the fields that they repeat
-    /// and leave out.
+    /// Decodes a piece of a call, or a whole call. Servers differ in which fields they repeat and
+    /// which they leave out.
     fn decode_call(&mut self, call: &Value, draft: &mut ReplyDraft, on_delta: &mut OnDelta<'_>) {
         let piece = CallDraft {
             id: text_field(call, "id").unwrap_or_default().to_owned(),
@@ -187,7 +187,7 @@ fn decode_blocks(blocks: &[Value], draft: &mut ReplyDraft, on_delta: &mut OnDelt
     }
 }
 
-/// Adds a piece of reasoning in the form that a gateway uses. Pieces with the same index are one
+/// Adds a piece of reasoning in the form that a gateway uses. Pieces with the same index form one
 /// block.
 fn merge_detail(list: &mut Vec<Value>, piece: &Value) {
     let (Some(Value::Object(last)), Value::Object(piece)) = (list.last_mut(), piece) else {

@@ -99,8 +99,8 @@ impl ResponsesDecoder {
         draft.add_text(text, on_delta);
     }
 
-    /// Ends an item. Its final form contains everything, so this also works with servers that send
-    /// no pieces.
+    /// Ends an item. The item's final form contains everything, so this also works with servers
+    /// that send no pieces.
     fn end_item(
         &mut self,
         index: u64,
@@ -210,7 +210,7 @@ impl ResponsesDecoder {
     }
 }
 
-/// Finds the call that an item describes, among those that no earlier item describes.
+/// Finds the call that an item describes, among the calls that no earlier item describes.
 fn find_call(calls: &[CallDraft], item: &Value, known: &[usize]) -> Option<usize> {
     let id = text_field(item, "call_id").unwrap_or_default();
     (0..calls.len()).find(|place| calls[*place].id == id && !known.contains(place))

@@ -18,7 +18,7 @@ pub(super) fn read_chat(usage: &Value) -> Option<Tokens> {
     let cache_write = cache_write.min(input - cache_read);
     let reasoning =
         read_count(&usage["completion_tokens_details"], "reasoning_tokens").unwrap_or_default();
-    // One provider does not count reasoning as output. Its total reveals this.
+    // One provider does not count reasoning as output. The total that it reports reveals this.
     let is_separate = read_count(usage, "total_tokens") == Some(input + output + reasoning);
     let output = if is_separate { output } else { (output - reasoning).max(0) };
     Some(Tokens {

@@ -46,7 +46,7 @@ const OVERFLOW_CODES: &[&str] = &[
 const OUTPUT_PARAMETERS: &[&str] =
     &["max_tokens", "max_completion_tokens", "max_output_tokens", "output tokens"];
 
-/// Phrases that say that the input and the output limit are too large together.
+/// Phrases that say that the sum of the input and the output limit is too large.
 const SHARED_LIMITS: &[&str] = &["input length and", "in the messages"];
 
 /// Phrases that say that the output limit itself is wrong. They take precedence over the phrases
@@ -106,13 +106,14 @@ fn shorten_message(text: &str) -> String {
 }
 
 fn find_kind(status: u16, report: &ErrorReport) -> FailureKind {
-    // If the response has a good status, only the error itself can name the real one.
+    // If the status of the response means success, only the error itself can name the real status.
     let status = if status < 300 { report.status.unwrap_or(status) } else { status };
     if is_out_of_money(status, report) {
         return FailureKind::Rejected;
     }
     if status == 413 || report.has_phrase(&["request too large"]) {
-        // This applies even to a rate limit: a single request exceeds it, so waiting does not help.
+        // This is an overflow even if the limit is a rate limit: a single request exceeds it, so
+        // waiting does not help.
         return FailureKind::Overflow;
     }
     if status == 429 || report.has_code(&["rate_limit", "too_many_requests"]) {
@@ -127,7 +128,7 @@ fn find_kind(status: u16, report: &ErrorReport) -> FailureKind {
     if report.has_code(OVERFLOW_CODES) || report.has_phrase(OVERFLOW) {
         return FailureKind::Overflow;
     }
-    // Checked last, so that messages that merely mention the parameter are not matched.
+    // This check comes late, so that it does not match messages that merely mention the parameter.
     if (400..500).contains(&status) && report.has_phrase(OUTPUT_PARAMETERS) {
         return FailureKind::OutputLimit;
     }

@@ -32,8 +32,7 @@ fn parse_date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text.trim()).ok()
 }
 
-/// Finds `try again in 1m2.5s` in a message. In a stream, the message is the only place for the
-/// time.
+/// Finds `try again in 1m2.5s` in a message. In a stream, only the message can contain the time.
 fn in_message(message: &str) -> Option<Duration> {
     let (_, rest) = message.split_once("try again in ")?;
     let mut rest = rest.trim_start();

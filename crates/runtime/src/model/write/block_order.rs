@@ -149,7 +149,8 @@ mod tests {
             tool_use("1"),
         ]);
         assert_eq!(body[0]["content"], expected);
-        // A message that has been changed since then stays in the usual order.
+        // The blocks of a message that has been changed since it was stored stay in the usual
+        // order.
         let changed = MessageRecord { content: Some("Other words.".into()), ..message };
         let mut body = json!([{ "role": "assistant", "content": usual }]);
         restore_order(&mut body, &[changed]);

@@ -17,15 +17,15 @@ use super::{list_name, mark_messages, write_frame, write_messages};
 /// The number of messages above which the older ones become part of the prefix.
 const MAX_REST: usize = 24;
 
-/// The number of prompts that are never part of the prefix. Some of them are marked for the
-/// provider's cache.
+/// The number of the latest prompts, which are never part of the prefix. Some of them are marked
+/// for the provider's cache.
 const PROMPTS_IN_REST: usize = 4;
 
 /// The maximum length of a call id that every API accepts.
 const MAX_ID: usize = 40;
 
-/// The body of a request, as it is sent. Its beginning is shared with other requests, because it may
-/// be a long conversation.
+/// The body of a request, as it is sent. Its beginning is shared with other requests, because it
+/// may contain a long conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestBody {
     beginning: Arc<String>,
@@ -203,7 +203,8 @@ impl ConversationPrefix {
             json.push_str(&message.to_string());
         }
         self.hasher.update(&json);
-        // The last request has usually been sent, so this changes the text in place.
+        // The previous request has usually been sent and dropped, so this changes the text in place
+        // instead of copying it.
         Arc::make_mut(&mut self.json).push_str(&json);
     }
 
@@ -238,8 +239,8 @@ impl ConversationPrefix {
     }
 }
 
-/// Finds the end of the turns that can be added to the prefix, as many as possible. The last of
-/// their messages must be a plain answer, and the message after it a prompt.
+/// Finds the end of the longest series of turns that can be added to the prefix. The last message
+/// of these turns must be a plain answer, and the message after it must be a prompt.
 fn find_end(messages: &[MessageRecord]) -> Option<usize> {
     let prompts = messages.iter().enumerate().filter(|(_, message)| message.role == "user");
     let prompts: Vec<usize> = prompts.map(|(at, _)| at).collect();
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Builds a turn of one of several kinds.
+    /// Builds a turn of the given kind.
     fn turn(number: usize, kind: u8) -> Vec<MessageRecord> {
         let id = if kind == 5 { "same".to_owned() } else { format!("call_{number}") };
         let function = json!({ "name": "t", "arguments": "{\"a\":1}" });

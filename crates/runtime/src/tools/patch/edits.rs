@@ -96,8 +96,8 @@ fn find_replacements<'e>(
     Ok(found.into_iter().map(replace).collect())
 }
 
-/// Returns the old and the new text with the line ends of the file. The model is shown a file with
-/// CRLF line ends as if they were plain LF.
+/// Returns the old and the new text with the line ends of the file. If a file has CRLF line ends,
+/// the model is shown the file as if it had plain LF line ends.
 fn adapt_line_ends<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, str>, Cow<'e, str>) {
     let is_found_later =
         || !content.contains_str(&edit.old) && content.contains_str(to_crlf(&edit.old));
@@ -107,7 +107,7 @@ fn adapt_line_ends<'e>(content: &[u8], edit: &'e Edit) -> (Cow<'e, str>, Cow<'e,
     }
 }
 
-/// Returns the number of the line that a position is in.
+/// Returns the number of the line that contains a position.
 fn find_line(content: &[u8], at: usize) -> usize {
     1 + content[..at].iter().filter(|byte| **byte == b'\n').count()
 }
@@ -125,10 +125,11 @@ fn describe_not_found(content: &[u8], old: &str) -> String {
     format!("`old` is not found exactly. The most similar lines, from line {}:\n{shown}", at + 1)
 }
 
-/// Finds the place where the most wanted lines match, ignoring spaces around them. If no line
-/// matches, finds the line that has the most words in common with the longest wanted line.
+/// Finds the place where as many of the wanted lines as possible match, ignoring spaces around the
+/// lines. If no line matches, finds the line that has the most words in common with the longest
+/// wanted line.
 fn find_similar(lines: &[Cow<'_, str>], wanted: &[&str]) -> Option<usize> {
-    /// The maximum number of wanted lines that are compared, to limit the time.
+    /// The maximum number of wanted lines that are compared, which limits the time.
     const MAX_COMPARED: usize = 50;
     let trimmed: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
     let wanted: Vec<&str> = wanted.iter().take(MAX_COMPARED).map(|line| line.trim()).collect();

@@ -16,7 +16,7 @@ use super::output::{LiveOutput, OutputBuffer};
 use super::shell::Shell;
 use super::watchdog::Watchdog;
 
-/// The time that processes have to end on their own after they are asked to.
+/// The time that processes are given to end on their own after they are asked to end.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// The time after which takeback gives up on processes that do not end even when they are killed.
@@ -64,7 +64,8 @@ pub(super) enum Waited {
 }
 
 impl Job {
-    /// Starts a command. If `is_watched` is true, its output is kept for [`Job::wait`] to show.
+    /// Starts a command. If `is_watched` is true, the output of the command is kept for
+    /// [`Job::wait`] to show.
     pub(super) fn start(
         number: u32,
         command: &str,
@@ -203,7 +204,7 @@ impl Job {
         }
     }
 
-    /// Waits until no process of the command is left, but no longer than this. Returns true if no
+    /// Waits until no process of the command is left, but no longer than `time`. Returns true if no
     /// process is left.
     pub(super) fn wait_until_gone(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;

@@ -15,7 +15,7 @@ use crate::tools::ToolSettings;
 /// The maximum number of commands in the background.
 const MAX_JOBS: usize = 32;
 
-/// All commands of an agent that are running, or whose end has not been reported to the model. They
+/// All running commands of an agent, and those whose end has not been reported to the model. They
 /// are ended when this value is dropped, and also if the agent's process is killed.
 ///
 /// A command that must outlive the agent starts a session of its own, for instance with `setsid

@@ -1,8 +1,8 @@
 //! The tools `terminal` and `process`: commands in a shell, in the foreground or in the background.
 //!
 //! - `shell` starts a command, and `family` signals all its processes.
-//! - `job` reads the output of a command and waits for its end; `output` bounds it, and `clean`
-//!   removes what only a terminal understands.
+//! - `job` reads the output of a command and waits for its end; `output` limits the size of the
+//!   output, and `clean` removes what only a terminal understands.
 //! - `jobs` keeps the commands that are running, and `watchdog` ends them if the agent is killed.
 //! - `process` is the tool for commands in the background.
 
@@ -32,8 +32,8 @@ use super::{Tool, ToolContext, ToolOutput, ToolSettings, ToolSpec, input};
 pub(super) use self::jobs::Jobs;
 pub(super) use self::process::Process;
 
-/// The time that the other processes have to end after the shell has ended. A pipeline often ends
-/// slightly later than its shell.
+/// The time that the other processes are given to end after the shell has ended. A pipeline often
+/// ends slightly later than its shell.
 const STRAGGLER_TIME: Duration = Duration::from_millis(200);
 
 /// The tool that runs a command.

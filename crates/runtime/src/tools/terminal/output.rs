@@ -8,7 +8,7 @@ use super::clean::clean_text;
 /// shown, some of it is skipped.
 const MAX_PENDING: usize = 64 * 1024;
 
-/// The number of bytes on each side of a cut in which a line end is searched for.
+/// The number of bytes on each side of a cut that are searched for a line end.
 const MAX_LINE_SEARCH: usize = 1024;
 
 /// The beginning and the end of an output.

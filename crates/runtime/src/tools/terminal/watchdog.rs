@@ -23,7 +23,8 @@ send() {
 test -z \"$last\" || { send TERM; sleep 1; send KILL; }
 ";
 
-/// A process that outlives this one briefly, in order to end its commands.
+/// A process that briefly outlives this one, in order to end the commands that this process
+/// started.
 pub(super) struct Watchdog {
     state: Mutex<WatchdogState>,
     shell: Shell,

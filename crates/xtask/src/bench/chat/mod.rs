@@ -1,8 +1,9 @@
-//! `cargo xtask bench chat`: measures what takeback's own agent adds to the time of its model.
+//! `cargo xtask bench chat`: measures the time that takeback's own agent needs in addition to the
+//! time of its model.
 //!
 //! The model answers immediately, so everything that is measured is overhead: the journal, the
 //! ledger, the checkpoints and one local connection per request. Each turn has two requests and one
-//! call that writes a file. The turns are run on the disk, and again in memory, where a sync costs
+//! call that writes a file. The turns are run on disk, and again in memory, where a sync costs
 //! nothing.
 
 mod model;
@@ -20,16 +21,17 @@ use super::{Options, build_and_bench, is_measured_build, process, this_program};
 use crate::Failure;
 use crate::run::target_directory;
 
-/// The argument that runs only turns, for a profiler.
+/// The argument that makes the benchmark run nothing but turns, so that a profiler can examine
+/// them.
 const PROFILED: &str = "--profiled";
 
-/// The number of turns of a long session.
+/// The number of turns in the long session.
 const LONG: usize = 2_000;
 
-/// The number of turns of the other measurements.
+/// The number of turns in the other measurements.
 const SHORT: usize = 200;
 
-/// A measured number, and the maximum that it should have.
+/// A measured number, and the limit that it should not exceed.
 struct Figure {
     what: &'static str,
     value: f64,
@@ -69,7 +71,7 @@ pub(crate) fn bench_chat(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 /// Runs turns in the directory `base/tree`, and prints their processor time. This works in any
-/// build, so a profiler can run it.
+/// build, so it can be run with a profiler.
 fn run_profiled(base: &Path, turns: usize) -> Result<(), Failure> {
     let mut session = syncs::begin_session(base)?;
     session.take_turns(5)?;
@@ -151,7 +153,7 @@ impl MemoryDirectory {
 
 impl Drop for MemoryDirectory {
     fn drop(&mut self) {
-        // The operating system removes it eventually.
+        // If this fails, the operating system removes the directory eventually.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::Failure;
 
-/// The measurements of the model about itself.
+/// The measurements that the model makes of itself.
 #[derive(Clone, Default)]
 pub(super) struct ModelTimes {
     first_token: Arc<Mutex<Option<Instant>>>,
@@ -35,7 +35,7 @@ impl ModelTimes {
     }
 }
 
-/// Starts a model. Returns its address. It runs until the program ends.
+/// Starts a model, which runs until this program ends. Returns the address of the model.
 pub(super) fn start_model(times: ModelTimes) -> Result<String, Failure> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;

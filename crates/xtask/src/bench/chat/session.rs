@@ -44,7 +44,7 @@ impl TurnTimes {
         Latencies::new(self.turns.clone())
     }
 
-    /// Returns the processor time of some of the turns.
+    /// Returns the processor times of the turns in a range.
     pub(super) fn work(&self, range: impl RangeBounds<usize>) -> Latencies {
         let work = self.work.iter().enumerate();
         Latencies::new(work.filter(|(at, _)| range.contains(at)).map(|(_, time)| *time).collect())
@@ -107,8 +107,8 @@ impl Session {
         Ok(times)
     }
 
-    /// Measures how long a new process needs until it can take the next turn. Returns the times and
-    /// the processor times.
+    /// Measures how long a new process takes until it can begin the next turn. Returns the elapsed
+    /// times and the processor times.
     pub(super) fn measure_resume(&mut self, rounds: usize) -> Result<[Latencies; 2], Failure> {
         self.task = None;
         let (mut times, mut work) = (Vec::new(), Vec::new());

@@ -18,7 +18,7 @@ pub(super) const TRACED: &str = "--traced";
 /// The number of turns whose syncs are counted.
 const TURNS: usize = 20;
 
-/// The file that marks the moment between two parts of the traced process.
+/// The name of the directory whose creation shows, in the trace, where the counted turns begin.
 const MARKER: &str = "marker";
 
 /// Measures the time for a sync of 4 KB at the end of a file. Returns the median in milliseconds.
@@ -34,7 +34,7 @@ pub(super) fn measure_floor(scratch: &Scratch, rounds: usize) -> Result<f64, Fai
     Ok(Latencies::new(times).per_mille(500))
 }
 
-/// Counts the syncs per turn with strace. Returns `None` if strace is not installed.
+/// Uses strace to count the syncs per turn. Returns `None` if strace is not installed.
 pub(super) fn count_syncs(scratch: &Scratch, tree: &Path) -> Result<Option<f64>, Failure> {
     let (base, log) = (scratch.fresh_path("traced"), scratch.fresh_path("syncs"));
     std::fs::create_dir(&base).map_err(io_failure("create", &base))?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::languages::{Language, Vocabulary};
 use crate::random::Random;
 
-/// A message in the form that all contenders receive.
+/// A message, in the form in which every contender receives it.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) session: String,
@@ -63,7 +63,7 @@ struct Conversation {
     next: NextMessage,
 }
 
-/// The next message in a conversation.
+/// The kind of the next message in a conversation.
 enum NextMessage {
     User,
     Assistant,

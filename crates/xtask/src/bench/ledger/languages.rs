@@ -164,7 +164,8 @@ fn make_english_words(random: &mut Random) -> Vec<String> {
     })
 }
 
-/// Generates a word of one to three characters, chosen from 3,000. Most words have two characters.
+/// Generates a word of one to three characters, which are chosen from 3,000 characters. Most words
+/// have two characters.
 fn make_han_word(random: &mut Random, _: usize) -> String {
     let length = [1, 2, 2, 2, 2, 2, 2, 3][random.below(8)];
     let character = |random: &mut Random| {
@@ -183,7 +184,7 @@ fn make_katakana_word(random: &mut Random, _: usize) -> String {
     (0..3 + random.below(4)).map(|_| kana[random.below(kana.len())]).collect()
 }
 
-/// Generates a word of two or three syllables, chosen from 1,200.
+/// Generates a word of two or three syllables, which are chosen from 1,200 syllables.
 fn make_korean_word(random: &mut Random, _: usize) -> String {
     let syllable = |random: &mut Random| {
         let place = (random_rank(random, 1_200) * 7_919) % 11_172;

@@ -95,7 +95,7 @@ pub(crate) fn bench_ledger(arguments: &[&str]) -> Result<(), Failure> {
     measured
 }
 
-/// The messages, in memory and in files for the other contenders.
+/// The messages: in memory for takeback, and in files for the other contenders.
 struct Data {
     fill: Vec<Message>,
     append: Vec<Message>,

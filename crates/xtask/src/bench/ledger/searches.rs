@@ -16,7 +16,7 @@ use crate::random::Random;
 /// The number of queries in a class.
 const QUERIES: usize = 200;
 
-/// The number of queries in a class that reads every message.
+/// The number of queries in a class whose queries read every message.
 const SCANS: usize = 10;
 
 /// Queries of one kind, with the kind's names for small and for large ledgers.
@@ -30,7 +30,7 @@ pub(crate) struct QueryClass {
 /// The words in all messages, and their frequencies.
 struct Words<'m> {
     texts: Vec<&'m str>,
-    /// The number of messages that contain a word.
+    /// The number of messages that contain each word.
     frequencies: HashMap<String, usize>,
     /// All words, with the most frequent first.
     ranked: Vec<String>,
@@ -130,7 +130,7 @@ impl<'m> Words<'m> {
         pair.iter().all(is_one).then(|| pair.iter().collect())
     }
 
-    /// Generates a word that looks like the others but is in no message.
+    /// Generates a word that looks like the other words but is in no message.
     fn make_unknown_word(&mut self) -> Option<String> {
         let (a, b) = (self.pick_telling_word()?.0, self.pick_telling_word()?.0);
         let word = format!("{a}{b}x").to_ascii_lowercase();
