@@ -99,7 +99,7 @@ impl Reason {
 }
 
 /// The reason why a call that needs approval is refused in [`ApprovalMode::Never`].
-pub(crate) const NO_USER: &str = "no user can approve it in this session";
+pub(crate) const NO_USER: &str = "no user can approve the call in this session";
 
 /// Decides about a call.
 pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
@@ -193,7 +193,7 @@ impl ApprovalRequest<'_> {
             .collect();
         let (effect, _) = open.first()?;
         let (command, kind) = (quote_command(&effect.command), effect.kind.as_str());
-        let because = format!("runs {command}, which no rollback takes back ({kind})");
+        let because = format!("runs {command}, which no rollback can take back ({kind})");
         Some(Reason { because, remember: find_only(open.iter().map(|(_, prefix)| *prefix)) })
     }
 

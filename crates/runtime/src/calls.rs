@@ -73,7 +73,11 @@ impl Task {
                     return self.append(&[], |_| vec![asked.clone()]);
                 }
                 Decision::Refuse { because } => {
-                    return self.end_call(&state.call, ToolOutput::error(because), front);
+                    return self.end_call(
+                        &state.call,
+                        ToolOutput::error(format!("this call {because}")),
+                        front,
+                    );
                 }
             }
         }

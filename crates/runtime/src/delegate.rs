@@ -52,7 +52,7 @@ impl Task {
         let mut next = self.journal.next_seq();
         for CallState { call, progress } in states {
             let Some(prompt) = read_prompt(&call) else {
-                let problem = "the input needs a prompt, which must be a text";
+                let problem = "the input needs a `prompt`, which must be a string";
                 // The next step handles the other calls.
                 return self.end_call(&call, ToolOutput::unusable(problem), front).map(|()| true);
             };

@@ -321,15 +321,15 @@ fn describe_overrun(goal: &GoalRecord) -> Option<String> {
     let (budget, spent) = (&goal.budget, &goal.spent_in_run);
     let minutes = |time: Duration| time.as_secs_f64() / 60.0;
     if let Some(limit) = budget.tokens.filter(|limit| spent.tokens >= *limit) {
-        return Some(format!("{} of {limit} tokens are spent", spent.tokens));
+        return Some(format!("{} of {limit} tokens have been spent", spent.tokens));
     }
     if let Some(limit) = budget.usd.filter(|limit| spent.usd >= *limit) {
-        return Some(format!("${:.2} of ${limit:.2} are spent", spent.usd));
+        return Some(format!("${:.2} of ${limit:.2} have been spent", spent.usd));
     }
     if let Some(limit) = budget.time.filter(|limit| spent.time >= *limit) {
         let (spent, limit) = (minutes(spent.time), minutes(limit));
-        return Some(format!("{spent:.1} of {limit:.1} minutes are spent"));
+        return Some(format!("{spent:.1} of {limit:.1} minutes have been spent"));
     }
     let limit = budget.turns.filter(|limit| spent.turns >= *limit)?;
-    Some(format!("{} of {limit} turns are spent", spent.turns))
+    Some(format!("{} of {limit} turns have been used", spent.turns))
 }

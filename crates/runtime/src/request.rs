@@ -183,7 +183,7 @@ impl Task {
     fn describe_stop(&self) -> AttemptFailure {
         match self.cancel.is_suspended() {
             true => {
-                let message = "the process that received the answer ended".to_owned();
+                let message = "the process ended while it was receiving the answer".to_owned();
                 AttemptFailure { message, ..cancelled() }
             }
             false => cancelled(),

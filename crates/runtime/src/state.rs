@@ -234,11 +234,12 @@ impl State {
             return Step::End(outcome.clone());
         }
         if turn.repeated.count >= MAX_REPEATED_ERRORS {
-            let because = format!("the same call of {} failed again and again", turn.repeated.name);
+            let because =
+                format!("the same call of {} failed several times in a row", turn.repeated.name);
             return Step::End(TurnOutcome::Blocked { because });
         }
         if turn.unusable_replies >= MAX_UNUSABLE_REPLIES {
-            let because = "the model keeps making calls that cannot be made".to_owned();
+            let because = "the model keeps asking for calls that cannot be made".to_owned();
             return Step::End(TurnOutcome::Blocked { because });
         }
         turn.next_request(circumstances)

@@ -122,7 +122,7 @@ fn a_call_that_waits_for_approval_is_refused_if_the_user_then_wants_no_questions
     assert_eq!(answer, "I wrote the **note**.\n");
     let request = server.requests().pop().unwrap();
     let result = request.last_result().unwrap();
-    assert!(result.text.contains("no user can approve it"), "{}", result.text);
+    assert!(result.text.contains("no user can approve the call"), "{}", result.text);
 }
 
 #[test]

@@ -111,8 +111,9 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
     ] {
         let before = server.requests().len();
         let said = fail(&session, &["chat", "-p", prompt]);
-        let stopped =
-            format!("The turn is waiting for you: the same call of {name} failed again and again");
+        let stopped = format!(
+            "The turn is waiting for you: the same call of {name} failed several times in a row"
+        );
         assert!(said.contains(told) && said.contains(&stopped), "{said}");
         assert_eq!(server.requests().len() - before, 3, "{prompt}");
         // The user decides how the conversation continues.
@@ -136,7 +137,7 @@ fn a_model_that_only_makes_calls_that_cannot_be_made_is_stopped() {
     .unwrap();
     let session = with_model(&server);
     let said = fail(&session, &["chat", "-p", "fly"]);
-    assert!(said.contains("keeps making calls that cannot be made"), "{said}");
+    assert!(said.contains("keeps asking for calls that cannot be made"), "{said}");
     assert_eq!(server.requests().len(), 5);
     assert_eq!(chat_output(&session, &["chat", "--resume", "-p", "hello"]), "Hello.\n");
     // As long as some calls can be made, there is progress.

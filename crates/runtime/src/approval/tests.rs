@@ -256,7 +256,7 @@ fn reasons_are_clear() {
         (
             script("ls; git push"),
             Remember("git push"),
-            "runs `git push`, which no rollback takes back (publish)",
+            "runs `git push`, which no rollback can take back (publish)",
         ),
         (script("sudo ls"), Ask, "runs `sudo`, which can change the system"),
         (fetch("http://a.b/c"), Remember("fetch_url a.b"), "sends a request to a.b"),
@@ -272,7 +272,7 @@ fn reasons_are_clear() {
     let reason = check(&long, effects, &[], &Remember("git push"));
     assert!(reason.len() < 200, "{reason}");
     let refused = check(&script("git push"), ApprovalMode::Never, &[], &Refuse);
-    assert!(refused.ends_with("; no user can approve it in this session"), "{refused}");
+    assert!(refused.ends_with("; no user can approve the call in this session"), "{refused}");
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl PlannedWrite {
         match result {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(format!("nothing was written: {name} changed at this moment; read it again"))
+                Err(format!("nothing was written: {name} changed just now; read it again"))
             }
             Err(error) => {
                 Err(format!("nothing was written: cannot write {name}: {}", describe_error(&error)))
@@ -306,14 +306,14 @@ mod tests {
         let plan = PlannedWrite { path: path.clone(), before, after: b"two".to_vec() };
         fs::write(&path, "the user's").unwrap();
         let error = plan.apply(scratch.path()).unwrap_err();
-        assert_eq!(error, "nothing was written: file changed at this moment; read it again");
+        assert_eq!(error, "nothing was written: file changed just now; read it again");
         assert_eq!(fs::read_to_string(&path).unwrap(), "the user's");
 
         let new = scratch.path().join("directory/new");
         let plan = PlannedWrite { path: new.clone(), before: None, after: b"two".to_vec() };
         fs::create_dir(new.parent().unwrap()).unwrap();
         fs::write(&new, "the user's").unwrap();
-        assert!(plan.apply(scratch.path()).unwrap_err().contains("changed at this moment"));
+        assert!(plan.apply(scratch.path()).unwrap_err().contains("changed just now"));
         assert_eq!(fs::read_to_string(&new).unwrap(), "the user's");
         assert_eq!(fs::read_dir(new.parent().unwrap()).unwrap().count(), 1);
     }

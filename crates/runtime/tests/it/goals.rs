@@ -71,7 +71,10 @@ fn one_more_turn_follows_a_spent_budget_and_a_new_run_begins_at_zero() {
     let server = Server::start(|_: &Request| Reply::text("Not yet.")).unwrap();
     let mut task = begin(&scratch, &server, turns(2));
     let goal = task.run_goal("g", None, &Recorder::default()).unwrap();
-    assert_eq!((goal.state, reason(&goal)), (GoalState::BudgetLimited, "3 of 2 turns are spent"));
+    assert_eq!(
+        (goal.state, reason(&goal)),
+        (GoalState::BudgetLimited, "3 of 2 turns have been used")
+    );
     assert_eq!(prompts(&scratch), ["do it", "Continue working on ", "The budget for this "]);
     let goal = task.run_goal("g", Some(turns(1)), &Recorder::default()).unwrap();
     assert_eq!(goal.state, GoalState::BudgetLimited);

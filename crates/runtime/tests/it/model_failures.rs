@@ -165,7 +165,7 @@ fn a_wrong_configuration_is_reported_without_the_key() {
         (with_url("ftp://localhost/v1"), "base_url must begin with http:// or https://"),
         (with_url("http://a b/v1"), "base_url is invalid"),
         (with_url(""), "base_url must begin with http:// or https://"),
-        (with_key("sk-secret\nkey"), "the key contains characters that no key has"),
+        (with_key("sk-secret\nkey"), "the key contains characters that are not allowed in a key"),
     ];
     for (provider, message) in cases {
         let outcome = ask(&client(), &provider);

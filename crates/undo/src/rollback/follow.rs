@@ -27,7 +27,8 @@ pub(super) fn follow_sessions(opened: &Opened, workspace: &Workspace<'_>, view: 
             && opened.typed_in() != Some(&session.session);
         if is_back && let Err(error) = notices::leave_in_place(opened, &session.session) {
             let error = error_chain(&error);
-            view.warnings.push(format!("cannot update the notice for {}: {error}", session.session));
+            view.warnings
+                .push(format!("cannot update the notice for {}: {error}", session.session));
         }
         let Some(new) = copied_session(session) else { continue };
         match notices::leave_for_rewound(opened, &new, workspace.path(), view) {

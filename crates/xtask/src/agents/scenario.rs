@@ -157,7 +157,7 @@ fn find_turn(resume: &Value, prompt: &'static str) -> Result<NamedTurn, Failure>
 fn must_have_files(sandbox: &Sandbox, expected: [bool; 2]) -> Result<(), Failure> {
     for (job, expected) in JOBS.iter().zip(expected) {
         if sandbox.project().join(job.file).exists() != expected {
-            return Err(format!("{} exists although it should not, or the reverse", job.file));
+            return Err(format!("{} exists although it should not, or is missing", job.file));
         }
     }
     Ok(())

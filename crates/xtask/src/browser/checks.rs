@@ -70,10 +70,10 @@ const CHECKS: [Check; 25] = [
     usual("hostile names are harmless", show_hostile_names),
     usual("a turn is streamed and becomes a part of the conversation", chat_checks::talk),
     full("a chat reconnects in the middle of a stream", chat_checks::reconnect),
-    full("a call is approved or refused by keyboard", chat_checks::approve),
+    full("a call is approved or refused with the keyboard", chat_checks::approve),
     full("/rollback lists checkpoints with buttons", chat_checks::roll_back),
     full("a restore waits for a running turn", chat_checks::wait_for_turn),
-    full("a turn is stopped by keyboard", chat_checks::stop),
+    full("a turn is stopped with the keyboard", chat_checks::stop),
     full("axe-core finds nothing serious, in light and dark", examine_all),
     usual("axe-core finds nothing serious on the pages used most", examine_some),
     // This one comes last, because it adds many checkpoints, which hide the incident.

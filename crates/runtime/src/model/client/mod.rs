@@ -171,7 +171,9 @@ fn build_http(
             _ => ("authorization", format!("Bearer {}", key.trim())),
         };
         let mut value = http::HeaderValue::from_str(&value).map_err(|_| {
-            AttemptFailure::rejected("the key contains characters that no key has".to_owned())
+            AttemptFailure::rejected(
+                "the key contains characters that are not allowed in a key".to_owned(),
+            )
         })?;
         value.set_sensitive(true);
         request = request.header(name, value);

@@ -48,7 +48,8 @@ impl OutputBuffer {
         let (head, tail) = (trim_last_line(&head), trim_first_line(&tail));
         let left_out = left_out + (2 * self.half - head.len() - tail.len()) as u64;
         let clean = |bytes: &[u8]| clean_text(&String::from_utf8_lossy(bytes));
-        let gap = format!("[… {left_out} bytes left out …]");
+        let plural = if left_out == 1 { "" } else { "s" };
+        let gap = format!("[… {left_out} byte{plural} left out …]");
         format!("{}\n{gap}\n{}", clean(head).trim_end_matches('\n'), clean(tail))
     }
 }
@@ -144,8 +145,8 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_long_output_is_left_out() {
-        assert_eq!(take(8, &[b"abcdefghi"]), "abcd\n[… 1 bytes left out …]\nfghi");
-        assert_eq!(take(8, &[b"a", b"bcde", b"fgh", b"i"]), "abcd\n[… 1 bytes left out …]\nfghi");
+        assert_eq!(take(8, &[b"abcdefghi"]), "abcd\n[… 1 byte left out …]\nfghi");
+        assert_eq!(take(8, &[b"a", b"bcde", b"fgh", b"i"]), "abcd\n[… 1 byte left out …]\nfghi");
         let lines = "line\n".repeat(1000);
         assert_eq!(
             take(24, &[lines.as_bytes()]),

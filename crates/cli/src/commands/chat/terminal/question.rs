@@ -44,7 +44,7 @@ pub(super) fn describe_question(question: &Question<'_>, columns: usize) -> Vec<
         }
         _ => lines.extend(describe_input("arguments", &call.arguments, true, room)),
     }
-    lines.extend(wrap_text(&disarm(&format!("because {}", question.because)), room));
+    lines.extend(wrap_text(&disarm(&format!("because it {}", question.because)), room));
     lines[1..].iter_mut().for_each(|line| *line = format!("  {line}"));
     lines
 }

@@ -277,7 +277,7 @@ fn ask(arguments: &str, remember: Option<&str>, answers: &'static [&str]) -> (An
         next.lock().unwrap().next().map_or(Asked::NoUser, |text| Asked::Text((*text).to_owned()))
     });
     let push = call("1", "terminal", arguments);
-    let question = Question { call: &push, because: "it has an effect", remember };
+    let question = Question { call: &push, because: "has an effect", remember };
     let answer = front.approve(&question);
     (answer, tape.screen())
 }
@@ -340,7 +340,7 @@ fn nothing_is_drawn_while_the_user_is_asked() {
     let push = call("1", "terminal", "{}");
     let question = Question { call: &push, because: "b", remember: None };
     assert_eq!(front.approve(&question), Answer::Allow);
-    assert_eq!(tape.screen(), "? terminal\n  because b\nwarning: w\n\nfrom another thread\n");
+    assert_eq!(tape.screen(), "? terminal\n  because it b\nwarning: w\n\nfrom another thread\n");
     *tape_of_question.lock().unwrap() = None;
 }
 
@@ -362,7 +362,7 @@ fn ask_in_a_terminal() {
     while !Path::new(&std::env::var_os("TAKEBACK_TEST_ASK").unwrap()).exists() {
         std::thread::yield_now();
     }
-    let question = Question { call: &push, because: "it publishes", remember: Some("git push") };
+    let question = Question { call: &push, because: "publishes", remember: Some("git push") };
     let answer = front.approve(&question);
     drop(quiet);
     // The signal reaches the process soon, but not at once.
