@@ -15,13 +15,15 @@ pub struct Agent {
     /// The name of the product, as it is usually written.
     pub title: &'static str,
     /// The names by which the agent's program for the Agent Client Protocol introduces itself, and
-    /// the packages that contain it. Its sessions have the ids that the agent's hooks and logs use.
+    /// the names of the packages that contain the program. The ids of its sessions are the same as
+    /// in the agent's hooks and logs.
     pub acp_names: &'static [&'static str],
     /// True if this row was checked against the real program, not just against its documentation.
     pub proven: bool,
-    /// The names of the agent's events, and their meanings. Events that are not listed are ignored.
+    /// The names of the agent's events, each with its kind. Events that are not listed are ignored.
     pub events: &'static [(&'static str, Signal)],
-    /// The agent's tools. If `None`, each call is judged by its tool's name and its input alone.
+    /// The agent's tools. If `None`, takeback judges each call only by the tool's name and the
+    /// call's input.
     pub tools: Option<KnownTools>,
     /// The JSON in which a hook passes a notice to the model.
     pub notice_format: NoticeFormat,
@@ -106,21 +108,21 @@ const LOG_BEGINNING: u64 = 4096;
 
 /// A sign that an agent is running without a user.
 pub(crate) enum HeadlessSign {
-    /// An environment variable that the agent sets for its hooks, and the prefix that its value has
-    /// when there is no user.
+    /// An environment variable that the agent sets for its hooks, and the prefix of the variable's
+    /// value when there is no user.
     Variable { name: &'static str, begins: &'static str },
     /// Text in the first line of the agent's log. That line records how the session was started.
     Log { contains: &'static str },
 }
 
-/// The meaning of an agent's event.
+/// A kind of event that an agent reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// A session begins or is resumed.
     SessionStart,
     /// The user sent a prompt.
     TurnStart,
-    /// The user typed one of the agent's slash commands, which expands to a prompt.
+    /// The user typed one of the agent's slash commands, which the agent expands to a prompt.
     Command,
     /// The agent is about to run a tool.
     BeforeTool,

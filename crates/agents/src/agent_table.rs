@@ -92,8 +92,8 @@ pub const AGENTS: &[Agent] = &[
         ],
         tools: Some(known_tools::GEMINI),
         notice_format: NoticeFormat::HookSpecificOutput,
-        // SessionStart is left out, because Gemini would prepend the text to the prompt, and a
-        // slash command in the prompt would no longer be expanded.
+        // SessionStart is left out, because Gemini would prepend the notice to the prompt, and
+        // would then no longer expand a slash command in the prompt.
         notice_events: &["BeforeAgent", "AfterTool"],
         warning_format: WarningFormat::SystemMessage,
         resume: Some(
@@ -193,7 +193,7 @@ pub const AGENTS: &[Agent] = &[
             ("PostToolUse", Signal::AfterTool),
             ("TaskComplete", Signal::TurnEnd),
             ("TaskCancel", Signal::TurnEnd),
-            // Cline's payloads use these names instead.
+            // Cline's payloads use the following names instead of those above.
             ("agent_start", Signal::TurnStart),
             ("tool_call", Signal::BeforeTool),
             ("tool_result", Signal::AfterTool),
@@ -332,7 +332,7 @@ pub const AGENTS: &[Agent] = &[
         title: "Zed",
         acp_names: &[],
         proven: false,
-        // Zed has no hooks: `takeback acp` reports the actions of its agents.
+        // Zed has no hooks: `takeback acp` reports the actions of the agents that Zed starts.
         events: GENERIC_EVENTS,
         tools: None,
         notice_format: NoticeFormat::None,

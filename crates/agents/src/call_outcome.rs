@@ -20,7 +20,7 @@ pub(crate) fn failure(text: Option<&str>) -> String {
 }
 
 /// Shortens a long line, at the end of a word if possible: the ledger masks secrets, but would not
-/// recognize half of one.
+/// recognize a secret that is cut in half.
 fn shorten(line: &str) -> &str {
     let Some((end, next)) = line.char_indices().nth(MAX_ERROR_LENGTH) else { return line };
     match line[..end].rfind(char::is_whitespace) {

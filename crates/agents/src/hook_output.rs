@@ -12,7 +12,7 @@ impl Agent {
     }
 
     /// Returns the output that passes a notice to the agent's model. Returns `None` for an event at
-    /// which that is not safe.
+    /// which a hook cannot safely print a notice.
     pub fn notice_output(&self, event: &str, text: &str) -> Option<String> {
         if !self.can_notify_on(event) {
             return None;
@@ -49,7 +49,7 @@ impl Agent {
         Some(output.to_string())
     }
 
-    /// Returns the output that combines a notice and a warning. Either may be missing.
+    /// Returns the output that combines a notice and a warning. Either of them may be missing.
     pub fn combined_output(
         &self,
         event: &str,

@@ -45,7 +45,7 @@ impl SlashCommand {
     /// True if the words cannot be part of a sentence that is meant for the model.
     fn is_terse(&self) -> bool {
         let is_id = |word: &&str| word.len() > 5 && word.bytes().all(|b| b.is_ascii_hexdigit());
-        // A word with a space in it was quoted.
+        // If a word contains a space, the user must have quoted it.
         let is_path = |word: &&str| {
             let inner = word.trim_end_matches(|end: char| end.is_ascii_punctuation());
             inner.contains([' ', '/', '.'])
@@ -69,7 +69,7 @@ impl SlashCommand {
         }
     }
 
-    /// Lists the arguments except for options and for the word that names the action, such as
+    /// Lists the arguments without options, and without the word that names the action, such as
     /// `diff`.
     fn plain_words(&self) -> impl Iterator<Item = &str> {
         let names_verb = self.verb() != Verb::Rollback && self.verb() != Verb::UndoTurn;

@@ -11,7 +11,8 @@ pub fn width_of(text: &str) -> usize {
 /// Shortens text to this many columns, with `…` in place of the missing end. Characters that are
 /// displayed as one character are kept or dropped together.
 pub fn shorten(text: &str, columns: usize) -> String {
-    // Shortening must be cheap for text of any length, so reading stops where the columns end.
+    // Shortening must be cheap for text of any length, so the function stops reading once the
+    // columns are full.
     let Some(end) = end_of_prefix(text.graphemes(true), columns) else { return text.to_owned() };
     let kept = end_of_prefix(text[..end].graphemes(true), columns.saturating_sub(1)).unwrap_or(end);
     if columns == 0 { String::new() } else { format!("{}…", &text[..kept]) }

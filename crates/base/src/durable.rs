@@ -197,7 +197,7 @@ impl DerefMut for Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_persisted {
-            // If this fails, a leftover file does no harm.
+            // If this fails, the leftover file does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -235,8 +235,8 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
 
 /// Renames a file or directory. Fails with [`io::ErrorKind::AlreadyExists`] if `to` exists.
 ///
-/// Some file systems cannot do this atomically. There, the function first checks that `to` does not
-/// exist, and then renames, so the caller must be the only writer.
+/// Some file systems cannot do this atomically. On those, the function first checks that `to` does
+/// not exist, and then renames `from`, so the caller must be the only writer.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {

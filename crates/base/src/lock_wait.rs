@@ -24,7 +24,7 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// Returns the settings for a wait of at most `limit` that reports nothing.
+    /// Returns the settings for a silent wait of at most `limit`.
     pub const fn silent(limit: Duration) -> LockWait {
         LockWait { limit, on_wait: |_| {} }
     }
@@ -60,7 +60,7 @@ impl FileLock {
 }
 
 /// Finds the process that holds a lock on a file. Returns `None` if the system does not reveal the
-/// process. Only Linux does, and only for processes in the same container.
+/// process. Only Linux reveals it, and only for processes in the same container.
 pub fn find_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -127,8 +127,8 @@ mod tests {
         release.join().unwrap();
     }
 
-    /// If a process opens a file twice, its two locks exclude each other, so this process can be
-    /// the holder.
+    /// If a process opens a file twice, locks on the two open files exclude each other. So in this
+    /// test, the same process can hold the lock and wait for it.
     #[test]
     fn the_callback_gets_the_holder_after_a_second() {
         static TOLD: AtomicU32 = AtomicU32::new(0);

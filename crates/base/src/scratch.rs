@@ -23,7 +23,7 @@ impl Scratch {
     pub fn open(directory: &Path) -> io::Result<Scratch> {
         loop {
             durable::create_directory(directory)?;
-            // Another process may remove the directory until it is locked.
+            // Until the directory is locked, another process may remove it.
             let Some(opened) = if_exists(File::open(directory))? else { continue };
             let lock = FileLock::acquire(opened, FlockOperation::LockShared)?;
             if lock.is_at(directory) {

@@ -44,8 +44,8 @@ pub fn find_similar<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -
     find_similar_at_least(0.7, typed, names)
 }
 
-/// Finds the name that is most similar to a typed one, if the similarity, from 0 to 1, has at least
-/// the given value. If several names are equally similar, returns the last one.
+/// Finds the name that is most similar to a typed one, if the similarity (from 0 to 1) is at least
+/// `least`. If several names are equally similar, returns the last one.
 pub fn find_similar_at_least<'n>(
     least: f64,
     typed: &str,

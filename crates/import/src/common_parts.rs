@@ -1,4 +1,4 @@
-//! The longest common subsequence of two lists, found in memory that is proportional to the sum of
+//! The longest common subsequence of two lists. Finding it takes memory in proportion to the sum of
 //! their lengths, not to the product (Hirschberg's algorithm).
 
 use std::collections::HashMap;
@@ -48,8 +48,9 @@ fn match_parts(
     }
 }
 
-/// Finds the earliest index at which to split `known` so that its first part and `first`, and its
-/// second part and `second`, have the most elements in common.
+/// Finds the index at which to split `known` into two parts, so that the longest common
+/// subsequences of `first` and the first part, and of `second` and the second part, have the
+/// greatest total length. Returns the earliest of several such indexes.
 fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
     let before = common_lengths(first.iter(), &known.iter(), known.len());
     let mut after = common_lengths(second.iter().rev(), &known.iter().rev(), known.len());
@@ -59,7 +60,8 @@ fn find_split(first: &[usize], second: &[usize], known: &[usize]) -> usize {
     sums.into_iter().position(|sum| sum == best).unwrap_or(0)
 }
 
-/// Returns the length of the longest common subsequence of `new` and each beginning of `known`.
+/// For each prefix of `known`, returns the length of the longest common subsequence of `new` and
+/// the prefix.
 fn common_lengths<'a>(
     new: impl Iterator<Item = &'a usize>,
     known: &(impl Iterator<Item = &'a usize> + Clone),
@@ -101,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Computes the length of the longest common subsequence by a simple algorithm.
+    /// Computes the length of the longest common subsequence with a simple algorithm.
     fn longest(new: &[u8], known: &[u8]) -> usize {
         match (new, known) {
             ([], _) | (_, []) => 0,

@@ -17,7 +17,7 @@ use crate::common_parts::match_longest;
 const NO_REASON: &str = "imported";
 
 /// The maximum number of imported checkpoints that new ones are compared with. If there are more,
-/// only the newest are compared, because comparing takes time for each pair.
+/// only the newest are compared, because the comparison takes time for each pair of checkpoints.
 const MAX_COMPARED: usize = 20_000;
 
 /// Another program's checkpoint: a commit in a git repository.

@@ -219,8 +219,8 @@ impl TreePage {
         within * 2 >= self.cells.len()
     }
 
-    /// Chooses the largest set of cells that are within the bounds and in order. The result has one
-    /// flag per cell, true if the cell is chosen.
+    /// Chooses the largest set of cells that are within the bounds and in order. The result
+    /// contains true for each chosen cell and false for each other cell.
     pub(crate) fn in_order(&self, bounds: &Bounds) -> Vec<bool> {
         let keys: Vec<i64> = self.cells.iter().map(|cell| cell.key).collect();
         longest_ascending(&keys, bounds)

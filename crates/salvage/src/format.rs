@@ -9,7 +9,7 @@ use crate::record::{read_u16, read_u32};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const PAGE_SIZES: [usize; 8] = [4096, 1024, 512, 2048, 8192, 16384, 32768, 65536];
-/// The maximum number of reserved bytes per page that are tried in the search for the format. Few
+/// The maximum number of reserved bytes per page to try when searching for the format. Few
 /// databases reserve bytes; those that do keep a nonce or a checksum in them.
 const MOST_RESERVED: usize = 64;
 /// The number of pages that are sampled to find the page size.

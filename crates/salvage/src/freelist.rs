@@ -6,7 +6,7 @@ use crate::record::read_u32;
 /// The pages in the readable part of the freelist.
 pub(crate) struct Freelist {
     pub(crate) pages: PageSet,
-    /// True if every trunk could be read and there are as many pages as the header says.
+    /// True if every trunk could be read and the list has as many pages as the header says.
     pub(crate) whole: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The code follows SQLite's document "Database File Format" and uses its terms. This crate returns
 //! the rows that SQLite would have returned, and never more: a deleted row stays deleted, as long
-//! as the file still shows that it was deleted. README.md says what can be read.
+//! as the file still shows that it was deleted. README.md lists what can be read.
 //!
 //! 1. `pages`, `wal` and `format` determine the pages and their size.
 //! 2. `survey` and `schema` determine the purpose of each page. They follow the trees from their
@@ -84,7 +84,7 @@ pub struct SalvageReport {
     /// and old copies of other rows.
     pub freelist_whole: bool,
     pub free_pages: u32,
-    /// The number of pages that a tree refers to, but that are missing or of the wrong kind.
+    /// The number of pages to which a tree refers but that are missing or of the wrong kind.
     pub unreadable_pages: u32,
     /// The number of pages that were read although part of their content is wrong.
     pub inconsistent_pages: u32,
@@ -139,7 +139,7 @@ struct OpenLeaf {
 }
 
 impl SalvagedRows<'_> {
-    /// Returns the report so far. It is complete after the last row.
+    /// Returns the report so far. The report is complete after the last row.
     pub fn report(&self) -> SalvageReport {
         SalvageReport { skipped_cells: self.skipped_cells, ..self.database.survey.report.clone() }
     }

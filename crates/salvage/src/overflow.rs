@@ -7,7 +7,7 @@ use crate::pages::{Page, PageSet, Pages};
 use crate::record::read_u32;
 
 /// The pages that hold overflowing payloads. Each cell is visited twice, first to claim its pages
-/// and then to read them, because it is not known which chains collide until all pages are claimed.
+/// and then to read them, because only the claims of all cells show which chains collide.
 pub(crate) struct Overflow {
     /// Overflow pages that belong to cells reachable from a root.
     used: PageSet,
@@ -25,8 +25,8 @@ pub(crate) struct Overflow {
 /// The whole payload of a cell.
 pub(crate) struct Payload {
     pub(crate) bytes: Vec<u8>,
-    /// The part that came from a page full of zeros. Such a page ends a chain, so only the last
-    /// page of the chain can be one.
+    /// The part that came from a page full of zeros. Such a page ends a chain, so it can only be
+    /// the last page of the chain.
     pub(crate) wiped: Range<usize>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Pages {
     wal: Option<Wal>,
     pub(crate) header: Option<DatabaseHeader>,
     pub(crate) format: PageFormat,
-    /// The number of pages, which is also the number of the last one.
+    /// The number of pages, which is also the number of the last page.
     pub(crate) count: u32,
     has_pointer_maps: bool,
 }
@@ -107,8 +107,8 @@ impl Pages {
     }
 
     /// True if the header says that there are pointer maps, and page 2, where the first one would
-    /// be, looks like one. The header alone is not trusted: if it is wrong, pages of trees would be
-    /// ignored. Without a header, pointer maps need not be recognized, because they are not
+    /// be, looks like one. The header alone is not trusted: if it were wrong, pages of trees would
+    /// be ignored. Without a header, pointer maps need not be recognized, because they are not
     /// mistaken for pages of trees.
     fn looks_auto_vacuum(&self) -> bool {
         let said = self.header.as_ref().is_some_and(|header| header.auto_vacuum);

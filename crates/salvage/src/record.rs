@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::Value;
 
-/// The highest limit on columns that SQLite can be compiled with.
+/// The maximum number of columns that SQLite can be compiled to allow.
 const MAX_COLUMNS: usize = 32_767;
 
 /// The result of checking whether a payload begins like a record of a certain length.

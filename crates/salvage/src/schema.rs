@@ -115,7 +115,7 @@ fn read_entry(pages: &Pages, page: &Page, cell: &Cell, overflow: &Overflow) -> S
 }
 
 /// Drops tables that have two different root pages in the schema. One of the entries may come from
-/// an old leaf, and the file does not show which.
+/// an old leaf, and the file does not show which one.
 fn drop_contradictions(tables: &[SchemaTable]) -> Vec<SchemaTable> {
     let mut known: Vec<SchemaTable> = Vec::new();
     for table in tables {

@@ -23,8 +23,8 @@ pub(crate) struct TreeRoot {
 pub(crate) struct Survey {
     pub(crate) tables: Vec<SchemaTable>,
     pub(crate) roots: Vec<TreeRoot>,
-    /// Pages that a walk does not enter from their parents, because two parents claim them or
-    /// because they are free.
+    /// Pages that a walk never enters from a parent page, because two parents claim them or because
+    /// they are free.
     pub(crate) closed: PageSet,
     pub(crate) overflow: Overflow,
     pub(crate) report: SalvageReport,

@@ -1,5 +1,5 @@
-//! Tests with databases that SQLite creates and the tests damage. SQLite also shows which page each
-//! row is on.
+//! Tests with databases that SQLite creates and that the tests then damage. SQLite also shows which
+//! page each row is on.
 
 mod cells;
 mod damage;
@@ -137,7 +137,7 @@ impl Sample {
         let width = names.len();
         let row = |row: &rusqlite::Row<'_>| {
             let mut values: Vec<Value> = (1..width).map(|i| value(row.get(i).unwrap())).collect();
-            // A column that is the rowid is not stored.
+            // A column that is an alias of the rowid is not stored.
             if names[1] == "id" {
                 values[0] = Value::Null;
             }

@@ -27,7 +27,7 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    /// Opens the log. Returns `None` if there is none or it has no complete commit.
+    /// Opens the log. Returns `None` if there is no log, or if the log has no complete commit.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Wal>> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -95,9 +95,9 @@ impl FrameChain {
         (valid && chain.sum == (read_u32(header, 24)?, read_u32(header, 28)?)).then_some(chain)
     }
 
-    /// Checks a frame and advances to the next. Returns the number of the frame's page, and the
-    /// number of pages in the database if the frame ends a commit, otherwise 0. Returns `None` if
-    /// the frame does not continue the chain.
+    /// Checks a frame and advances to the next. Returns the number of the frame's page. Also
+    /// returns the number of pages in the database if the frame ends a commit, otherwise 0. Returns
+    /// `None` if the frame does not continue the chain.
     fn accept_frame(&mut self, frame: &[u8]) -> Option<(u32, u32)> {
         self.add_to_sum(frame.get(..8)?);
         self.add_to_sum(frame.get(FRAME_HEADER..)?);

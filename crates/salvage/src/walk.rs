@@ -90,8 +90,8 @@ impl<'a> TreeWalk<'a> {
             self.damage.inconsistent += 1;
             self.damage.links_lost = true;
         }
-        // Push from the last child to the first, so that the first is on top of the stack. Keys
-        // that are out of order are not used as bounds.
+        // Push the children from the last to the first, so that the first one is on top of the
+        // stack. Keys that are out of order are not used as bounds.
         let mut page = tree.right_child;
         let mut up_to = bounds.up_to;
         for (cell, in_order) in tree.cells.iter().zip(in_order).rev() {

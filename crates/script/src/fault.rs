@@ -14,7 +14,7 @@ pub enum Fault {
     Response {
         /// The HTTP status.
         status: u16,
-        /// The headers besides those that describe the body.
+        /// The headers in addition to those that describe the body.
         headers: Vec<(String, String)>,
         /// The body: JSON, or any other text.
         body: String,
@@ -61,7 +61,7 @@ pub(crate) struct CutWriter<'a, W> {
 }
 
 impl<'a, W: Write> CutWriter<'a, W> {
-    /// Creates a writer that fails at the fault's byte, if the fault has one.
+    /// Creates a writer. If the fault is `CutAtByte`, the writer fails after that number of bytes.
     pub(crate) fn new(inner: &'a mut W, fault: Option<&Fault>) -> CutWriter<'a, W> {
         let left = match fault {
             Some(Fault::CutAtByte(count)) => *count,

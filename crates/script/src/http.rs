@@ -32,7 +32,8 @@ pub(crate) fn find_header<'a>(headers: &'a [(String, String)], name: &str) -> Op
     headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// Reads one request. Returns `None` if the client closed the connection without sending one.
+/// Reads one request. Returns `None` if the client closed the connection before it sent a complete
+/// head.
 pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> io::Result<Option<HttpRequest>> {
     let mut bytes = Vec::new();
     let (mut request, end) = loop {

@@ -114,12 +114,12 @@ pub(crate) fn content_text(content: &Value) -> String {
     }
 }
 
-/// Returns the elements of a list. Any other value has none.
+/// Returns the elements of a list. Returns no elements for any other value.
 pub(crate) fn list_items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns a string. Any other value counts as an empty one.
+/// Returns a string. Any other value counts as an empty string.
 pub(crate) fn string_value(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

@@ -99,7 +99,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::SeqCst);
-        // Wakes up the accepting thread. If this fails, that thread has already ended.
+        // Wakes up the thread that accepts connections. If this fails, that thread has already
+        // ended.
         drop(TcpStream::connect(self.address));
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();

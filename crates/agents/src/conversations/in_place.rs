@@ -1,5 +1,6 @@
-//! Takes back a conversation inside the open agent. Codex can do this: its conversations are in a
-//! daemon, which leaves the old log unchanged and begins another one for everything that follows.
+//! Takes back a conversation inside the open agent. Codex can do this, because a daemon holds its
+//! conversations. The daemon leaves the old log unchanged, and begins another log for everything
+//! that follows.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,17 +16,18 @@ use crate::rewind::{Daemon, Rewind, ThreadStatus, find_rewind};
 /// The maximum time to wait for the end of the turn in which the user typed the command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A point to which the daemon can return an open conversation.
+/// A point to which the daemon can take an open conversation back.
 struct Point {
     daemon: Daemon,
     status: ThreadStatus,
-    /// The agent's own id for the first turn that is left out.
+    /// The agent's own id for the first turn to take back.
     turn: String,
 }
 
 /// Takes back the conversation of a session if it is open in the agent and no turn is running.
-/// Returns `None` if this is impossible, so that a copy is needed. If the user typed the command in
-/// this conversation, its turn is running; in that case, [`take_back_when_idle`] must follow.
+/// Returns `None` if this is impossible and a copy is needed. If the user typed the command in this
+/// conversation, the turn of the command is still running. In that case, this function takes
+/// nothing back, and [`take_back_when_idle`] must follow.
 pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
     let rewind = find_rewind(session.split_once(':')?.0)?;
     let is_typed_here = opened.typed_in() == Some(session);
@@ -50,7 +52,7 @@ pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
 }
 
 /// Takes back the conversation of a session once the turn in which the user typed the command has
-/// ended, and settles the notices about it. Returns false if the conversation is not changed.
+/// ended, and settles the notices about it. Returns false if the conversation was not changed.
 pub fn take_back_when_idle(opened: &Opened, session: &str) -> Result<bool, ConversationError> {
     let (agent, _) = session.split_once(':').unwrap_or_default();
     let Some(rewind) = find_rewind(agent) else { return Ok(false) };
@@ -71,9 +73,9 @@ pub fn take_back_when_idle(opened: &Opened, session: &str) -> Result<bool, Conve
     }
 }
 
-/// Finds the point to which a conversation returns. Returns `None` if there is nothing to take
-/// back, if the conversation is not open, or if its log has messages that the ledger does not know,
-/// such as a prompt after the rollback.
+/// Finds the point to which a conversation is to be taken back. Returns `None` if there is nothing
+/// to take back, if the conversation is not open, or if its log has messages that the ledger does
+/// not know, such as a prompt after the rollback.
 fn find_point(
     opened: &Opened,
     rewind: &Rewind,
@@ -100,7 +102,7 @@ fn find_point(
     Ok(Some(Point { daemon, status, turn }))
 }
 
-/// Takes back a conversation, and checks that it has returned to that point.
+/// Takes a conversation back to a point, and checks that its newest log ends there.
 fn revert(
     opened: &Opened,
     rewind: &Rewind,

@@ -1,10 +1,11 @@
-//! The agents' own conversations: how each can be continued, from its end or from an earlier point.
+//! The agents' own conversations, and how to continue each of them from its end or from an earlier
+//! point.
 //!
 //! The ledger says which messages a conversation has. If the agent's log has exactly these, the
 //! agent continues its own session. Otherwise `rewind` makes a copy of the log with exactly these
-//! messages, and the ledger records the copy as a fork. `notes` remembers every copy, so that a
-//! later process finishes or removes a copy whose process was killed. `originals` keeps whole logs
-//! that their agent may delete.
+//! messages, and the ledger records the copy as a fork. `notes` remembers every copy, so that if a
+//! process is killed while it makes a copy, a later process can finish or remove the copy.
+//! `originals` keeps copies of whole logs that the agent may delete.
 
 mod in_place;
 mod notes;
@@ -27,7 +28,7 @@ use crate::rewind::{
 pub use self::in_place::take_back_when_idle;
 pub use self::notes::{MadeCopy, finish_copies, list_copies};
 
-/// The maximum number of copies that are compared with the conversation before another one is made.
+/// The maximum number of copies that are compared with the conversation before a new copy is made.
 const MAX_COMPARED: usize = 16;
 
 /// The reason why an agent's own conversation cannot be continued.
@@ -52,8 +53,8 @@ pub enum ConversationError {
     Open(#[from] OpenError),
 }
 
-/// After a rollback, determines how to continue the agent's own conversation of a session from the
-/// point to which the ledger was rewound: see
+/// After a rollback, determines how the agent can continue its own conversation from the point to
+/// which the session was rewound in the ledger: see
 /// [`OwnConversations`](takeback_undo::OwnConversations).
 pub fn follow_session(opened: &Opened, session: &str) -> Result<Option<Resume>, String> {
     let (agent, id) = session.split_once(':').unwrap_or_default();
@@ -123,7 +124,7 @@ pub fn continue_session(
     }
     let copy = match logs.is_empty() {
         false => copy_logs(opened, rewind, &conversation, &logs, None)?,
-        // The log of a fork is copied from that of its parent.
+        // The agent has no log of this fork yet: make one from the log of an ancestor.
         true => fill_fork(opened, rewind, &conversation, &record)?,
     };
     Ok(way(&copy.session, &copy.log))
@@ -196,7 +197,7 @@ impl Conversation {
         }
     }
 
-    /// Returns the first message in the agent's log that is left out.
+    /// Of the messages to leave out, returns the first one that is in the agent's log.
     fn first_gone(&self) -> Option<GoneMessage<'_>> {
         let gone = self.messages.iter().filter(|message| message.seq > self.last());
         gone.filter_map(|message| {
@@ -207,14 +208,14 @@ impl Conversation {
     }
 }
 
-/// A fork of which the agent has no log yet.
+/// A fork for which the agent has no log yet.
 struct FilledFork<'a> {
     /// The id of the fork's session.
     session: &'a str,
     moved: Option<MovedDirectory<'a>>,
 }
 
-/// Makes the log of a fork from that of its nearest ancestor that has one.
+/// Makes the log of a fork from the log of its nearest ancestor that has a log.
 fn fill_fork(
     opened: &Opened,
     rewind: &'static Rewind,
@@ -267,7 +268,7 @@ fn copy_logs(
             ..conversation.request(opened, log, &kept, &own_directory)
         };
         let copy = rewind.prepare_copy(&request).map_err(ConversationError::from);
-        // Of several reasons, the one about the newest log is the most useful.
+        // If no log can be copied, the reason for the newest log is the most useful one.
         if copy.is_ok() || matches!(outcome, Err(ConversationError::NoLog)) {
             outcome = copy;
         }
@@ -347,8 +348,9 @@ fn find_log_at<'l>(
     continued.find(|log| !kept.is_empty() && rewind.is_at(log, kept, &own).unwrap_or(false))
 }
 
-/// Finds the directory that a conversation was started in, according to the first log that names
-/// one. It may be below the workspace, and some agents find a conversation only from there.
+/// Finds the directory in which a conversation was started, according to the first log that names
+/// an existing directory. This directory may be below the workspace, and some agents find a
+/// conversation only if they are started there.
 fn find_directory<'l>(
     rewind: &Rewind,
     logs: impl IntoIterator<Item = &'l LogRef>,

@@ -1,8 +1,9 @@
 //! Notes about the copies of conversations.
 //!
-//! A note is written before its copy. If the process is killed, the next process reads the note: if
-//! the log of the copy is complete, the copy is recorded in the ledger; otherwise, its files are
-//! removed. The notes of finished copies stay, because the copies are the user's conversations.
+//! The note about a copy is written before the copy. If the process is killed, the next process
+//! reads the note: if the log of the copy is complete, the copy is recorded in the ledger;
+//! otherwise, its files are removed. The notes of finished copies stay, because the copies are the
+//! user's conversations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,17 +24,18 @@ use crate::rewind::{
     read_pages, remove_copy, remove_temporary_files,
 };
 
-/// The file name extensions of notes: of copies that are being made, and of copies that were made.
+/// The file name extensions of notes: one for copies that are being made, and one for finished
+/// copies.
 const PENDING: &str = "pending";
 const MADE: &str = "json";
 
-/// A copy that is being made, or was made.
+/// The note about a copy that is being made or is finished.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CopyNote {
     agent: String,
     /// The session that was copied, as the ledger names it.
     parent: String,
-    /// The number of the last message that the copy has.
+    /// The number of the last message in the copy.
     last: i64,
     /// The agent's own id for the new session.
     session: String,
@@ -41,18 +43,19 @@ pub(super) struct CopyNote {
     log: String,
     /// The number of messages in the log.
     messages: usize,
-    /// The files of the copy. The log comes last. Empty if another program imports the copy.
+    /// The files of the copy. The log comes last. There are none if another program imports the
+    /// copy.
     files: Vec<PathBuf>,
     /// The directories that had to be created for the files.
     directories: Vec<PathBuf>,
-    /// The entries whose ids differ from those in the original: each new id with the old one.
+    /// For each entry whose id differs from its id in the original: the old id, by the new id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     origins: BTreeMap<String, String>,
     /// The time at which the copy was made, in milliseconds since 1970.
     time: i64,
 }
 
-/// A copy that was made.
+/// A finished copy of a conversation.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct MadeCopy {
@@ -106,7 +109,7 @@ impl CopyNote {
         Some(LogRef::from_name(log_format(&self.agent)?, &self.log))
     }
 
-    /// Reads the log of the copy. Returns `None` if the copy does not exist, or only in part.
+    /// Reads the log of the copy. Returns `None` if the copy does not exist or is incomplete.
     fn read_log(&self) -> Result<Option<Vec<LogPage>>, RewindError> {
         let Some((rewind, log)) = find_rewind(&self.agent).zip(self.log_ref()) else {
             return Ok(None);
@@ -200,7 +203,7 @@ fn end_note(opened: &Opened, note: &CopyNote) {
     let _ = fs::rename(note.path(opened, PENDING), note.path(opened, MADE));
 }
 
-/// Returns true if the ledger may accept the copy later.
+/// Returns true if the error is temporary, so that the ledger may accept the copy later.
 fn may_pass(error: &ConversationError) -> bool {
     use LedgerError::{Busy, Damaged, Open, Sqlite};
     match error {
@@ -238,7 +241,7 @@ fn read_note(path: &Path) -> Option<CopyNote> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Records a copy whose log exists, and removes any other copy.
+/// Records a copy in the ledger if its log is complete; otherwise, removes the copy.
 fn settle(opened: &Opened, note: &CopyNote) {
     let recorded = match note.read_log() {
         Ok(None) => {
@@ -266,7 +269,7 @@ fn settle(opened: &Opened, note: &CopyNote) {
     }
 }
 
-/// Lists the copies that were made and still exist.
+/// Lists the finished copies that still exist.
 pub fn list_copies(opened: &Opened) -> Vec<MadeCopy> {
     let directory = own_directory(opened).join("notes");
     let is_made = |path: &PathBuf| path.extension().is_some_and(|ending| ending == MADE);

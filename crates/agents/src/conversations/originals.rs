@@ -2,7 +2,7 @@
 //!
 //! Whenever Gemini CLI resumes a session, it leaves behind an empty log with the same id. The next
 //! time it starts, it may mistake the empty log for the session, and then delete both. Without a
-//! copy, a rollback could no longer be reversed.
+//! copy of the log, a rollback could no longer be reversed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use super::notes::own_directory;
 use crate::logs::{LogRef, PROJECT_ROOT, find_project_root};
 use crate::rewind::MAX_LOG;
 
-/// Keeps a copy of the whole log of a session, and the directory that it works in. Such logs only
-/// grow. So if the log does not begin with an earlier copy, that copy comes from a log that was
-/// deleted, and is kept unchanged.
+/// Keeps a copy of a session's whole log, and the session's working directory. Such logs only grow.
+/// So if the log does not begin with the content of an earlier copy, that copy comes from a log
+/// that was deleted, and is kept unchanged.
 pub(super) fn keep_original(opened: &Opened, id: &str, log: &LogRef) -> io::Result<()> {
     let path = original_path(opened, id);
     if log.path == path {

@@ -1,4 +1,5 @@
-//! Determining which of takeback's hooks the user has reviewed. Codex silently skips the others.
+//! Determining which of takeback's hooks the user has reviewed. Codex silently skips hooks that the
+//! user has not reviewed.
 
 use std::path::Path;
 
@@ -75,8 +76,8 @@ fn count_reviewed(
     Ok(review)
 }
 
-/// Reads the hashes of the hooks that the user trusts. The keys are Codex's identifiers for the
-/// hooks.
+/// Reads the hashes of the hooks that the user trusts. The keys of the map are Codex's identifiers
+/// for the hooks.
 fn trusted_hashes(config: &Path) -> Result<Map<String, Value>, InstallError> {
     let all = parse_config(config, &read_text(config)?.unwrap_or_default())?;
     let state = all["hooks"]["state"].as_object().cloned().unwrap_or_default();

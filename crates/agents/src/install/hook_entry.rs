@@ -93,8 +93,8 @@ impl HookEntry {
 
 /// The mark by which takeback recognizes its commands: `takeback`, options, `hook`, and the agent.
 ///
-/// It must match every form that a released version has written. Otherwise entries from that
-/// version could no longer be updated or removed.
+/// The mark must match every form of the command that a released version has written. Otherwise
+/// takeback could no longer update or remove the entries of that version.
 pub(super) struct CommandMark<'a> {
     pub(super) agent: &'static str,
     /// The path of this program, in case it is not named `takeback`.

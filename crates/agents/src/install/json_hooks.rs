@@ -68,7 +68,7 @@ pub(super) fn remove_entries(
     Ok(Some(format!("{bom}{root}")))
 }
 
-/// Parses the text. Returns null if it holds no value.
+/// Parses the text. Returns null if the text contains no value.
 pub(super) fn parse_value(text: &str) -> Result<Value, EditError> {
     Ok(parse_tree(split_bom(text).1)?.to_serde_value().unwrap_or_default())
 }
@@ -144,7 +144,7 @@ fn put_entry(list: &CstArray, entry: &HookEntry, mark: &CommandMark<'_>) {
             continue;
         }
         if is_there || !mark.is_all_of(&present) {
-            // This is a duplicate, or a group that also contains commands of the user, which are
+            // This is a duplicate, or a group that also contains the user's commands. Those are
             // kept.
             remove_commands(element, mark);
         } else {

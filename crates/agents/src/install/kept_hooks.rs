@@ -18,7 +18,8 @@ pub(super) fn keeps_hooks(path: &Path, present: &str, new: &str) -> bool {
     list_entries(&present).is_subset(&list_entries(&new)) && !is_switched_off
 }
 
-/// Lists the strings that contain `takeback`, each with its path of keys. Comments do not count.
+/// Lists the strings that contain `takeback`, each with the path of keys that leads to it. Comments
+/// do not count.
 fn list_entries(value: &Value) -> BTreeSet<(Vec<&str>, &str)> {
     let mut entries = BTreeSet::new();
     let mut waiting = vec![(Vec::new(), value)];

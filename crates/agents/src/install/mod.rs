@@ -98,7 +98,7 @@ pub struct FileChange {
     pub before: Option<Vec<u8>>,
     /// The content after the change; `None` if the file is deleted.
     pub after: Option<Vec<u8>>,
-    /// The content that uninstalling restores; `None` if it deletes the file.
+    /// The content that uninstalling restores; `None` if uninstalling deletes the file.
     original: Option<Vec<u8>>,
     executable: bool,
 }

@@ -87,8 +87,8 @@ fn json_file(path: &str, content: &Value) -> PackageFile {
     text_file(path, &format!("{content:#}\n"))
 }
 
-/// Creates a file without takeback's signature. Only `takeback uninstall` needs the signature, but
-/// a package is removed by the agent.
+/// Creates a file without takeback's signature. Only `takeback uninstall` needs the signature, and
+/// packages are removed by the agent instead.
 fn text_file(path: &str, content: &str) -> PackageFile {
     PackageFile { path: path.into(), content: without_signature(content) }
 }

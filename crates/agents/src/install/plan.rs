@@ -264,8 +264,8 @@ impl InstallPlan {
 }
 
 /// Returns the original of a file that has not changed since takeback wrote it, or `Some(None)` if
-/// the file did not exist before. Returns `None` if the file has changed since, or if the copy of
-/// the original is damaged. In that case takeback's entries must be removed one by one.
+/// takeback created the file. Returns `None` if the file has changed, or if the copy of the
+/// original is damaged. In either case, takeback's entries must be removed one by one.
 fn recorded_original(record: &InstallRecord, path: &Path, text: &str) -> Option<Option<Vec<u8>>> {
     let file = record.file(path).filter(|file| file.is_as_written(text.as_bytes()))?;
     match &file.original {

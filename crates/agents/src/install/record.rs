@@ -40,8 +40,8 @@ pub(super) struct InstalledFile {
     pub(super) original: Option<String>,
     /// The digest of the content that takeback wrote.
     pub(super) written: String,
-    /// The digest of the content that takeback wrote before. The file still has that content if
-    /// writing the new content failed.
+    /// The digest of the content that takeback had written earlier. The file still has that content
+    /// if writing the new content failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replaced: Option<String>,
 }
@@ -174,8 +174,8 @@ impl InstallRecord {
         self.write_file(FILE_NAME, &serde_json::to_vec_pretty(&self.data)?)
     }
 
-    /// Replaces a file next to the record, durably. Only the user can read it, because settings may
-    /// contain API keys.
+    /// Replaces a file in the directory of the record, durably. Only the user can read the file,
+    /// because settings may contain API keys.
     fn write_file(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         durable::replace_file(&self.directory.join(name), bytes, Durability::Synced)
     }

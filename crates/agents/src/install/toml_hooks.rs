@@ -160,7 +160,7 @@ fn entry_table(entry: &HookEntry) -> Table {
     for (key, field) in &entry.hook {
         hook[key] = match field {
             Field::Text(text) => toml_edit::value(text.as_str()),
-            // TOML has no larger numbers, and no timeout is that long.
+            // TOML cannot represent a larger number, and no timeout is that long.
             Field::Number(number) => toml_edit::value(i64::try_from(*number).unwrap_or(i64::MAX)),
         };
     }

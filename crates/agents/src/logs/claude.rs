@@ -20,8 +20,8 @@ pub(super) fn read_line(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Identifies the entry that a line holds, and adds its session unless the previous line belongs to
-/// the same session. A subagent's entries carry the session id of its parent.
+/// Identifies the entry that a line holds. Also adds the entry's session, unless the previous line
+/// belongs to the same session. A subagent's entries carry the session id of its parent.
 fn entry_ref(line: &Value, context: &mut ReadContext<'_>) -> Option<EntryRef> {
     let (parent, uuid) = (text_field(line, "sessionId")?, text_field(line, "uuid")?);
     let is_child = line["isSidechain"] == true;
@@ -80,7 +80,8 @@ fn typed_text(text: String) -> Option<String> {
     if let Some(command) = inside("bash-input") {
         return Some(format!("! {command}"));
     }
-    // The output of local commands, and reminders to the model.
+    // Text that begins with one of these is the output of a local command, or is meant for the
+    // model.
     const NOT_TYPED: [&str; 5] = [
         "<local-command-",
         "<bash-stdout>",

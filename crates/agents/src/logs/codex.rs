@@ -43,16 +43,17 @@ fn entry_ref(line: &Value, context: &ReadContext<'_>) -> Option<EntryRef> {
     Some(EntryRef { session, origin, time: time_field(line, "timestamp") })
 }
 
-/// Returns the part of a log's name that distinguishes it from the session's first log. When a user
-/// goes back inside Codex, the conversation continues in another log. Its numbers continue from that
-/// point, so both logs have them.
+/// Returns the part of a log's name that distinguishes the log from the session's first log. When
+/// the user goes back inside Codex, the conversation continues in another log. The line numbers in
+/// that log continue from the point to which the user went back, so the same numbers occur in both
+/// logs.
 pub(crate) fn generation<'p>(path: &'p Path, session: &str) -> Option<&'p str> {
     let (name, generation) = path.file_stem()?.to_str()?.rsplit_once('_')?;
     name.ends_with(session.rsplit('/').next()?).then_some(generation)
 }
 
 /// Reads the facts about the session that the log belongs to. Only the first session record counts,
-/// because a fork also contains the record of the session that it was forked from.
+/// because the log of a fork also contains the record of the session that it was forked from.
 fn read_session(line: &Value, payload: &Value, context: &mut ReadContext<'_>) {
     if context.state.session.is_some() {
         return;

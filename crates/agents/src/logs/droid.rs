@@ -71,7 +71,7 @@ fn read_session(line: &Value, context: &mut ReadContext<'_>) {
 
 fn read_message(line: &Value, context: &mut ReadContext<'_>) {
     let message = &line["message"];
-    // A message that only the user or only the model sees comes from a hook or is a reminder.
+    // If only the user or only the model sees a message, it comes from a hook or is a reminder.
     if message["visibility"].as_str().is_some_and(|who| who != "both") {
         return;
     }

@@ -13,7 +13,8 @@ use super::entry_writer::{
 };
 use super::{ReadContext, google_content};
 
-/// The name of the file, in a directory above a log, that contains the path of the project.
+/// The name of the file that contains the path of the project. The file is in a directory above the
+/// log.
 pub(crate) const PROJECT_ROOT: &str = ".project_root";
 
 /// The maximum size of this file.
@@ -66,7 +67,7 @@ pub(super) fn read_document(document: &Value, context: &mut ReadContext<'_>) {
 
 fn read_header(line: &Value, context: &mut ReadContext<'_>) {
     let Some(own) = text_field(line, "sessionId") else { return };
-    // A subagent's log is in a directory that is named after its parent's session.
+    // A subagent's log is in a directory that is named after the parent session.
     let directory = context.path.parent();
     let parent = directory
         .filter(|_| line["kind"] == "subagent")
@@ -84,7 +85,7 @@ fn read_header(line: &Value, context: &mut ReadContext<'_>) {
     }
 }
 
-/// Finds the directory that the conversation in a log works in.
+/// Finds the working directory of the conversation in a log.
 pub(crate) fn find_project_root(log: &Path) -> Option<String> {
     log.ancestors().skip(1).take(3).find_map(|directory| {
         let root = foreign::read_regular(&directory.join(PROJECT_ROOT), MAX_PATH).ok()?;

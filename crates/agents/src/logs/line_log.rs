@@ -125,8 +125,8 @@ impl LogLine {
         matches!(self, LogLine::TooLong { .. })
     }
 
-    /// Parses the line, which must be an object. The beginning of an object is never valid JSON, so
-    /// a line that parses is complete, even without a line ending.
+    /// Parses the line, which must be an object. An incomplete object is never valid JSON, so a
+    /// line that can be parsed is complete, even without a line ending.
     fn parse(&self) -> Option<Value> {
         let LogLine::Whole(bytes) = self else { return None };
         if foreign::has_too_many_values(bytes) {

@@ -10,7 +10,8 @@ use takeback_base::hex;
 /// The number of bytes to compare, both at the beginning of a log and just before the bookmark.
 const COMPARED_BYTES: u64 = 512;
 
-/// Computes the identity of a log's first `offset` bytes. It does not change when the log grows.
+/// Computes the identity of a log's first `offset` bytes. The identity does not change when the log
+/// grows.
 pub(super) fn file_identity(file: &File, offset: u64) -> io::Result<String> {
     let length = offset.min(COMPARED_BYTES);
     let mut hasher = Sha256::new();

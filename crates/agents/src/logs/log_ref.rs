@@ -8,8 +8,8 @@ use super::{LogError, LogFormat, LogShape, opencode};
 /// The maximum depth of the directories that are searched for logs.
 const MAX_DEPTH: usize = 8;
 
-/// The minimum length at which an id, or the beginning of one, does not occur in another name by
-/// chance.
+/// The minimum length of an id, or of the beginning of an id, that does not occur in an unrelated
+/// name by chance.
 const MIN_UNIQUE_LENGTH: usize = 8;
 
 /// The identity of a log: a file, or one session in a database.
@@ -17,7 +17,7 @@ const MIN_UNIQUE_LENGTH: usize = 8;
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct LogRef {
     pub path: PathBuf,
-    /// The session, if the file contains several.
+    /// The id of the session, if the file contains several sessions.
     pub session: Option<String>,
 }
 

@@ -96,8 +96,8 @@ fn read_session(
     let connection = database.unchecked_transaction()?;
     let mut state = from.as_ref().map(ReaderState::from_bookmark).unwrap_or_default();
     let mut out = EntryWriter::new(agent);
-    // Read the session each time, because opencode sets the title late, perhaps after the last
-    // message.
+    // Read the facts about the session for every page, because opencode sets the title late,
+    // perhaps after the last message.
     if let Some((began, facts)) = query_facts(&connection, session)? {
         state.learn_facts(&facts);
         out.push_session(session, Some(began), facts);

@@ -100,7 +100,8 @@ fn read_tokens(usage: &Value) -> Tokens {
     let input = token_field(usage, "promptTokenCount");
     let output = token_field(usage, "candidatesTokenCount");
     let reasoning = token_field(usage, "thoughtsTokenCount");
-    // Most APIs count reasoning as output, but not Gemini's; the total shows it.
+    // Most APIs include reasoning in the output count, but Gemini's API does not. The total shows
+    // which is the case.
     let is_separate = token_field(usage, "totalTokenCount") == input + output + reasoning;
     Tokens {
         // The input count includes cached tokens.

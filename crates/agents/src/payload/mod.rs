@@ -68,7 +68,7 @@ pub(crate) struct HookPayload {
     /// The name of an agent that is not in the table. Only the generic format has this field.
     pub(crate) agent: Option<String>,
     pub(crate) session: Option<String>,
-    /// The subagent that caused the event; `None` for the session itself.
+    /// The subagent that caused the event; `None` if the session itself caused it.
     pub(crate) child: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) turn: Option<TurnId>,

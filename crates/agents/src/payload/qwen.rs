@@ -6,7 +6,7 @@ use crate::agent::Signal;
 
 /// Reads a Qwen Code payload.
 ///
-/// After each tool call, Qwen Code reports an empty prompt, which does not begin a new turn. Its
+/// After each tool call, Qwen Code reports an empty prompt, which does not begin a new turn. The
 /// prompt ids are numbers that restart when a session is resumed, so they do not identify turns.
 pub(crate) fn read_payload(object: &JsonObject, signal: Signal) -> Option<HookPayload> {
     let payload = read_shared_fields(object, signal);

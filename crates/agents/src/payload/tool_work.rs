@@ -1,4 +1,4 @@
-//! Determining from a tool's name and input what a call may change.
+//! Determining what a call may change, from the tool's name and the input.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ impl KnownTools {
             return ToolWork::Changes { paths: list_patched_files(&script), script: Some(script) };
         }
         // The `command` of a file tool is not a shell command: `{"command": "create"}`. A patch is
-        // not one either.
+        // not a shell command either.
         let is_script = !self.files.contains(&tool) && find_patch(input).is_none();
         let script = is_script.then(|| shell_script(input, directory)).flatten();
         ToolWork::Changes { script, paths: find_paths(input) }

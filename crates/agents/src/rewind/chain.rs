@@ -1,5 +1,6 @@
 //! Claude Code and Qwen Code: each line names the line before it. A log may contain branches that
-//! an earlier rewind left, so only the chain that leads to the last line to keep is copied.
+//! the user left in an earlier rewind, so only the chain that leads to the last line to keep is
+//! copied.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -81,8 +82,8 @@ fn parent_of(line: &Value) -> Option<&str> {
     line["parentUuid"].as_str().or_else(|| line["logicalParentUuid"].as_str())
 }
 
-/// Adds the other parts of responses with several calls, and the results of these calls. The chain
-/// contains only one of several results, because Claude Code continues from one of them.
+/// Adds the other parts of responses with several calls, and the results of these calls. Of these
+/// results, the chain contains only the one from which Claude Code continued.
 fn with_parallel_parts(lines: &[Line<'_>], mut chain: BTreeSet<usize>) -> BTreeSet<usize> {
     let Some(end) = chain.last().copied() else { return chain };
     let responses: BTreeSet<String> =
@@ -145,8 +146,9 @@ fn copy_line(line: &Line<'_>, cut: &Cut<'_>) -> Result<String, RewindError> {
     }
 }
 
-/// Places a copy beside the original or, for a new directory, among the logs about that directory.
-/// `below` is the subdirectory of the project's directory that contains the logs; it may be empty.
+/// Places a copy beside the original or, for a new directory, among the logs of that directory.
+/// `below` is the path of the subdirectory with the logs, relative to the project's directory; it
+/// may be empty.
 fn place_copy(
     cut: &Cut<'_>,
     lines: &[Line<'_>],

@@ -1,4 +1,4 @@
-//! Compares a copy with the messages to keep, by reading it as takeback reads every log.
+//! Compares a copy with the messages to keep, by reading the copy as takeback reads every log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -11,8 +11,8 @@ use takeback_ledger::{LogFact, LogPage, MessageRecord};
 use super::{Copy, RewindError, RewindRequest};
 use crate::logs::{LogFormat, LogRef};
 
-/// Reads the content of a copy from a temporary file in takeback's own directory. Returns its pages
-/// if they have exactly the messages to keep.
+/// Writes the content of a copy to a temporary file in takeback's own directory, and reads it as a
+/// log. Returns the pages if they have exactly the messages to keep.
 pub(super) fn check_content(
     format: &LogFormat,
     copy: &Copy,
@@ -27,7 +27,7 @@ pub(super) fn check_content(
     Ok(pages)
 }
 
-/// Reads the content of a log from a temporary file beside a path.
+/// Writes the content of a log to a temporary file beside a path, and reads the file as a log.
 pub(super) fn read_content(
     format: &LogFormat,
     content: &[u8],
@@ -54,8 +54,8 @@ pub(super) fn check_pages(
     Ok(())
 }
 
-/// Returns true if the pages of a log have exactly these messages. `origins` translates ids that
-/// differ.
+/// Returns true if the pages of a log have exactly these messages. `origins` maps ids that differ
+/// from those in the original to the original ids.
 pub(super) fn has_exactly(
     pages: &[LogPage],
     kept: &BTreeSet<String>,
@@ -67,7 +67,7 @@ pub(super) fn has_exactly(
 }
 
 /// Translates the id of an entry to its id in the original. An entry may have parts, whose ids
-/// begin with that of the entry.
+/// begin with the id of the entry.
 fn original_origin(origin: &str, origins: &BTreeMap<String, String>) -> String {
     let (entry, part) = origin.split_at(origin.find('/').unwrap_or(origin.len()));
     match origins.get(entry) {
@@ -105,8 +105,8 @@ pub(crate) fn count_messages(pages: &[LogPage]) -> usize {
     messages(pages).map(|(origin, _)| origin).collect::<BTreeSet<_>>().len()
 }
 
-/// Lists the messages of a conversation. The log of some agents also has those of subagents, which
-/// are sessions of their own.
+/// Lists the messages of a conversation. Leaves out the messages of subagents, which are also in
+/// the logs of some agents but belong to separate sessions.
 fn messages(pages: &[LogPage]) -> impl Iterator<Item = (&str, &MessageRecord)> {
     let entries = pages.iter().flat_map(|page| &page.entries);
     entries.filter(|entry| !entry.session.contains('/')).filter_map(|entry| match &entry.fact {

@@ -18,8 +18,8 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     }
 }
 
-/// Copies a log that does not continue another one. `known` translates its ids to those in the
-/// ledger.
+/// Copies a log that does not continue another one. `known` maps ids in the log to the ids in the
+/// ledger, where these differ.
 fn cut_log(cut: &Cut<'_>, known: BTreeMap<String, String>) -> Result<Copy, RewindError> {
     let lines = parse_lines(cut.bytes)?;
     let header = &lines.first().ok_or(RewindError::UnknownFormat("it is empty"))?.value;
@@ -57,7 +57,7 @@ pub(super) fn find_turn(cut: &Cut<'_>) -> Result<String, RewindError> {
     start["payload"]["turn_id"].as_str().map(str::to_owned).ok_or(RewindError::NoAnchor)
 }
 
-/// Translates the ledger's id for an entry to its id in the log.
+/// Translates the ledger's id for an entry to the entry's id in the log.
 fn to_own_id<'a>(id: &'a str, known: &'a BTreeMap<String, String>) -> &'a str {
     known.iter().find(|(_, ledgers)| *ledgers == id).map_or(id, |(own, _)| own)
 }

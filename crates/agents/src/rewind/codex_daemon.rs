@@ -1,4 +1,4 @@
-//! A connection to Codex's daemon, which holds the conversations of open terminals. It exchanges
+//! A connection to Codex's daemon, which holds the conversations of open terminals. Both sides send
 //! JSON messages in WebSocket frames over a Unix socket.
 
 use std::io::{self, Read, Write};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The socket of the daemon, in Codex's own directory. It is a link, because the path of a socket
-/// must be short.
+/// The socket of the daemon, in Codex's own directory. The file is a symbolic link, because the
+/// path of a socket must be short.
 const SOCKET: &str = "app-server-control/app-server-control.sock";
 
 /// The maximum time to wait for the daemon.
@@ -31,7 +31,7 @@ const PONG: u8 = 10;
 pub(crate) enum ThreadStatus {
     /// The conversation is not open.
     Absent,
-    /// The conversation is open, and waits for a prompt.
+    /// The conversation is open, and is waiting for a prompt.
     Idle,
     /// The conversation is open, and a turn is running.
     Active,
@@ -71,8 +71,8 @@ impl Daemon {
         })
     }
 
-    /// Returns a conversation to the point before a turn. The daemon does not change its log, but
-    /// begins another one, which continues the first part of that log.
+    /// Takes a conversation back to the point before a turn. The daemon does not change the log of
+    /// the conversation, but begins another log, which continues the first part of the old one.
     pub(crate) fn revert_thread(&mut self, thread: &str, turn: &str) -> io::Result<()> {
         let point = json!({ "threadId": thread, "beforeTurnId": turn });
         self.request("thread/revert", &point).map(drop)
@@ -124,7 +124,8 @@ impl Daemon {
         }
     }
 
-    /// Sends a message in one frame. A client masks its messages; a mask of zeros changes nothing.
+    /// Sends a message in one frame. A client must mask its messages; a mask of zeros leaves them
+    /// unchanged.
     fn send(&mut self, kind: u8, message: &[u8]) -> io::Result<()> {
         let mut frame = vec![0x80 | kind];
         match message.len() {

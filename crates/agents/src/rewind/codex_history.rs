@@ -1,6 +1,6 @@
-//! The whole history of a Codex conversation. After a fork, or after the conversation went back
-//! inside Codex, a log contains only what came later: its header names the log that it continues,
-//! and the point at which it continues.
+//! The whole history of a Codex conversation. After a fork, or after the user went back inside
+//! Codex, a new log contains only what came later. Its header names the log that it continues, and
+//! the point in that log from which it continues.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ const MAX_LOGS: usize = 64;
 /// A log joined with those that it continues, as if Codex had written everything into one log.
 pub(super) struct WholeLog {
     pub(super) content: Vec<u8>,
-    /// The entries that have other ids in the ledger: each id in this content with the id in the
-    /// ledger.
+    /// For each entry whose id in `content` differs from its id in the ledger: the id in the
+    /// ledger, by the id in `content`.
     pub(super) origins: BTreeMap<String, String>,
 }
 
@@ -90,8 +90,8 @@ impl Piece {
         Ok(Piece { path, bytes, header })
     }
 
-    /// Returns the name under which another log continues this one: the name of the session's first
-    /// log is the id of the session, and each later log has an id of its own.
+    /// Returns the name by which another log refers to this one as the log that it continues. For
+    /// the session's first log, this is the id of the session; each later log has an id of its own.
     fn name(&self) -> Option<&str> {
         let id = self.id().ok()?;
         Some(codex_generation(&self.path, id).unwrap_or(id))
@@ -104,7 +104,7 @@ impl Piece {
 }
 
 /// Finds the log that a log continues, and reads it up to the point of continuation. A conversation
-/// that went back has several logs, only one of which contains this point.
+/// in which the user went back has several logs, only one of which contains this point.
 fn find_base(piece: &Piece) -> Result<Piece, RewindError> {
     let base = &piece.header["history_base"];
     let unknown = RewindError::UnknownFormat("the log that it continues is not found");

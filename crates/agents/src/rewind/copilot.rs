@@ -17,7 +17,7 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     }
     let is_hook =
         |line: &Line<'_>| line.value["type"].as_str().is_some_and(|kind| kind.starts_with("hook."));
-    // The hooks that ran for a prompt come before it, and quote it.
+    // The events of hooks that ran for a prompt come before the prompt, and quote it.
     let end = lines[..find_end(&lines, cut)?].iter().rposition(|line| !is_hook(line));
     let end = end.map_or(1, |last| last + 1);
     let mut data = start.clone();
@@ -39,8 +39,9 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     Ok(copy)
 }
 
-/// Returns the content of the file about the copy: that of the original with the new id and, for a
-/// new directory, the new paths. Copilot CLI changes to the directory that this file names.
+/// Returns the content of the file about the copy: the content of the file about the original, with
+/// the new id and, for a new directory, the new paths. Copilot CLI changes to the directory that
+/// this file names.
 fn describe_copy(about: &str, cut: &Cut<'_>) -> String {
     let describe = |line: &str| {
         let line = line.replace(cut.old, cut.new);

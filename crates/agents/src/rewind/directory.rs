@@ -1,4 +1,4 @@
-//! The directory that a copy works in, if it is not that of the original.
+//! The working directory of a copied session, if it differs from that of the original.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Cut, RewindError};
 
-/// The longest name that Claude Code and Qwen Code give to the directory of a project. Each of them
-/// shortens longer names in its own way.
+/// The maximum length of the name that Claude Code and Qwen Code give to the directory of a
+/// project. Each of them shortens longer names in its own way.
 const MAX_SLUG: usize = 200;
 
 /// The directory of a workspace and that of its fork.
@@ -29,7 +29,7 @@ impl MovedDirectory<'_> {
         }
     }
 
-    /// Replaces paths in the old directory, in a JSON value that is a string or a list of strings.
+    /// Replaces the paths that are in the old directory. `value` is a string or a list of strings.
     pub(super) fn map_value(&self, value: &mut Value) {
         match value {
             Value::String(path) => *path = self.map(path),
@@ -39,9 +39,9 @@ impl MovedDirectory<'_> {
     }
 }
 
-/// Returns the directory for the log of a copy: `logs`, which is that of the original, or, for a
-/// new directory, the one that the agent names after that directory by the rule `name_of`.
-/// `started_in` is the directory that the original works in.
+/// Returns the directory for the log of a copy. If the working directory stays the same, this is
+/// `logs`, the directory of the original's log. Otherwise, the rule `name_of` derives its name from
+/// the new working directory. `started_in` is the working directory of the original.
 pub(super) fn place_logs(
     cut: &Cut<'_>,
     logs: &Path,
@@ -63,7 +63,7 @@ pub(super) fn place_logs(
     }
 }
 
-/// Replaces every character of a path, except ASCII letters and digits, by a dash.
+/// Replaces every character of a path, except ASCII letters and digits, with a dash.
 pub(super) fn dashed_name(path: &str) -> String {
     path.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }

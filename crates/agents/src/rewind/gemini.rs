@@ -1,9 +1,9 @@
 //! Gemini CLI: a log that only grows. A copy can be anywhere, because Gemini CLI accepts the path
-//! of a log. It is kept with takeback's own files, because Gemini CLI deletes logs that it
+//! of a log. takeback keeps the copy with its own files, because Gemini CLI deletes logs that it
 //! considers empty.
 //!
-//! A running Gemini CLI loads conversations that were saved with `/chat save`, so the copy is also
-//! written as one of these.
+//! A running Gemini CLI loads conversations that were saved with `/chat save`, so takeback also
+//! writes the copy as such a saved conversation.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,7 +69,7 @@ fn saved_chat_name(session: &str) -> String {
 }
 
 /// Returns the path of the saved chat among the files of the project. A copy for another directory
-/// has none, because no Gemini is running there.
+/// has no saved chat, because no Gemini is running there.
 fn place_saved_chat(cut: &Cut<'_>) -> Option<PathBuf> {
     let chats = cut.path.parent().filter(|chats| chats.ends_with("chats"))?;
     let name = format!("checkpoint-{}.json", saved_chat_name(cut.new));
@@ -106,8 +106,8 @@ fn replay<'l>(lines: &'l [Line<'_>]) -> Vec<&'l Value> {
 /// Converts messages to the form in which they are sent to the model.
 fn list_contents(messages: &[&Value]) -> Vec<Value> {
     let mut contents = Vec::new();
-    // Gemini logs a result in its call's message, in a message of its own, and again when it resumes
-    // the session.
+    // Gemini logs a result in the message of the call, in a separate message, and again when it
+    // resumes the session.
     let mut answered = BTreeSet::new();
     let mut is_new = |part: &Value| match part["functionResponse"]["id"].as_str() {
         Some(id) => answered.insert(id.to_owned()),

@@ -61,7 +61,7 @@ pub(super) fn copy_header(header: &Line<'_>, cut: &Cut<'_>) -> Result<String, Re
     with_fields(header.text, &changes)
 }
 
-/// Finds the first line to leave out. If nothing is left out, this is the end of the log.
+/// Finds the first line to leave out, or the end of the log if nothing is left out.
 pub(super) fn find_end(lines: &[Line<'_>], cut: &Cut<'_>) -> Result<usize, RewindError> {
     match cut.anchor {
         Some(anchor) => find_once(lines, |line| line["id"] == anchor),

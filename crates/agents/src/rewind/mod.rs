@@ -98,17 +98,18 @@ pub struct RewindRequest<'a> {
     pub last: &'a str,
     /// The first message to leave out; `None` if the whole conversation is copied.
     pub gone: Option<GoneMessage<'a>>,
-    /// The directory that the copy works in, if it is not that of the original.
+    /// The working directory of the copy, if it differs from that of the original.
     pub moved: Option<MovedDirectory<'a>>,
-    /// The directory for takeback's own files, such as copies for an agent that can read a log
-    /// anywhere.
+    /// The directory for takeback's own files, such as copies for an agent that can read a log from
+    /// any path.
     pub own_directory: &'a Path,
     /// The time at which the copy is made.
     pub now: Time,
 }
 
 impl RewindRequest<'_> {
-    /// Calls a function with the input for making a copy of a log with this content.
+    /// Calls `work` with the input for making a copy. `bytes` is the content of the log, and `new`
+    /// is the id of the new session.
     fn with_cut<T>(&self, bytes: &[u8], new: &str, work: impl FnOnce(&Cut<'_>) -> T) -> T {
         // A message in the ledger may be only a part of an entry in the log.
         let entry = |origin: &'_ str| origin.split('/').next().unwrap_or_default().to_owned();
@@ -130,9 +131,9 @@ impl RewindRequest<'_> {
 /// The first message that a copy leaves out.
 #[derive(Clone, Copy, Debug)]
 pub struct GoneMessage<'a> {
-    /// The agent's own id for it.
+    /// The agent's own id for the message.
     pub origin: &'a str,
-    /// True if it is the user's prompt, with which a turn begins.
+    /// True if the message is the user's prompt, with which a turn begins.
     pub is_prompt: bool,
 }
 
@@ -181,7 +182,7 @@ struct Copy {
     content: Vec<u8>,
     /// Other files that belong to the session. They are written first.
     others: Vec<(PathBuf, Vec<u8>)>,
-    /// The entries whose ids differ from those in the original: each new id with the old one.
+    /// For each entry whose id differs from its id in the original: the old id, by the new id.
     origins: BTreeMap<String, String>,
 }
 
@@ -192,8 +193,8 @@ impl Copy {
 }
 
 impl Rewind {
-    /// Makes a copy of a conversation that ends before a given message, and checks it. Nothing is
-    /// written to the agent's files yet.
+    /// Makes a copy of a conversation that contains only the messages before a given one, and
+    /// checks the copy. Nothing is written to the agent's files yet.
     pub fn prepare_copy(&self, request: &RewindRequest<'_>) -> Result<PreparedCopy, RewindError> {
         let new = request.new.map_or_else(|| self.new_session(), str::to_owned);
         let cut = match self.way {
@@ -211,8 +212,8 @@ impl Rewind {
         Ok(PreparedCopy::of_files(new, copy, pages))
     }
 
-    /// Finds the agent's own id of the first turn that a request leaves out. Makes all the checks
-    /// that are made before a copy is written.
+    /// Finds the agent's own id of the first turn that a request leaves out. Makes the same checks
+    /// as before a copy is written.
     pub(crate) fn find_turn(&self, request: &RewindRequest<'_>) -> Result<String, RewindError> {
         self.prepare_copy(request)?;
         let bytes = foreign::read_regular(&request.log.path, MAX_LOG)?;

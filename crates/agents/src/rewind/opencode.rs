@@ -1,5 +1,5 @@
-//! opencode: all sessions are in one database, which only opencode writes to. It imports a document
-//! with the messages to keep, all of which need new ids.
+//! opencode: all sessions are in one database, which only opencode writes to. opencode imports a
+//! document with the messages to keep, all of which need new ids.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -21,15 +21,15 @@ use crate::logs::{LogError, LogFormat, LogRef};
 /// The longest time that opencode may take for an import.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The number of random characters at the end of an id that are replaced. The characters before
-/// them determine the order.
+/// The number of random characters to replace at the end of an id. The characters before them
+/// determine the order of the ids.
 const TAIL: usize = 6;
 
 /// A session that opencode is to import.
 #[derive(Debug)]
 pub(super) struct Import {
     document: Value,
-    /// The directory that the session works in. opencode uses the one in which it is started.
+    /// The directory that the session works in. opencode uses the directory in which it is started.
     directory: PathBuf,
     own_directory: PathBuf,
 }
@@ -124,7 +124,7 @@ fn read_parts(
     rows.collect()
 }
 
-/// Generates a new id that is sorted like the old one.
+/// Generates a new id that sorts in the same position as the old one.
 fn rename(id: &str, tail: &str) -> String {
     let kept = id.chars().count().saturating_sub(TAIL);
     id.chars().take(kept).chain(tail.chars()).collect()
@@ -214,7 +214,7 @@ fn run_opencode(words: &[&str], directory: &Path) -> Result<(), RewindError> {
     }
 }
 
-/// Waits for a process, but not forever. Returns true if it succeeds.
+/// Waits for a process, and kills it if it takes too long. Returns true if the process succeeds.
 fn wait(child: &mut Child) -> io::Result<bool> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -31,8 +31,8 @@ pub(crate) struct Wiring {
     /// The environment variable that names the user's configuration directory, and a path to append
     /// to its value.
     pub(crate) env_var: Option<(&'static str, &'static str)>,
-    /// The path of the configuration directory, relative to the home directory, used if the
-    /// variable is not set.
+    /// The path of the configuration directory if the variable is not set, relative to the home
+    /// directory.
     pub(crate) user_directory: &'static str,
     /// The path of the configuration directory, relative to the project.
     pub(crate) project_directory: &'static str,
@@ -82,8 +82,8 @@ pub(crate) struct AgentServer {
 /// Hook commands in a user's file.
 pub(crate) struct HookEntries {
     pub(crate) file: &'static str,
-    /// A TOML file that can contain the hooks in place of `file`. Takeback uses it if it already
-    /// has hooks and `file` does not exist.
+    /// A TOML file that can contain the hooks in place of `file`. Takeback uses this file if the
+    /// file already has hooks and `file` does not exist.
     pub(crate) toml_file: Option<&'static str>,
     pub(crate) format: EntryFormat,
     pub(crate) events: &'static [&'static str],

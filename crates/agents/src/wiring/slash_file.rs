@@ -1,6 +1,6 @@
 //! The text that takeback's command files for different agents have in common.
 
-/// Returns the description of a command that the user sees.
+/// Returns the description that the user sees for a command.
 pub(super) fn command_description(command: &str) -> &'static str {
     match command {
         "undo" => "Take back what the agent changed in its last turn (takeback)",
@@ -8,7 +8,8 @@ pub(super) fn command_description(command: &str) -> &'static str {
     }
 }
 
-/// Returns true if the description of a slash command is that of a command file of takeback.
+/// Returns true if a slash command with this description comes from one of takeback's command
+/// files.
 pub fn is_own_command(description: &str) -> bool {
     ["rollback", "undo"].iter().any(|command| description.starts_with(command_description(command)))
 }

@@ -177,7 +177,7 @@ fn a_copy_that_cannot_be_written_leaves_nothing_behind() {
     let opened = open(directory, "copilot");
     import(&opened, "copilot");
     let session = format!("copilot:{}", captured.id);
-    // A file about the session is missing, so it cannot be copied.
+    // A file about the session is missing, so the session cannot be copied.
     fs::remove_file(captured.log.path.with_file_name("workspace.yaml")).unwrap();
     let before = list_paths(directory);
     continue_session(&opened, &session, Some(1)).unwrap_err();
@@ -214,7 +214,7 @@ fn a_conversation_that_went_back_inside_codex_is_read_completely() {
     };
     let first = [begin(0, Value::Null), said(1, "one"), said(2, "two"), said(3, "three")];
     write("rollout-2026-0192-abcd.jsonl", &first);
-    // The user went back to before "two".
+    // The user went back to the point before "two".
     let base = json!({ "thread_id": "0192-abcd", "end_ordinal_exclusive": 2 });
     write("rollout-2027-0192-abcd_f1a8.jsonl", &[begin(2, base), said(3, "four")]);
     let opened = open(directory.path(), "codex");

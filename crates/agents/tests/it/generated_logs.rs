@@ -15,7 +15,7 @@ pub(crate) const ID: &str = "01a1e320-90bc-72d0-bcd8-7131a36ab0a7";
 /// A step in the history of a session.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// A prompt, some calls, together or one after another, and an answer.
+    /// A prompt, some calls (all in one reply or one after another), and an answer.
     Turn {
         calls: u8,
         together: bool,
@@ -34,7 +34,7 @@ pub(crate) enum Step {
 pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) is_prompt: bool,
-    /// False if it belongs to a subagent.
+    /// False if the text belongs to a subagent.
     pub(crate) is_own: bool,
     /// False if the user has left this branch.
     pub(crate) is_live: bool,
@@ -73,8 +73,8 @@ impl Transcript {
         transcript
     }
 
-    /// True if the agent's log keeps the branches that its user has left, and names the entry that
-    /// each entry continues.
+    /// True if the agent's log keeps the branches that its user has left, and each entry in it
+    /// names the entry that it continues.
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.agent, "claude" | "qwen" | "pi")
     }
@@ -207,7 +207,8 @@ impl Transcript {
             return;
         }
         match self.agent {
-            // Each call and each result has an entry of its own, and continues its own call.
+            // Each call and each result has an entry of its own. The entry of a result continues
+            // the entry of its call.
             "claude" => {
                 let response = format!("response-{}", self.entries);
                 let mut parents = Vec::new();
@@ -266,7 +267,8 @@ impl Transcript {
         }
     }
 
-    /// Adds calls in one entry, or in one each, and each result in an entry of its own.
+    /// Adds calls, either all in one entry or each in its own entry, and then adds each result in
+    /// its own entry.
     fn call_in_entries(&mut self, calls: &[(String, String, String)]) {
         let made = |make: fn(&str, &str) -> Value| -> Vec<Value> {
             calls.iter().map(|(call, input, _)| make(call, input)).collect()
@@ -319,7 +321,7 @@ impl Transcript {
         }
     }
 
-    /// Adds a message of a subagent, in the agents whose logs contain them.
+    /// Adds a message of a subagent, if the agent's log contains such messages.
     fn hear_child(&mut self) {
         let fields = match self.agent {
             "claude" => json!({ "isSidechain": true, "agentId": "child" }),
@@ -347,7 +349,7 @@ impl Transcript {
         }
     }
 
-    /// Adds a summary that replaces the conversation, in the agents that log it as an entry.
+    /// Adds a summary of the conversation, if the agent logs a summary as an entry.
     fn compact(&mut self) {
         if matches!(self.agent, "gemini" | "cline") {
             return;
@@ -357,7 +359,7 @@ impl Transcript {
         let blocks = json!([{ "type": "text", "text": text }]);
         let entry = match self.agent {
             "claude" => {
-                // A new chain begins, which names the entry that it continues.
+                // A new chain begins. Its first entry names the entry that it continues.
                 let before = self.leaf.take();
                 self.push(
                     &format!("boundary-{id}"),
@@ -381,7 +383,7 @@ impl Transcript {
         self.turns.last_mut().expect("there is a turn").2 = leaf;
     }
 
-    /// Returns to the end of a turn, in the agents whose logs keep the branches that were left.
+    /// Goes back to the end of an earlier turn, if the agent's log can record that.
     fn rewind(&mut self, turn: usize) {
         let kept = turn % self.turns.len() + 1;
         let gone = self.turns.split_off(kept);

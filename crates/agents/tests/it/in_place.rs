@@ -1,4 +1,4 @@
-//! Conversations that are taken back inside the open agent, Codex, whose daemon is simulated.
+//! Conversations that are taken back inside an open Codex. The tests simulate Codex's daemon.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -28,13 +28,13 @@ struct DaemonState {
     sessions: PathBuf,
     /// The state of the conversation, as the daemon reports it.
     status: &'static str,
-    /// The turns to which the conversation was taken back.
+    /// The first turn that each request took back.
     reverted: Vec<String>,
     turns: usize,
 }
 
 impl Codex {
-    /// Starts Codex, with a conversation of some turns.
+    /// Starts Codex with a conversation that has one turn per prompt.
     fn with_turns(prompts: &[&str]) -> Codex {
         let directory = TempDir::new().unwrap();
         let sessions = directory.path().join("sessions");
@@ -118,7 +118,8 @@ fn append(log: &Path, lines: &[(&str, Value)]) {
     fs::write(log, text).unwrap();
 }
 
-/// Begins another log, which continues the log with a turn up to that turn.
+/// Takes the conversation back to the point before a turn. Begins another log, which continues the
+/// old log from that point.
 fn revert(state: &mut DaemonState, turn: &str) {
     state.reverted.push(turn.to_owned());
     let logs = list_logs(&state.sessions);
@@ -147,7 +148,7 @@ fn revert(state: &mut DaemonState, turn: &str) {
     panic!("no turn {turn}");
 }
 
-/// Returns the name of a later log.
+/// Returns the id in the name of a later log.
 fn name_later(number: usize) -> String {
     format!("01a1f073-79cf-7b13-85d7-f96ea3c060a{number}")
 }
@@ -174,7 +175,7 @@ fn serve(mut stream: UnixStream, daemon: &Mutex<DaemonState>) -> std::io::Result
             }
             other => panic!("unexpected {other}"),
         };
-        // Before the answer come a ping, and a notification in two frames.
+        // Before the answer, send a ping, and a notification in two frames.
         stream.write_all(&[0x89, 2, b'h', b'i'])?;
         let notification = json!({ "method": "thread/changed", "params": {} }).to_string();
         let (first, second) = notification.split_at(10);
@@ -201,7 +202,7 @@ fn send(stream: &mut UnixStream, head: u8, text: &str) -> std::io::Result<()> {
     stream.write_all(&frame)
 }
 
-/// Receives the next message of a client, which masks it.
+/// Receives the next message of a client, and removes the mask.
 fn receive(stream: &mut UnixStream) -> std::io::Result<Value> {
     loop {
         let mut head = [0; 2];
@@ -233,7 +234,7 @@ fn receive(stream: &mut UnixStream) -> std::io::Result<Value> {
     }
 }
 
-/// Takes back the last turns of the conversation in the ledger, and lets the agent follow.
+/// Takes back the last turns of the conversation in the ledger, and then in the agent.
 fn take_back(opened: &Opened, turns: usize) -> Resume {
     rewind(opened, turns);
     follow_session(opened, SESSION).unwrap().unwrap()
@@ -282,7 +283,7 @@ fn a_conversation_goes_back_in_place_repeatedly() {
     codex.hear("four");
     codex.hear("five");
     assert!(take_back(&opened, 1).in_place);
-    // This returns to a point before that of the first rollback.
+    // This goes back to an earlier point than the first rollback.
     assert!(take_back(&opened, 2).in_place);
     assert_eq!(codex.reverted(), ["turn-3", "turn-5", "turn-2"]);
     assert!(take_back(&opened, 1).in_place, "even to before the first prompt");

@@ -174,8 +174,8 @@ fn an_updated_installation_is_removed_byte_for_byte() {
     let old = machine.files();
     machine.update_all();
     let new = machine.files();
-    // No file is removed, only a newer plugin is added, and the path of the old program is replaced
-    // everywhere.
+    // The update removes no file, adds nothing but a newer plugin, and replaces the path of the old
+    // program everywhere.
     let is_newer = |path: &PathBuf| path.ends_with(".cline/plugins/takeback.js");
     let added: Vec<&PathBuf> = new.keys().filter(|path| !old.contains_key(*path)).collect();
     assert!(added.len() == 2 && added.into_iter().all(is_newer));

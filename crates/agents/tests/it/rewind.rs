@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use crate::generated_logs::{ID, Said, Step, Transcript};
 use crate::log_copy::{LogCopy, logs_of};
 
-/// A session as the agent keeps it, with its log at the place and under the name that it expects.
+/// A session as the agent keeps it, with the log in the directory and under the name that the agent
+/// expects.
 pub(crate) struct Session {
     pub(crate) directory: TempDir,
     rewind: &'static Rewind,
@@ -38,7 +39,7 @@ struct LoggedMessage {
 }
 
 impl Session {
-    /// Arranges a captured log.
+    /// Sets up a session with a captured log.
     pub(crate) fn captured(agent: &str) -> Session {
         let is_captured = |path: &PathBuf| {
             let name = path.file_name().unwrap().to_str().unwrap();
@@ -80,7 +81,7 @@ impl Session {
         Session { directory, rewind: find_rewind(agent).unwrap(), id: id.to_owned(), log }
     }
 
-    /// Writes an invented transcript.
+    /// Sets up a session with an invented transcript.
     fn generated(agent: &'static str, transcript: &Transcript) -> Session {
         let directory = new_directory();
         let log = transcript.write(directory.path());
@@ -147,9 +148,9 @@ impl Session {
         files
     }
 
-    /// Copies the conversation up to each message in turn. Every copy has exactly the messages
-    /// before that one; if a copy is impossible, nothing is written. Returns the ends at which
-    /// there was a copy.
+    /// Copies the conversation up to each message in turn. Checks that every copy has exactly the
+    /// messages before that one, and that nothing is written if a copy is impossible. Returns the
+    /// number of messages in each copy.
     fn copy_everywhere(&self) -> Vec<usize> {
         let messages = self.messages();
         let mut copied = Vec::new();
@@ -221,7 +222,8 @@ fn read_pages(agent: &str, log: &LogRef) -> Vec<LogPage> {
     }
 }
 
-/// Lists the messages in order. An agent may log a message again, so the first one counts.
+/// Lists the messages in order. An agent may log a message again, so only the first occurrence
+/// counts.
 fn list_messages(pages: &[LogPage]) -> Vec<LoggedMessage> {
     let mut messages: Vec<LoggedMessage> = Vec::new();
     for entry in pages.iter().flat_map(|page| &page.entries) {
@@ -505,8 +507,8 @@ fn a_session_in_a_database_is_copied_with_new_ids() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// In these logs, lines are missing, repeated, torn or unknown. A copy is exact, or there is
-    /// none.
+    /// In these logs, lines are missing, repeated, torn or of an unknown kind. A copy is either
+    /// exact or not made at all.
     #[test]
     fn a_damaged_log_is_copied_exactly_or_not_at_all(
         agent in prop::sample::select(copied_as_files().map(|rewind| rewind.agent).collect::<Vec<_>>()),
@@ -545,14 +547,14 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 /// Copies a transcript up to each later prompt, and as a whole. Each copy has exactly the texts
-/// before, and yields exactly the earlier messages when it is read.
+/// before that point, and reading it yields exactly the messages before that point.
 fn copy_up_to_every_turn(agent: &'static str, steps: &[Step]) {
     let transcript = Transcript::new(agent, steps);
     let session = Session::generated(agent, &transcript);
     let position = |message: &LoggedMessage| {
         transcript.said.iter().position(|said| message.text.contains(&said.text))
     };
-    // The ledger knows that the user has left a branch only if takeback took it back.
+    // The ledger knows that the user has left a branch only if takeback took the branch back.
     let is_ours = |said: &Said| said.is_own && (said.is_live || !transcript.is_tree());
     let logged = session.messages();
     let own: Vec<(usize, &LoggedMessage)> = logged

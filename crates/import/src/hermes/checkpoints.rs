@@ -8,8 +8,8 @@
 //!   When Hermes switched to the newer layout, it moved these repositories into
 //!   `legacy-<date>-<time>/`.
 //! - **Shared**: one repository `store` has a ref `refs/hermes/<project>` for the newest checkpoint
-//!   of each project and a file `projects/<project>.json` that names its directory. When it reaches
-//!   its limit, Hermes drops the oldest checkpoints by rewriting all others: their trees and
+//!   of each project and a file `projects/<project>.json` that names its directory. When Hermes
+//!   reaches its limit, it drops the oldest checkpoints by rewriting all others: their trees and
 //!   reasons stay the same, but their ids and times change.
 
 use std::collections::BTreeMap;
@@ -237,7 +237,7 @@ impl Search {
     }
 }
 
-/// Lists the directories in a directory, sorted.
+/// Lists the subdirectories of a directory, sorted.
 fn list_directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
     let mut children: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();

@@ -107,8 +107,8 @@ impl ImportFixture {
         self.commit_tree(&tree, &hash, reason, true)
     }
 
-    /// Creates a commit that becomes the newest checkpoint of a project. If `follows` is false, it
-    /// is also the oldest.
+    /// Creates a commit that becomes the newest checkpoint of a project. If `follows` is false, the
+    /// commit is also the oldest checkpoint.
     fn commit_tree(&self, tree: &str, hash: &str, reason: &str, follows: bool) -> Oid {
         let store = self.checkpoints().join("store");
         let settings = [("GIT_DIR", &*store)];

@@ -15,7 +15,7 @@ use crate::support::{HermesHome, read_all};
 /// that closes the file in the same process would release the writer's locks.
 const WRITER: &str = "TAKEBACK_TEST_HERMES_WRITER";
 
-/// The minimum time for which copies of one database are made, one after another.
+/// The minimum time that the test spends on making copies of one database, one after another.
 const MINIMUM: Duration = Duration::from_secs(2);
 
 /// The time within which two copies must differ.

@@ -1,4 +1,4 @@
-//! Sessions databases that are made to exhaust memory, time or space.
+//! Sessions databases that are designed to exhaust memory, time or disk space.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -191,7 +191,7 @@ fn a_session_that_takes_too_much_memory_is_refused_and_the_others_are_read() {
     let home = home_with(&TABLES);
     let connection = home.connect();
     connection.execute("INSERT INTO sessions (id) VALUES ('small'), ('large')", []).unwrap();
-    // These are ten megabytes that take gigabytes when they are parsed.
+    // This text has only ten megabytes, but would take up gigabytes once it is parsed.
     let json = format!("\0json:[{}0]", "{},".repeat(3_500_000));
     insert_message(&connection, "large", &json);
     insert_message(&connection, "small", "hello");

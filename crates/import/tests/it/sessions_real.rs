@@ -146,8 +146,8 @@ fn fill_database(python: &Path, home: &HermesHome) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns a Python installation that has Hermes. It is installed once and kept. Returns `None` if
-/// the installation fails.
+/// Returns a Python installation that has Hermes. Creates the installation if it does not exist
+/// yet. Returns `None` if the installation fails.
 fn find_python() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let kept = target.join(format!("hermes-venv-{RELEASE}"));

@@ -5,7 +5,7 @@ use takeback_script::{Fault, Finish, Reply, Server};
 
 use crate::client::{post_json, send_bytes};
 
-/// The paths of the APIs, and the field of a request that holds the conversation.
+/// The path of each API, and the request field that holds the conversation.
 const APIS: [(&str, &str); 3] = [
     ("/v1/chat/completions", "messages"),
     ("/v1/responses", "input"),

@@ -25,7 +25,8 @@ const MAX_SIZE: u64 = 8 << 30;
 /// A duration longer than the timestamp granularity of any local file system.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The size of the header of a write-ahead log. SQLite changes it whenever the log starts over.
+/// The size of the header of a write-ahead log. SQLite changes the header whenever the log starts
+/// over.
 const LOG_HEADER: u64 = 32;
 
 /// A copy in a separate directory, which is removed on drop.
@@ -150,7 +151,7 @@ impl FileStamp {
 
 fn copy_if_exists(original: &Path, copy: &Path) -> io::Result<()> {
     if if_exists(copy_while(original, copy, || Ok(true)))?.is_none() {
-        // An earlier attempt may have left a file.
+        // An earlier attempt may have left a file behind.
         if_exists(fs::remove_file(copy))?;
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! Hermes Agent's sessions database (`state.db`).
 //!
 //! Supports schema versions 1 to 22. Columns are read by name: known columns are mapped, and all
-//! others are kept in `extra` under their own names. So a newer version can be read as long as its
-//! tables have the same names. The same is true for forks of Hermes, in which a version number may
-//! have a different meaning.
+//! others are kept in `extra` under their own names. So databases of newer versions can be read as
+//! long as their tables have the same names. The databases of forks of Hermes can be read in the
+//! same way, although a version number may have a different meaning there.
 //!
 //! In SQLite, values have types, but columns do not. A value of an unexpected type is converted as
 //! far as possible, and the original is kept in `extra` as `hermes:<column>`.
@@ -94,7 +94,7 @@ impl HermesDatabase {
 
     /// Returns every session with all its messages, oldest session first.
     ///
-    /// At first, only row ids are collected. The iterator reads each session when it reaches it. A
+    /// At first, only row ids are collected. Each session is read when the iterator reaches it. A
     /// session that cannot be read does not affect the others.
     pub fn transcripts(&self) -> Result<Transcripts<'_>, HermesError> {
         let failed = |source| sqlite_error(&self.path, source);
@@ -104,7 +104,7 @@ impl HermesDatabase {
         Ok(Transcripts { database: self, rows_by_id, sessions })
     }
 
-    /// Reads the plain columns of a row. Subtracts the memory that they need from `budget`.
+    /// Reads the plain columns of a row. Reduces `budget` by the memory that the columns need.
     fn read_row(
         &self,
         table: Table,

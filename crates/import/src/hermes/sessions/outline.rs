@@ -15,7 +15,7 @@ const NO_SESSION: &str = "hermes-no-session";
 #[derive(Debug, Default)]
 pub(super) struct SessionRows {
     pub(super) id: String,
-    /// `None` for messages whose session is missing.
+    /// The row of the session itself; `None` for messages whose session is missing.
     pub(super) session: Option<i64>,
     /// The time at which the session began, or the time of its first message.
     pub(super) time: Option<Time>,

@@ -56,11 +56,11 @@ fn default_source() -> String {
 
 /// Determines the relation of a session to its parent, as far as the rows show it.
 ///
-/// Hermes marks branches and delegated work in `model_config`. Old versions did not, and a
-/// compaction copies the mark of delegated work to the next session. So a mark that names exactly
-/// this parent takes precedence. If there is none, the way in which the parent ended determines the
-/// relation, and after that any other mark. A child without any of these counts as delegated work,
-/// as it does in Hermes.
+/// Hermes marks branches and delegated work in `model_config`. Old versions did not mark them, and
+/// a compaction copies the mark of delegated work to the next session. So a mark that names exactly
+/// this parent takes precedence. If there is no such mark, the way in which the parent ended
+/// determines the relation. If the parent's end does not determine it, any other mark counts. A
+/// child without any of these counts as delegated work, as it does in Hermes.
 pub(super) fn parent_kind(
     session: &SessionRecord,
     parent: Option<&SessionRecord>,
@@ -97,8 +97,8 @@ pub(super) fn message_record(mut row: RowFields, seq: i64) -> MessageRecord {
     row.take_id("session_id");
     row.take_id("id");
     // Hermes clears `active` both when the user takes a message back and when the message is
-    // summarized, and distinguishes the two by `compacted`. In old rows, `active` is null, which
-    // means that the message is active.
+    // summarized, and distinguishes the two cases by `compacted`. In old rows, `active` is null,
+    // which means that the message is active.
     let active = row.take_flag("active").unwrap_or(true);
     let compacted = row.take_flag("compacted").unwrap_or(false);
     MessageRecord {

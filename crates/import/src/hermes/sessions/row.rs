@@ -138,7 +138,7 @@ impl Cell {
 #[derive(Debug)]
 pub(super) struct RowFields {
     cells: Vec<(String, Cell)>,
-    /// The original values of cells that could not be converted, or not without loss.
+    /// The original values of cells that could not be converted without loss.
     originals: Map<String, Value>,
 }
 
@@ -283,8 +283,8 @@ fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Replaces each lone surrogate in JSON with a replacement character. Returns `None` if there is
-/// none.
+/// Replaces each lone surrogate in JSON with a replacement character. Returns `None` if the JSON
+/// has no lone surrogates.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());
     let mut rest = json;
