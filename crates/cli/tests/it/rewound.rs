@@ -480,7 +480,7 @@ fn a_rollback_that_is_finished_after_a_kill_also_rewinds_the_agents_own_conversa
         assert_eq!(logs(), 1);
         let next = session.output(&["list"]);
         if session.exists("b.txt") {
-            // It was killed before it had restored everything, so it was reverted.
+            // The rollback was killed before it had restored everything, so it was reverted.
             continue;
         }
         let text = String::from_utf8(next.stderr).unwrap();
