@@ -37,7 +37,7 @@ pub trait Host: Send + Sync {
     /// pager runs.
     fn page_diff(&self, checkpoint: &Oid) -> Result<(), Problem>;
 
-    /// Takes the messages since the last call that takeback would otherwise have printed.
+    /// Takes the messages that have been collected since the last call, instead of being printed.
     fn take_messages(&self) -> Vec<String>;
 }
 

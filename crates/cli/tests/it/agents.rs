@@ -1,5 +1,4 @@
-//! The supported agents: the tests send payloads that the agents' hooks received to the real
-//! program.
+//! The supported agents: the tests send captured payloads of the agents' hooks to the real program.
 
 use std::fs;
 use std::path::Path;

@@ -276,7 +276,7 @@ fn a_killed_chat_continues_at_the_exact_step_with_one_key() {
 fn an_interrupted_chat_waits_if_the_user_begins_another_one() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
-    // The call needs approval, so it is left waiting: there is no user at this command.
+    // The call needs approval, but this command has no user to ask, so the call is left waiting.
     chat(&session, &["chat", "-p", "publish"]).output().unwrap();
     let mut terminal = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 60).unwrap();
     let screen = terminal.wait_for("Continue it? [Y/n]");

@@ -34,7 +34,8 @@ fn ask(claude: &Claude<'_>, session: &str) -> String {
     claude.tell_as(session, event)
 }
 
-/// Rolls back, and returns the only conversation that was rewound or restored.
+/// Runs a command that rolls back, or that reverses a rollback. Returns the only conversation that
+/// was rewound or restored.
 fn moved_by(session: &Session, arguments: &[&str]) -> Value {
     let view = session.json(arguments);
     assert_eq!(view["sessions"].as_array().unwrap().len(), 1, "{view:#}");

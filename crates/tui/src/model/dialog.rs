@@ -54,8 +54,8 @@ pub(crate) struct OpenQuestion {
 pub(crate) enum Answer {
     /// The file has conflicts.
     Conflict(Resolution),
-    /// The user or another agent may have changed the file. True if the change is taken back
-    /// anyway.
+    /// The user or another agent may have changed the file. The value is true if the change is
+    /// taken back anyway.
     Doubt(bool),
 }
 

@@ -22,7 +22,7 @@ use self::plan::{Plan, Wanted};
 use self::reader::Reader;
 use crate::host::Problem;
 
-/// Something that a worker reads.
+/// Content that a worker reads, or the state of the request for it.
 #[derive(Debug)]
 pub(crate) enum Load<T> {
     /// The content has not been requested.
