@@ -8,7 +8,7 @@ use takeback_undo::view::{FileDiff, Line, Part, Section};
 /// A line of a diff.
 #[derive(Debug)]
 pub(crate) enum DiffRow {
-    /// The head of a file.
+    /// The heading of a file.
     File(Box<TreeChange>),
     /// Unchanged lines that are not shown.
     Fold(usize),
@@ -20,7 +20,7 @@ pub(crate) enum DiffRow {
     Gap,
 }
 
-/// Turns the diff of a file into lines, and adds them.
+/// Converts the diff of a file into rows, and appends them to `rows`.
 pub(crate) fn add_rows(rows: &mut Vec<DiffRow>, change: &TreeChange, diff: FileDiff) {
     if !rows.is_empty() {
         rows.push(DiffRow::Gap);

@@ -1,4 +1,4 @@
-//! The program around this crate: it opens takeback's home, explains errors, and runs other
+//! The program that uses this crate: it opens takeback's home, explains errors, and runs other
 //! programs.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub trait Host: Send + Sync {
     /// Adds new entries of the agents' own logs to the ledger.
     fn catch_up(&self);
 
-    /// Explains an error, with the hint that the commands give.
+    /// Explains an error, with the same hint as the commands.
     fn explain(&self, error: Error) -> Problem;
 
     /// Renders Markdown as lines of the given width, with control sequences for colors.
@@ -33,10 +33,11 @@ pub trait Host: Send + Sync {
     /// Takes a checkpoint of the workspace, and says in one line what was done.
     fn take_checkpoint(&self, reason: Option<&str>) -> Result<String, Problem>;
 
-    /// Shows the changes since a checkpoint in the user's pager. Meanwhile, the screen is closed.
+    /// Shows the changes since a checkpoint in the user's pager. The screen is closed while the
+    /// pager runs.
     fn page_diff(&self, checkpoint: &Oid) -> Result<(), Problem>;
 
-    /// Takes the messages that takeback would have printed since the last call.
+    /// Takes the messages that have been collected since the last call, instead of being printed.
     fn take_messages(&self) -> Vec<String>;
 }
 
@@ -70,7 +71,7 @@ impl From<ConversationError> for Error {
 pub struct Problem {
     /// The message of the error.
     pub message: String,
-    /// The causes, the outermost first.
+    /// The causes, from the outermost to the innermost.
     pub causes: Vec<String>,
     /// Advice about what to do next.
     pub hint: Option<String>,

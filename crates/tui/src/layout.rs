@@ -21,7 +21,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Divides the screen. On a narrow one, only the pane with the focus is shown. `foot` is the
+    /// Divides the screen. On a narrow screen, only the pane with the focus is shown. `foot` is the
     /// height of the foot, including the line above it.
     pub(crate) fn new((columns, rows): (u16, u16), is_pane_focused: bool, foot: u16) -> Layout {
         let foot_height = foot.min(rows.saturating_sub(2));

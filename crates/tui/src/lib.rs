@@ -1,9 +1,9 @@
-//! The history in the terminal: a screen on which the user looks at it and takes things back.
+//! The history on a terminal screen, on which the user looks at changes and takes them back.
 //!
-//! `model` is the state, `update` changes it, `view` shows it; all three are pure. `work` reads and
-//! changes takeback's home in other threads, through the same
+//! `model` is the state, `update` changes it, and `view` shows it. None of the three has side
+//! effects. `work` reads and changes takeback's home in other threads, through the same
 //! [`plan`](takeback_undo::rollback::plan) and [`apply`](takeback_undo::rollback::apply) as the
-//! commands. [`run`] connects them with a terminal.
+//! commands. [`run`] connects all of these modules with a terminal.
 
 mod content;
 mod host;

@@ -37,7 +37,7 @@ pub(crate) enum Message {
     /// The plan with this number.
     Plan(u64, Result<Box<Plan>, Problem>),
     Applied(Result<Box<RollbackView>, Problem>),
-    /// A label was changed, or a checkpoint was taken. The line says which.
+    /// A label was changed, or a checkpoint was taken. The line says what was done.
     Done(Result<String, Problem>),
     /// The command that continues a session.
     Resume(Result<String, Problem>),
@@ -63,13 +63,14 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// A request for a worker to read something. It replaces a waiting request of the same kind.
+/// A request for a worker to read something. The request replaces a waiting request of the same
+/// kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Past,
-    /// The newest rows of the past, for the first screen.
+    /// The newest rows of the history, for the first screen.
     Newest,
-    /// The past, but only if it has changed since it was last read.
+    /// The whole history, but only if it has changed since it was last read.
     Changes,
     Paths,
     /// Find the turns whose conversations contain these words.

@@ -42,8 +42,8 @@ const BUSY: Duration = Duration::from_millis(15);
 /// The time between two checks of the history for changes.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The time for which the first screen waits for its rows. Without this wait, the screen would
-/// flicker; with a longer one, it would seem stuck.
+/// The time that the first screen waits for its rows before it is drawn. Without this wait, the
+/// screen would flicker; with a longer one, it would seem stuck.
 const FIRST: Duration = Duration::from_millis(40);
 
 /// The screens.
@@ -87,7 +87,7 @@ pub fn run(host: Arc<dyn Host>, options: Options) -> io::Result<Vec<String>> {
     let mut shown = Shown { host, workers, screen, model, theme: options.theme };
     let result = shown.follow(options.clock, &signals);
     let Shown { workers, screen, mut model, .. } = shown;
-    // The terminal is restored first: a change that has begun is finished, which may take a while.
+    // Restore the terminal first, because it may take a while to finish a change that has begun.
     drop(screen);
     for message in workers.stop() {
         model.add_last_words(message);
@@ -118,8 +118,8 @@ impl Signals {
     }
 }
 
-/// Ends the screen when its terminal is closed. The library that reads the keyboard would read the end
-/// of its input again and again, without ever returning.
+/// Closes the screen when its terminal is closed. Otherwise, the library that reads the keyboard
+/// would read the end of its input again and again, without ever returning.
 fn watch_terminal(end: Arc<AtomicBool>) -> io::Result<()> {
     if !io::stdin().is_terminal() {
         return Ok(());
@@ -129,7 +129,7 @@ fn watch_terminal(end: Arc<AtomicBool>) -> io::Result<()> {
     silent.set_nonblocking(true)?;
     let watch = move || {
         let stdin = io::stdin();
-        // The end of the terminal is reported although nothing is asked for.
+        // `poll` reports that the terminal was closed, although no event was requested.
         let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
         while watched[0].revents().is_empty() {
             let _ = poll(&mut watched, None);
@@ -165,14 +165,14 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Takes over the terminal. Pasted text is marked as such. If it arrived as keys, it could answer
-/// questions.
+/// Takes over the terminal. Makes the terminal mark pasted text. If pasted text arrived as keys, it
+/// could answer questions.
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste)
 }
 
-/// The alternate screen of the terminal, which is left on drop.
+/// The alternate screen of the terminal. Dropping this value restores the terminal.
 struct Screen(Terminal<CrosstermBackend<Stdout>>);
 
 impl Screen {
@@ -211,7 +211,7 @@ impl Shown {
             self.workers.take(Command::Read(Read::Newest));
         }
         self.handle(Message::Tick(clock()))?;
-        // If an empty screen were shown for a few milliseconds, it would only flicker.
+        // An empty screen that is visible for only a few milliseconds would look like a flicker.
         if let Some(message) = self.workers.receive(FIRST) {
             self.handle(message)?;
         }

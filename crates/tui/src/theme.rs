@@ -1,4 +1,4 @@
-//! Colors and signs, by meaning.
+//! The colors and signs that the screens use, and what they stand for.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -25,7 +25,7 @@ pub struct Theme {
     pub is_unicode: bool,
 }
 
-/// The meaning of a piece of text, which determines its color.
+/// The kind of a piece of text, which determines its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Text,
@@ -35,25 +35,26 @@ pub(crate) enum Ink {
     Removed,
     Warning,
     Here,
-    /// The key of a command, or the chosen tab.
+    /// A key that the user can press, or the chosen tab.
     Key,
     /// A word that a filter or a search found.
     Match,
     /// A turn that was taken back.
     TakenBack,
-    /// Words that differ within an added or removed line.
+    /// A changed word within an added or removed line.
     AddedWord,
     RemovedWord,
 }
 
-/// One color for each agent. They differ as much as possible, on dark and on light backgrounds.
+/// The colors of agents, for terminals with 256 colors. They differ as much as possible, on dark
+/// and on light backgrounds.
 const HUES: [u8; 12] = [173, 72, 68, 134, 37, 104, 137, 167, 107, 31, 169, 65];
 
 /// The colors of agents, for terminals with sixteen colors.
 const BASIC_HUES: [Color; 4] = [Color::Magenta, Color::Cyan, Color::Blue, Color::LightMagenta];
 
 impl Theme {
-    /// Returns the style for a meaning.
+    /// Returns the style for a kind of text.
     pub(crate) fn style(self, ink: Ink) -> Style {
         let plain = Style::new();
         let color = |color: Color| match self.colors {
@@ -90,7 +91,7 @@ impl Theme {
         }
     }
 
-    /// Returns the style of a piece of code.
+    /// Returns the style for a kind of token.
     pub(crate) fn token(self, token: Token) -> Style {
         let color = match (self.colors, token) {
             (Colors::None, Token::Comment) => return self.style(Ink::Faint),

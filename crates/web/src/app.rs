@@ -1,4 +1,4 @@
-//! The state that all requests share, and how requests work on takeback's home.
+//! The state that all requests share, and the way in which requests use takeback's home.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub trait Home: Send + Sync {
     /// reads all checkpoints and messages.
     fn check_up(&self, is_thorough: bool) -> Result<Checkup, Problem>;
 
-    /// Explains an error, with the hint that the commands give. The status is set later.
+    /// Explains an error, with the same hint as the commands. The caller sets the status later.
     fn explain(&self, error: Error) -> Problem;
 
     /// Returns the cost of a model's tokens, in US dollars, or `None` if its prices are unknown.
@@ -63,7 +63,7 @@ pub(crate) struct App {
     beats: AtomicU64,
 }
 
-/// A piece of work on takeback's home. It runs in a thread that may block.
+/// Access to takeback's home for a piece of work, which runs in a thread that is allowed to block.
 pub(crate) struct Work {
     pub(crate) app: Arc<App>,
     pub(crate) opened: Arc<Opened>,
@@ -92,8 +92,8 @@ impl App {
         }
     }
 
-    /// Runs a piece of work in a thread that may block. The work is finished even if the client
-    /// disconnects meanwhile.
+    /// Runs a piece of work in a thread that is allowed to block. The work is finished even if the
+    /// client disconnects meanwhile.
     pub(crate) async fn work<T: Send + 'static>(
         self: &Arc<App>,
         work: impl FnOnce(&Work) -> Result<T, WorkError> + Send + 'static,
@@ -127,7 +127,7 @@ impl App {
 
     /// Reads the timelines of all workspaces, so that the first page need not wait for them.
     pub(crate) async fn warm_up(self: Arc<App>) {
-        // The page that needs them reports the problem.
+        // If this fails, the page that needs the timelines reports the problem.
         let _ = self.work(|work| work.all_timelines().map(drop)).await;
     }
 
@@ -153,7 +153,7 @@ impl App {
     }
 }
 
-/// Closes the ledger unless more work has begun since.
+/// Waits for a while, and closes the ledger unless more work has begun in the meantime.
 async fn close_when_idle(app: Arc<App>, beat: u64) {
     sleep(IDLE).await;
     if app.beats.load(Ordering::Relaxed) != beat {
@@ -169,7 +169,7 @@ async fn close_when_idle(app: Arc<App>, beat: u64) {
 }
 
 impl Work {
-    /// Finds a workspace that has checkpoints. All others are unknown to the server.
+    /// Finds a workspace that has checkpoints. The server does not know any other workspaces.
     pub(crate) fn workspace(&self, id: &str) -> Result<WorkspaceRef<'_>, WorkError> {
         let id: Result<WorkspaceId, ()> = id.parse();
         let found = match id {

@@ -18,11 +18,12 @@ use crate::view::timeline::{Timeline, read_timeline};
 /// The maximum number of timelines that are kept.
 const MAX_KEPT: usize = 64;
 
-/// The minimum age of the latest change for a timeline or answer to be kept. A file system may give
-/// the same time to two changes in quick succession.
+/// A timeline or an answer is kept only if its latest change is at least this old. A file system
+/// may give the same time to two changes in quick succession.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Values that change whenever the data of a timeline changes: the pins or the ledger.
+/// Values that change whenever the data of a timeline changes. The data comes from the pins and the
+/// ledger.
 #[derive(Clone, PartialEq)]
 struct Stamp {
     pins: Option<SystemTime>,
@@ -71,13 +72,13 @@ const MAX_ANSWERS: usize = 64;
 /// The largest answer that is kept, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Answers of the API that were given recently, each under its parameters. Front ends ask for the
+/// Answers that the API gave recently, by the parameters of their requests. Front ends ask for the
 /// same list again and again.
 #[derive(Default)]
 pub(crate) struct AnswerCache(Mutex<HashMap<String, (Seen, Bytes)>>);
 
 impl AnswerCache {
-    /// Returns an answer, if nothing has changed since it was given.
+    /// Returns the answer for a key, if nothing has changed since the answer was given.
     pub(crate) fn find(&self, key: &str, opened: &Opened) -> Option<Bytes> {
         let (seen, answer) = {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

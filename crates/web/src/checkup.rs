@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The checks of `takeback doctor`, and their findings.
+/// The results of the checks of `takeback doctor`.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct Checkup {
@@ -18,7 +18,7 @@ pub struct Checkup {
 #[allow(missing_docs, reason = "the names are self-explanatory")]
 pub struct CheckedAgent {
     pub title: String,
-    /// The state of takeback in the agent's configurations, in words.
+    /// A description of how takeback is installed in the agent's configurations.
     pub state: String,
     /// The time at which one of the agent's hooks last ran, in RFC 3339.
     pub last_hook: Option<String>,

@@ -1,7 +1,7 @@
 //! The stream of events: which workspaces and conversations have changed.
 //!
-//! Event ids only grow, even across restarts of the server. A client that reconnects receives the
-//! events that it missed, or a `gap` event if the server no longer has them.
+//! Later events have larger ids, even after the server has been restarted. A client that reconnects
+//! receives the events that it missed, or a `gap` event if the server no longer has them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -42,7 +42,7 @@ const INTERVAL: Duration = Duration::from_millis(700);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// A workspace has new checkpoints, or lost some.
+    /// A workspace has new checkpoints, or has lost some.
     Workspace(String),
     /// A conversation has new messages, or other data in the ledger has changed.
     Ledger,
@@ -97,7 +97,7 @@ impl Stream for EventStream {
 
 impl Hub {
     fn lock(&self) -> MutexGuard<'_, HubState> {
-        // After every call, the state is consistent.
+        // The state is consistent after every call, so a panic in another thread does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,8 +166,8 @@ impl Hub {
 }
 
 impl HubState {
-    /// Returns the events with which a stream begins: those since the client's last one, or a gap,
-    /// and then a greeting with the current id.
+    /// Returns the events with which a stream begins: the events since the client's last event, or
+    /// a gap, and then a greeting with the current id.
     fn missed_since(&self, last: Option<u64>) -> Vec<sse::Event> {
         let mut events = Vec::new();
         if let Some(last) = last {
@@ -200,8 +200,8 @@ fn event(name: &str, id: u64, data: &str) -> sse::Event {
     sse::Event::default().event(name).id(id.to_string()).data(data)
 }
 
-/// Starts to check the home regularly, unless such checks are already running. They end with the
-/// last stream.
+/// Starts to check the home regularly, unless such checks are already running. The checks end when
+/// no stream is left.
 pub(crate) fn start_watching(app: &Arc<App>) {
     if !app.hub.is_watched.swap(true, Ordering::SeqCst) {
         task::spawn(watch_home(app.clone()));
@@ -285,7 +285,7 @@ mod tests {
         let state = hub.lock();
         let last = 1_000 + KEPT as u64 + 10;
         assert_eq!(state.last_id, last);
-        // Each answer ends with the greeting.
+        // The greeting is always the last of these events.
         assert_eq!(names(&state, None), 1);
         assert_eq!(names(&state, Some(last)), 1);
         assert_eq!(names(&state, Some(last - 3)), 4);
@@ -293,7 +293,7 @@ mod tests {
         let gap = format!("{:?}", state.missed_since(Some(999)));
         assert!(gap.contains("gap"), "{gap}");
         assert_eq!(names(&state, Some(999)), 2);
-        // An id of a later server.
+        // An id that this server has not used yet.
         assert_eq!(names(&state, Some(last + 1)), 2);
     }
 

@@ -21,7 +21,7 @@ pub struct ExportOptions {
     pub user_home: Option<PathBuf>,
 }
 
-/// Writes a turn, a session or a day as one web page that needs nothing else. Secrets are masked.
+/// Writes a turn, a session or a day as one web page that needs no other files. Secrets are masked.
 pub fn export_html(options: ExportOptions, subject: &ExportSubject) -> Result<String, Problem> {
     let ExportOptions { home, zone, user_home } = options;
     let (_stop, stopping) = watch::channel(false);

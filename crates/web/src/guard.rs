@@ -22,7 +22,7 @@ use crate::pages;
 use crate::problem::Problem;
 
 /// The policy for pages: scripts and styles come from this server's files alone, nothing is loaded
-/// from elsewhere, and no other page can embed this one.
+/// from elsewhere, and no other page can embed these pages.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types takeback";
@@ -40,7 +40,7 @@ pub enum Reach {
     Network,
 }
 
-/// The server's secrets, and the hosts under which it answers.
+/// The server's secrets, and the hosts that requests may name.
 pub(crate) struct Guard {
     address: SocketAddr,
     reach: Reach,
@@ -67,7 +67,8 @@ impl Guard {
         token: String,
         cookie: String,
     ) -> Guard {
-        // Browsers send cookies to all ports of a host, so two servers need two names.
+        // Browsers send cookies to all ports of a host, so the cookies of two servers need
+        // different names.
         let cookie_name = format!("takeback_{}", address.port());
         Guard { address, reach, is_encrypted, token, cookie, cookie_name }
     }
@@ -172,7 +173,7 @@ fn single_header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     if values.next().is_none() { Some(value) } else { None }
 }
 
-/// Compares two secrets in a time that does not depend on where they differ.
+/// Compares two secrets. The time that this takes does not depend on where they differ.
 fn is_equal(given: &str, secret: &str) -> bool {
     let differences = given.bytes().zip(secret.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == secret.len() && differences == 0

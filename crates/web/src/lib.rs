@@ -1,4 +1,4 @@
-//! Web pages and an HTTP API for the history, on a local address.
+//! Web pages and an HTTP API that show and change the history, served on a local address.
 //!
 //! The pages show the contents of the ledger and the store, and change files through the same
 //! [`plan`](takeback_undo::rollback::plan) and [`apply`](takeback_undo::rollback::apply) as the

@@ -22,7 +22,7 @@ pub(crate) struct Plans(Mutex<VecDeque<KeptPlan>>);
 
 impl Plans {
     fn lock(&self) -> MutexGuard<'_, VecDeque<KeptPlan>> {
-        // After every call, the list is in a consistent state.
+        // The list is consistent after every call, so a panic in another thread does no harm.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -30,8 +30,8 @@ impl Plans {
     pub(crate) fn keep(&self, request: Request, planned: Planned) -> String {
         let digest = planned.digest().to_string();
         let mut plans = self.lock();
-        // Empty plans for two workspaces may have the same digest. The later one replaces the
-        // earlier one.
+        // Empty plans for different workspaces may have the same digest. The later plan replaces
+        // the earlier one.
         plans.retain(|kept| kept.digest != digest);
         if plans.len() == MAX_PLANS {
             plans.pop_front();

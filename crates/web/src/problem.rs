@@ -51,13 +51,13 @@ pub struct Problem {
     pub status: u16,
     /// The message of the error.
     pub title: String,
-    /// The causes, the outermost first.
+    /// The causes, from the outermost to the innermost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
     /// Advice about what to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The new plan, if the one that was to be applied no longer fits.
+    /// The new plan, if the workspace has changed since the plan of the request was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub now: Option<Box<Value>>,

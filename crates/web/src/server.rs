@@ -25,8 +25,8 @@ const MAX_BODY: usize = 1 << 20;
 /// The maximum number of requests that work on the store or the ledger at the same time.
 const MAX_WORKERS: usize = 16;
 
-/// The time that a server waits for the steps of running turns when it stops: once before it
-/// interrupts them, and once after.
+/// The time that a stopping server waits for the steps of running turns: once before it interrupts
+/// the turns, and once afterwards.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The values that the caller provides to start a server.
@@ -88,7 +88,7 @@ impl Server {
         Ok(Server { listener, app, guard, certificate, stopping, stopper })
     }
 
-    /// Returns the link that opens the pages. It holds the token.
+    /// Returns the link that opens the pages. The link contains the token.
     pub fn link(&self) -> String {
         self.guard.link()
     }

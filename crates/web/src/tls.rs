@@ -117,7 +117,7 @@ impl Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.ready.recv().await {
             Some(accepted) => accepted,
-            // The task that accepts connections never ends before this listener.
+            // The task that accepts connections ends only after this listener is dropped.
             None => std::future::pending().await,
         }
     }

@@ -41,7 +41,7 @@ fn a_prompt_waits_for_its_checkpoint_and_can_be_taken_back() {
     let mut talk = Conversation::new(&session);
     assert_eq!(talk.begin("mine"), ["rollback", "undo", "redo", "diff"]);
     let id = talk.prompt("change a");
-    // The agent has the prompt, so the checkpoint exists.
+    // The agent has received the prompt, so the checkpoint has already been taken.
     assert_eq!(rows(&session)[0]["prompt"], "change a");
     session.write("a", "1\n");
     talk.update(&edit("c1", &session.project().join("a"), "completed"));
@@ -140,7 +140,7 @@ fn each_request_of_the_agent_waits_for_its_checkpoint() {
         "fs/write_text_file",
         &json!({ "sessionId": "s", "path": path("a"), "content": "1\n" }),
     );
-    // The editor has the request, so the step exists.
+    // The editor has received the request, so the step has already been recorded.
     assert_eq!(rows(&session)[0]["steps"].as_array().unwrap().len(), 2);
     session.write("a", "1\n");
     let answer = json!({ "jsonrpc": "2.0", "id": talk.last_id(), "result": {} });
@@ -404,7 +404,7 @@ fn a_call_that_would_harm_the_history_is_refused() {
 fn everything_passes_if_takeback_cannot_work() {
     let session = Session::new();
     session.write("a", "0\n");
-    // The store, the ledger and the directory of proxies cannot be created.
+    // Takeback cannot create the store, the ledger or the directory of proxies.
     fs::create_dir(session.base().join(".takeback")).unwrap();
     for name in ["checkpoints", "state.db", "acp", "spool"] {
         fs::write(session.base().join(".takeback").join(name), "in the way").unwrap();

@@ -1,5 +1,5 @@
-//! An editor and an agent at both ends of `takeback acp`. The test plays both. The agent's process is
-//! a shell that connects two named pipes to its input and output.
+//! A simulated editor and a simulated agent, which the test connects to the two ends of `takeback
+//! acp`. The agent's process is a shell that connects two named pipes to its input and output.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 
-/// The script of the agent's process: it copies its input to one pipe, and the other pipe to its
-/// output, and records its process id and its environment.
+/// The script of the agent's process. The process copies its input to the pipe `heard`, and copies
+/// the pipe `says` to its output. It also records its process id and the value of `TAKEBACK_ACP`.
 const AGENT: &str = "\
 echo $$ > \"$1/pid\"; echo \"$TAKEBACK_ACP\" > \"$1/proxy\"
 exec 3<&0; cat <&3 > \"$1/heard\" & cat \"$1/says\"; exit \"$2\"";
@@ -56,7 +56,7 @@ impl Conversation {
         let mut proxy = command.spawn().unwrap();
         let to_proxy = proxy.stdin.take();
         let from_proxy = proxy.stdout.take().map(BufReader::new);
-        // Opening a pipe waits for the agent to open its other end.
+        // Opening a pipe blocks until the agent opens the other end.
         let agent_hears = BufReader::new(File::open(base.join("heard")).unwrap());
         let agent_says = Some(File::options().write(true).open(base.join("says")).unwrap());
         Conversation {
@@ -97,14 +97,14 @@ impl Conversation {
         parse(&self.agent_receives())
     }
 
-    /// Passes a message of the editor to the agent. The agent must get exactly the same line.
+    /// Passes a message from the editor to the agent. The agent must get exactly the same line.
     pub(crate) fn editor_says(&mut self, message: &Value) {
         let line = format!("{message}\n");
         self.editor_sends(line.as_bytes());
         assert_eq!(self.agent_receives(), line);
     }
 
-    /// Passes a message of the agent to the editor. The editor must get exactly the same line.
+    /// Passes a message from the agent to the editor. The editor must get exactly the same line.
     pub(crate) fn agent_says(&mut self, message: &Value) {
         let line = format!("{message}\n");
         self.agent_sends(line.as_bytes());
@@ -139,8 +139,8 @@ impl Conversation {
         self.agent_says(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
 
-    /// Begins the session `s` in the project. Returns the names of the commands that the editor is
-    /// offered.
+    /// Begins the session `s` in the project. Returns the names of the commands that takeback
+    /// offers to the editor.
     pub(crate) fn begin(&mut self, agent: &str) -> Vec<String> {
         let id = self.request("initialize", &json!({ "protocolVersion": 1 }));
         let info = json!({ "name": agent, "version": "1" });
@@ -167,14 +167,14 @@ impl Conversation {
         self.agent_says(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
     }
 
-    /// Makes the agent send a text.
+    /// Makes the agent send text as a part of its answer.
     pub(crate) fn chunk(&mut self, text: &str) {
         let content = json!({ "type": "text", "text": text });
         self.update(&json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
     }
 
-    /// Types a slash command of takeback, and returns the answer. The agent does not receive the
-    /// command.
+    /// Types one of takeback's slash commands, and returns the answer. The agent does not receive
+    /// the command.
     pub(crate) fn type_command(&mut self, text: &str) -> String {
         self.last_id += 1;
         let params = prompt_params(text);
@@ -223,7 +223,7 @@ impl Conversation {
         fs::read_to_string(self.base.join("proxy")).unwrap().trim().to_owned()
     }
 
-    /// Closes the editor's side, and makes the agent end when it notices that.
+    /// Closes the editor's side, waits until the agent's input ends, and makes the agent exit.
     pub(crate) fn close(mut self) -> ExitStatus {
         drop(self.to_proxy.take());
         let mut rest = String::new();
@@ -232,7 +232,7 @@ impl Conversation {
         self.end_agent()
     }
 
-    /// Makes the agent end, and returns the exit status of the proxy.
+    /// Makes the agent exit, and returns the exit status of the proxy.
     pub(crate) fn end_agent(mut self) -> ExitStatus {
         drop(self.agent_says.take());
         let mut rest = String::new();

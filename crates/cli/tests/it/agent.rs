@@ -1,4 +1,4 @@
-//! An agent at work. It reports its actions to takeback, as its hooks would.
+//! A simulated agent that reports its actions to takeback, as the hooks of a real agent would.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,9 +15,9 @@ pub(crate) struct Agent {
     base: PathBuf,
     /// The directory that the agent works in.
     pub(crate) cwd: PathBuf,
-    /// The fields that all its events share.
+    /// The fields that all events of the session share.
     pub(crate) fields: Value,
-    /// True if its calls have ids.
+    /// True if the agent's calls have ids.
     pub(crate) names_calls: bool,
     calls: usize,
 }
@@ -41,7 +41,7 @@ impl Agent {
     }
 
     /// Reports an event and returns what the hook printed to standard error. The hook must exit
-    /// with 0 and print nothing to standard output.
+    /// with status 0 and print nothing to standard output.
     pub(crate) fn report(&self, event: Value) -> String {
         let output = hook(&self.base, &["hook", "generic"], &self.event(event));
         assert_eq!(output.status.code(), Some(0));
@@ -162,7 +162,7 @@ pub(crate) fn hook_with(
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The hook may ignore its input.
+    // The hook may exit without reading its input.
     let _ = child.stdin.take().unwrap().write_all(event);
     child.wait_with_output().unwrap()
 }
@@ -185,7 +185,7 @@ pub(crate) fn rows(session: &Session) -> Vec<Value> {
     session.json(&["rollback"])["checkpoints"].as_array().unwrap().clone()
 }
 
-/// Returns the reason for each step in a row.
+/// Returns the reasons for the steps of a row.
 pub(crate) fn steps(row: &Value) -> Vec<&str> {
     row["steps"].as_array().unwrap().iter().map(|step| step["reason"].as_str().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! The supported agents: payloads captured from their hooks, sent to the real program.
+//! The supported agents: the tests send captured payloads of the agents' hooks to the real program.
 
 use std::fs;
 use std::path::Path;
@@ -181,7 +181,7 @@ impl Scene {
         let mut payload = self.payload(name);
         change(&mut payload);
         let mut arguments = vec!["hook", self.agent];
-        // A payload is named by its event, or by its event and its tool.
+        // The name of a payload consists of its event, or of its event and its tool.
         let event = match name.rsplit_once('.') {
             Some((event, _)) if !name.starts_with("event.") && name != "chat.message" => event,
             _ => name,

@@ -148,7 +148,7 @@ fn a_goal_lists_its_checkpoints_and_can_be_taken_back() {
     assert!(shown.contains("1 checkpoint; `takeback rollback 1`"), "{shown}");
     session.json(&["rollback", "1"]);
     assert!(!session.exists("made.txt") && session.exists("before.txt"));
-    // The reason why it ended is not replaced.
+    // A goal that has ended cannot be paused, and keeps the reason why it ended.
     let refused = chat(&session, &["goal", "pause", &id]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{}", text_of(&refused));
     assert_eq!(session.json(&["goal", "show", &id])["reason"], "it is made");

@@ -140,7 +140,7 @@ fn a_model_that_only_makes_calls_that_cannot_be_made_is_stopped() {
     assert!(said.contains("keeps asking for calls that cannot be made"), "{said}");
     assert_eq!(server.requests().len(), 5);
     assert_eq!(chat_output(&session, &["chat", "--resume", "-p", "hello"]), "Hello.\n");
-    // As long as some calls can be made, there is progress.
+    // A turn in which some calls can be made is not stopped.
     let answer = chat_output(&session, &["chat", "-p", "mixed"]);
     assert!(answer.ends_with("Enough.\n"), "{answer}");
 }

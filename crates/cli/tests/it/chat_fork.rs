@@ -1,4 +1,5 @@
-//! `takeback chat --fork`: continues differently from an earlier point in a conversation.
+//! `takeback chat --fork`: continues a conversation from an earlier point, in a different
+//! direction.
 
 use std::fs;
 
@@ -97,7 +98,8 @@ fn the_session_of_another_agent_is_continued_in_a_fork() {
     assert!(request.system.contains("You are a coding agent"), "{}", request.system);
     chat_output(&session, &["chat", "--resume", "-p", "again"]);
     assert_eq!(last_prompts(&server), ["add\n  the cart", "hi", "again"]);
-    // The original belongs to the other agent.
+    // The original conversation belongs to the other agent, so `takeback chat` does not continue
+    // it.
     let refused = chat(&session, &["chat", "--resume", "s1", "-p", "hi"]).output().unwrap();
     let said = text_of(&refused);
     assert!(said.contains("mine:s1 was not made by takeback chat"), "{said}");

@@ -137,7 +137,7 @@ fn a_goal_whose_process_was_killed_continues_when_a_chat_begins() {
     assert!(said.contains("(“make it work”) continues in the background"), "{said}");
     let show = || session.json(&["goal", "show", id]);
     eventually("the goal is reached", || show()["state"] == "complete");
-    // The turn from before the process was killed still counts.
+    // The turn that ran before the process was killed still counts.
     assert_eq!(show()["spent_in_run"]["turns"], 2);
 }
 

@@ -54,7 +54,7 @@ impl Turnstile {
         Turnstile { opened: Arc::new(Mutex::new(opened)), open, reached, reach }
     }
 
-    /// Creates a gate that stops before the event with this number.
+    /// Creates a gate that stops the stream before the event with this number.
     fn gate(
         opened: &Arc<Mutex<Receiver<StreamStep>>>,
         reach: &Sender<()>,
@@ -144,7 +144,7 @@ fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     terminal.wait_for("Stopped.");
     terminal.press("hello\r");
     terminal.wait_for("Hello.");
-    // The part of the answer that arrived is kept, and the model reads it.
+    // The part of the answer that arrived is kept, and is sent to the model again.
     let last = server.requests().pop().unwrap();
     assert_eq!(prompts_of(&last), ["write", "stall", "hello"]);
     assert_eq!(last.count_text("The beginning"), 1);
@@ -276,7 +276,7 @@ fn a_killed_chat_continues_at_the_exact_step_with_one_key() {
 fn an_interrupted_chat_waits_if_the_user_begins_another_one() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
-    // A call that needs approval waits, because there is no user.
+    // The call needs approval, but this command has no user to ask, so the call is left waiting.
     chat(&session, &["chat", "-p", "publish"]).output().unwrap();
     let mut terminal = PseudoTerminal::start(&chat(&session, &["chat"]), 100, 60).unwrap();
     let screen = terminal.wait_for("Continue it? [Y/n]");

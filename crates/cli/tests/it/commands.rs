@@ -427,7 +427,7 @@ fn colors_of_usage_errors_follow_the_option() {
     assert!(!colored(&["--color=never", "--wrong"]));
 }
 
-/// In such a home, other users could plant states that a rollback would restore.
+/// If other users can write to the home, they could plant states that a rollback would restore.
 #[test]
 fn a_home_that_others_can_write_to_is_refused() {
     let session = Session::new();

@@ -9,7 +9,8 @@ use crate::agent::Agent;
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::session::{Session, tell_skipped};
 
-/// Creates a project with a turn, a named checkpoint and a file that has changed since.
+/// Creates a project with a named checkpoint, a turn, and a file that has changed since the
+/// checkpoint.
 fn worked() -> Session {
     let session = Session::new();
     session.write("src/main.rs", "1");

@@ -183,8 +183,8 @@ fn a_checkpoint_before_a_pruned_rollback_has_the_conversation_as_it_was_then() {
     for number in ["5", "6", "7"] {
         agent.turn(number, "a", number);
     }
-    // Only the newest safety checkpoint is never pruned. This rollback takes another one, so the
-    // safety checkpoint of the first rollback can now be pruned.
+    // Only the newest safety checkpoint is protected from pruning. This rollback takes another one,
+    // so the safety checkpoint of the first rollback can now be pruned.
     session.json(&["rollback", "1"]);
     agent.turn("8", "a", "8");
     agent.turn("9", "a", "9");

@@ -1,4 +1,4 @@
-//! The documents in the repository: their links resolve, and their commands exist.
+//! The documents in the repository: their links resolve, and the commands that they show exist.
 
 use std::collections::BTreeSet;
 use std::fs;

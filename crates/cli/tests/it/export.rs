@@ -1,9 +1,9 @@
-//! `takeback export --html`, and the names, pins and deletion of single checkpoints.
+//! `takeback export --html`, and naming, pinning and deleting single checkpoints.
 
 use crate::agent::with_two_turns;
 use crate::session::Session;
 
-/// Runs a command that must succeed, and returns what it says.
+/// Runs a command that must succeed, and returns what it prints.
 fn say(session: &Session, arguments: &[&str]) -> String {
     let output = session.output(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

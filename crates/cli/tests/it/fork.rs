@@ -25,8 +25,8 @@ fn mask_ids(line: &str) -> String {
     masked + rest
 }
 
-/// Creates a project in which an agent has worked for two turns. Its transcript masks the ids of
-/// forks.
+/// Creates a project in which an agent has worked for two turns. In the transcript of the session,
+/// the ids of forks are masked.
 fn after_two_turns() -> Session {
     let mut session = with_two_turns();
     session.replace(mask_ids);

@@ -45,7 +45,7 @@ fn start_with(
     Some(terminal)
 }
 
-/// Returns the lines of a screen, with all times of the last minutes as `now`.
+/// Returns the lines of a screen, with the ages of one and two minutes replaced by `now`.
 fn lines(screen: &str) -> String {
     let mut text = String::new();
     for line in screen.lines() {
@@ -166,7 +166,7 @@ fn a_stopped_screen_restores_the_terminal_and_can_be_continued() {
     let session = worked();
     let Some(mut terminal) = start(&session, 100, 24) else { return };
     let is_left = |screen: &str| !screen.contains("Coverage");
-    // The screen is stopped once by a key, and once by another program.
+    // A key suspends the screen the first time, and a signal from another program the second time.
     terminal.press("\u{1a}");
     terminal.wait_until("the terminal as it was", is_left);
     terminal.wait_for_stop();
@@ -188,7 +188,8 @@ fn a_stopped_screen_restores_the_terminal_and_can_be_continued() {
 fn pasted_text_restores_nothing() {
     let session = worked();
     let Some(mut terminal) = start(&session, 100, 24) else { return };
-    // If this text were keys, it would open the question, and choose and confirm the second answer.
+    // If this text were treated as keys, it would open the question, and choose and confirm the
+    // second answer.
     terminal.press("\u{1b}[200~\rl\r\u{1b}[201~");
     terminal.wait_for("Pasted text was ignored");
     assert!(session.exists("CHANGES.md"));

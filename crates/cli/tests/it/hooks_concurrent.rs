@@ -85,7 +85,7 @@ fn a_busy_ledger_loses_nothing() {
     agent.pretends("git push");
     agent.is_done();
     other.execute_batch("COMMIT").unwrap();
-    // The next event adds the spool to the ledger.
+    // The hook for the next event adds the events in the spool to the ledger.
     agent.tell(json!({ "event": "session_start" }));
     eventually("both prompts", || count_rows(&session, "SELECT count(*) FROM messages") == 2);
     let rows = rows(&session);
@@ -228,7 +228,7 @@ fn late_work_at_the_end_of_a_turn_does_not_affect_the_next_turn() {
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let ended = (ended.as_millis() - 1).to_string();
     let call = agent.begins("Write", json!({ "path": "a" }));
-    // Pretend that the process that `turn_end` started did not run until now.
+    // Pretend that the process that `turn_end` started has not run until now.
     let tend = ["checkpoints", "tend", "--session", "mine:s1", "--ended", &ended];
     assert!(session.output(&tend).status.success());
     session.write("a", "2");

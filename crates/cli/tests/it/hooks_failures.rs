@@ -83,7 +83,7 @@ fn a_store_that_cannot_be_written_to_is_reported_later() {
     assert_eq!(rows(&session).len(), 2);
 }
 
-/// A small file system that is mounted if the user is allowed to do that.
+/// A small file system, which can be mounted only if the user has the permission.
 pub(crate) struct SmallFileSystem(std::path::PathBuf);
 
 impl SmallFileSystem {

@@ -390,7 +390,7 @@ fn every_session_that_worked_there_gets_a_notice() {
     let body: Value = serde_json::from_str(&notices[0].1).unwrap();
     assert_eq!(body["checkpoint"], done["checkpoint"]);
     assert_eq!(body["workspace"], json!(session.project()));
-    // The id of the content shows later whether the file has changed again.
+    // The id of the content makes it possible to see later whether the file has changed again.
     let content = "56a6051ca2b02b04ef92d5150c9ef600403cb1de";
     assert_eq!(
         body["files"],

@@ -66,7 +66,7 @@ fn a_prompt_cannot_choose_another_store_or_directory() {
         );
         assert_eq!(authorized_keys(&session), "mine");
     }
-    // Without the slash, the prompt is like any other.
+    // Without the slash, the prompt is treated like any other prompt.
     let prompt = format!("takeback rollback {HOSTILE}");
     let event = json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt });
     assert_eq!(send_prompt(&session, "claude", event, &[]).stdout, b"");

@@ -106,7 +106,7 @@ fn later_changes_by_the_user_stay() {
     run_takeback(&session, &["install", "claude"], 0);
     let wired = fs::read_to_string(&path).unwrap();
     fs::write(&path, wired.replace("opus", "haiku")).unwrap();
-    // An update in between must not mistake the user's change for one of takeback's entries.
+    // Installing again in between must not mistake the user's change for one of takeback's entries.
     run_takeback(&session, &["install", "claude"], 0);
     run_takeback(&session, &["uninstall", "claude"], 0);
     assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS.replace("opus", "haiku"));
@@ -483,7 +483,7 @@ fn a_rollback_typed_inside_an_agent_is_answered_without_its_model() {
     assert_eq!(session.read("a.txt"), "one\n");
     let wrong = answer("claude", expanded("99"));
     assert!(wrong.contains("error: "), "{wrong}");
-    // Other programs' commands are not answered, and none of these commands began a turn.
+    // Takeback does not answer other programs' commands, and none of these commands began a turn.
     let other = json!({ "hook_event_name": "UserPromptExpansion", "command_name": "review" });
     assert_eq!(tell("claude", other), "");
     let turns: i64 = crate::agent::ledger(&session)

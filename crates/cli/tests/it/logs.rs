@@ -13,7 +13,7 @@ fn fixture_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures/logs").join(name)
 }
 
-/// Puts a log where its agent keeps it.
+/// Puts a log at the path where its agent keeps its logs.
 fn place_log(session: &Session, name: &str, at: &str) -> PathBuf {
     let path = session.base().join(at);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -56,7 +56,7 @@ fn the_logs_of_every_agent_are_imported_once_and_can_be_searched() {
         assert!(found["total"].as_u64() >= Some(1), "{agent}");
     }
     assert_eq!(session.json(&["sessions", "verify"])["whole"], true);
-    // In an API's format, every call is followed by its result.
+    // In the format of an API, every call is followed by its result.
     let id = "claude:f0496092-94a1-42f2-acea-c1c781398f1a";
     let sent = session.json(&["sessions", "show", id, "--format", "anthropic"]);
     assert!(sent.to_string().contains("call_000002_0"), "{sent}");
@@ -113,7 +113,7 @@ pub(crate) struct Claude<'s> {
     entries: usize,
 }
 
-/// Returns the directory in which Claude Code keeps its logs about a project.
+/// Returns the directory in which Claude Code keeps its logs of a project.
 pub(crate) fn claude_logs(session: &Session, project: &Path) -> PathBuf {
     let dash = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let name: String = project.to_str().unwrap().chars().map(dash).collect();
@@ -155,7 +155,8 @@ impl<'s> Claude<'s> {
         self.tell_as(self.id, event)
     }
 
-    /// Runs a hook of another session whose log is beside this one's.
+    /// Runs a hook of another session, whose log is in the same directory as the log of this
+    /// session.
     pub(crate) fn tell_as(&self, id: &str, mut event: Value) -> String {
         event["session_id"] = json!(id);
         event["transcript_path"] = json!(self.log.with_file_name(format!("{id}.jsonl")));
@@ -180,7 +181,7 @@ impl<'s> Claude<'s> {
         writeln!(log, "{line}").unwrap();
     }
 
-    /// Returns Claude Code's own id of an entry.
+    /// Returns Claude Code's own id for an entry.
     fn entry(&self, number: usize) -> String {
         match self.id {
             "live" => format!("e{number}"),

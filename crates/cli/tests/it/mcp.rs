@@ -1,4 +1,5 @@
-//! `takeback mcp`: the history for the model of any agent, and rollbacks that the user approves.
+//! `takeback mcp`: gives the model of any agent access to the history, and to rollbacks that the
+//! user approves.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -71,13 +72,13 @@ impl McpAgent {
         answer.get("result").unwrap_or_else(|| panic!("{answer}")).clone()
     }
 
-    /// Calls a tool. Returns its text, and whether it failed.
+    /// Calls a tool. Returns the text of the result, and whether the call failed.
     fn call(&mut self, name: &str, arguments: &Value) -> (String, bool) {
         let params = json!({ "name": name, "arguments": arguments });
         text_of(&self.ask("tools/call", &params))
     }
 
-    /// Asks for a rollback. Returns the id of the request, and the server's question.
+    /// Asks for a rollback. Returns the id of the request, and the server's question to the user.
     fn offer(&mut self, arguments: &Value) -> (i64, Value) {
         let params = json!({ "name": "restore_checkpoint", "arguments": arguments });
         let id = self.begin("tools/call", &params);

@@ -1,7 +1,7 @@
 //! A home with tasks and goals that an earlier version wrote can be continued by the current one.
 //!
-//! `make_home_with_tasks` created the archive, and the tests check everything that it did. It need
-//! not be run again: if the format changes, another archive is added.
+//! `make_home_with_tasks` created the archive, and the tests check everything that this function
+//! did. The function need not be run again: if the format changes, another archive is added.
 //!
 //! ```text
 //! unshare --uts sh -c 'hostname fixture; cargo nextest run -p takeback --run-ignored only make_home_with_tasks'
@@ -69,8 +69,8 @@ fn make_home_with_tasks() {
     chat_output(&session, &["goal", "start", "make it work", "--usd", "2"]);
     let waiting = chat(&session, &["chat", "-p", "publish"]).output().unwrap();
     assert_eq!(waiting.status.code(), Some(1), "{}", text_of(&waiting));
-    // This waits for exclusive access to the store. When it returns, the background work of the
-    // last turns is done.
+    // This command waits for exclusive access to the store. When it ends, the background work of
+    // the last turns is done.
     session.output(&["checkpoints", "gc"]);
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -79,8 +79,8 @@ fn make_home_with_tasks() {
     fs::remove_dir_all(OLD).unwrap();
 }
 
-/// Unpacks the archive, moves its history to the unpacked project, and configures the model of this
-/// server.
+/// Unpacks the archive, moves its history to the unpacked project, and configures takeback to use
+/// the model of this server.
 fn unpacked_home(server: &Server) -> Session {
     let session = Session::new();
     let mut tar = Command::new("tar");

@@ -1,5 +1,5 @@
-//! Promises that Myrm's page makes about checkpoints. Each test says how Myrm falls short of one of
-//! them, and shows that takeback keeps it.
+//! Promises that Myrm's page makes about checkpoints. Each test says how Myrm breaks one of these
+//! promises, and shows that takeback keeps it.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Profiles: settings under `[profiles.<name>]` that take precedence when they are chosen.
+//! Profiles: settings under `[profiles.<name>]` that take precedence when that profile is chosen.
 
 use serde_json::{Value, json};
 

@@ -37,8 +37,8 @@ struct ShownState {
 }
 
 impl PseudoTerminal {
-    /// Starts a program in a terminal of this size. Returns `None` if `setsid` is not installed,
-    /// which is needed to give the program a terminal of its own.
+    /// Starts a program in a terminal of this size. Returns `None` if `setsid`, which gives the
+    /// program a terminal of its own, is not installed.
     pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<PseudoTerminal> {
         let (child, keyboard) = spawn(command, columns, rows)?;
         let number = |number| NonZero::new(number).unwrap();
@@ -76,7 +76,7 @@ impl PseudoTerminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Changes the size of the terminal, and the program is notified.
+    /// Changes the size of the terminal, and notifies the program.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
         let number = |number| NonZero::new(number).unwrap();
@@ -112,7 +112,7 @@ impl PseudoTerminal {
     /// Sends a signal to the program itself.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        // `setsid` becomes the program or, if it has to fork, waits for it.
+        // `setsid` replaces itself with the program or, if it has to fork, waits for the program.
         let own = self.child.id();
         let name = std::fs::read_to_string(format!("/proc/{own}/comm")).unwrap();
         let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
@@ -124,10 +124,11 @@ impl PseudoTerminal {
         rustix::process::kill_process(program, signal).unwrap();
     }
 
-    /// Waits until the program is stopped, so that a signal to continue is not too early.
+    /// Waits until the program is stopped, so that a signal to continue does not arrive too early.
     #[allow(dead_code, reason = "the unit tests, which share this file, do not need it")]
     pub(crate) fn wait_for_stop(&self) {
-        // `setsid` has become the program, because it does not lead a process group.
+        // Here, `setsid` has replaced itself with the program, because it does not lead a process
+        // group.
         let program = rustix::process::Pid::from_child(&self.child);
         let options = rustix::process::WaitOptions::UNTRACED;
         let status = rustix::process::waitpid(Some(program), options).unwrap();
@@ -202,12 +203,13 @@ fn spawn(command: &Command, columns: u16, rows: u16) -> Option<(Child, File)> {
         let _ = writeln!(std::io::stderr(), "skipped: the program `setsid` is not installed");
         return None;
     };
-    // The reader reaches the end of the output only if no other process has the terminal open.
+    // The reader reaches the end of the output only once nothing but the program has the terminal
+    // open.
     drop((started, screen));
     Some((child, keyboard))
 }
 
-/// Opens both sides of a new terminal: that of the user, and that of the program.
+/// Opens both sides of a new terminal: the user's side and the program's side.
 fn open_terminal(columns: u16, rows: u16) -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let user: OwnedFd = openpt(flags).unwrap();

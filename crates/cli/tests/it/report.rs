@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::session::{Session, said};
 
-/// Plays two turns of an agent, one of which is taken back.
+/// Simulates two turns of an agent, and takes back one of them.
 fn worked() -> Session {
     let session = Session::new();
     session.write("a.py", "1\n");

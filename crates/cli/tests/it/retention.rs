@@ -32,8 +32,8 @@ fn run_json(session: &Session, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Creates a workspace beside the project. Its only file gets the contents one after another, and
-/// a checkpoint is taken of each.
+/// Creates a workspace beside the project. Writes the given contents into its only file one after
+/// another, and takes a checkpoint after each.
 fn workspace_with_checkpoints(session: &Session, name: &str, contents: &[Vec<u8>]) -> PathBuf {
     let path = session.base().join(name);
     fs::create_dir_all(&path).unwrap();
@@ -639,7 +639,8 @@ fn pruning_is_not_repeated_while_it_cannot_help() {
     session.write("b", "1");
     assert!(session.output(&["checkpoint"]).status.success());
     let last = session.base().join(".takeback/checkpoints/.last_prune");
-    // The checkpoints also started upkeep in the background, and it may prune once.
+    // Taking the checkpoints also started upkeep in the background, and that process may prune
+    // once.
     eventually("upkeep that prunes nothing", || {
         let before = fs::read(&last).unwrap();
         session.output(&["checkpoints", "upkeep"]);
@@ -701,7 +702,7 @@ fn the_home_of_hermes_can_be_elsewhere() {
     let mut import = session.command(&["checkpoints", "import"]);
     assert!(import.env("HERMES_HOME", &hermes).status().unwrap().success());
     assert_eq!(count_checkpoints(&session, &old), 1);
-    // The error names the database that is missing there.
+    // The error names the database that is missing in that directory.
     let mut import = session.command(&["sessions", "import", "--from", "hermes"]);
     let output = import.env("HERMES_HOME", &hermes).output().unwrap();
     assert!(crate::session::said(&output).contains("my-hermes"), "{output:?}");

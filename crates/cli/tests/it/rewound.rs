@@ -34,7 +34,8 @@ fn ask(claude: &Claude<'_>, session: &str) -> String {
     claude.tell_as(session, event)
 }
 
-/// Rolls back, and returns the only conversation that was rewound or restored.
+/// Runs a command that rolls back, or that reverses a rollback. Returns the only conversation that
+/// was rewound or restored.
 fn moved_by(session: &Session, arguments: &[&str]) -> Value {
     let view = session.json(arguments);
     assert_eq!(view["sessions"].as_array().unwrap().len(), 1, "{view:#}");
@@ -480,7 +481,7 @@ fn a_rollback_that_is_finished_after_a_kill_also_rewinds_the_agents_own_conversa
         assert_eq!(logs(), 1);
         let next = session.output(&["list"]);
         if session.exists("b.txt") {
-            // It was killed before it had restored everything, so it was reverted.
+            // The rollback was killed before it had restored everything, so it was reverted.
             continue;
         }
         let text = String::from_utf8(next.stderr).unwrap();

@@ -394,7 +394,7 @@ fn the_name_of_a_file_is_not_a_pattern_whatever_its_characters() {
     assert!(session.output(&["rollback", "1", "d[1]", "f[1]", "--yes"]).status.success());
     assert_eq!((session.read("d[1]/a"), session.read("f[1]")), ("1".into(), "1".into()));
     assert_eq!(read(), ["2", "2", "2"]);
-    // No file with this name would change, and the user rules out a pattern.
+    // The user says that `f?` is not a pattern, and no file has exactly this name.
     let typed = ["rollback", "1", ":(literal)f?", "--yes"];
     let literal = said(&session.output(&typed));
     assert!(literal.contains("f? is neither in the checkpoint nor in the workspace"), "{literal}");

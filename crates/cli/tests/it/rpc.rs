@@ -130,7 +130,7 @@ fn results_equal_what_the_commands_print() {
     eventually("the counts", || {
         session.json(&["rollback"])["checkpoints"][0]["files_changed"] == json!(1)
     });
-    // There are more paths than are shown without -v.
+    // The diff has more lines than are shown without `--full`.
     session.write("sub/b", &"3\n".repeat(200));
     let client = &mut client;
     assert_same_result(&session, client, "checkpoint.list", &json!({}), &["rollback"]);

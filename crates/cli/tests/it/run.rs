@@ -164,7 +164,7 @@ fn the_effects_of_the_command_are_known() {
     session.write("a", "1");
     session.output(&["checkpoint"]);
     session.write("a", "2");
-    // Neither command succeeds here, but an attempt is enough.
+    // Neither command succeeds here, but an attempt is enough to be recorded as an effect.
     run(&session, "psql -c 'drop table x' 2>/dev/null; git push 2>/dev/null");
     let effects = session.json(&["rollback", "2", "--dry-run"])["effects"].clone();
     let kinds: Vec<_> = effects.as_array().unwrap().iter().map(|effect| &effect["kind"]).collect();

@@ -10,7 +10,7 @@ use takeback_script::{Reply, Request, Server, StreamGate, StreamStep};
 
 use crate::session::Session;
 
-/// Prepares a session whose model is at this address.
+/// Prepares a session that uses the model of this server.
 pub(crate) fn with_model(server: &Server) -> Session {
     let session = Session::new();
     use_model(&session, server, "");
@@ -86,7 +86,7 @@ pub(crate) fn last_session(session: &Session) -> String {
 /// A model that leaves some requests unanswered.
 pub(crate) struct StuckModel {
     pub(crate) server: Server,
-    /// Receives a message whenever the model is stuck in a request.
+    /// Receives a message whenever the model gets stuck in a request.
     pub(crate) reached: Receiver<()>,
     is_stuck: Arc<Mutex<bool>>,
 }

@@ -170,7 +170,8 @@ fn ctrl_c_leaves_a_running_turn_open() {
     assert!(served.0.wait().unwrap().success());
     let task = &list_tasks(&session)[0];
     assert_eq!((&task["session"], &task["state"]), (&json!(id), &json!("interrupted")));
-    // Any process continues it, and the file that was written is not written again.
+    // Any process can continue the task, and the file that was already written is not written
+    // again.
     model.release();
     chat_output(&session, &["tasks", "resume", task["id"].as_str().unwrap()]);
     assert_eq!(session.read("note.txt"), "hello\n");

@@ -131,8 +131,8 @@ impl Session {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// Compares the transcript with the expected one. With `UPDATE=1` in the environment, writes it
-    /// into the test instead.
+    /// Compares the transcript with the expected one. With `UPDATE=1` in the environment, writes
+    /// the actual transcript into the test instead.
     #[track_caller]
     pub(crate) fn assert(&mut self, expected: &str) {
         let seen = std::mem::take(&mut self.transcript);
@@ -151,7 +151,7 @@ impl Session {
         let mut out = String::new();
         for line in text.split_inclusive('\n') {
             let words = line.split_inclusive([' ', '\n', '"']);
-            // In a list, the time since a checkpoint follows its id.
+            // In a list, the age of a checkpoint follows its id.
             let mut is_after_id = false;
             for word in words {
                 let core = word.trim_end_matches([' ', '\n', '"', '.', ',', '`']);

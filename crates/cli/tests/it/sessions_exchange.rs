@@ -19,7 +19,7 @@ fn run_sessions(session: &Session, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns a command that runs `takeback` with pipes.
+/// Returns a command that runs `takeback` with pipes as its standard input and output.
 fn piped_takeback(session: &Session, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_takeback"));
     command.args(arguments).env_clear().env("HOME", session.base());

@@ -34,8 +34,8 @@ fn type_into_chat(session: &Session, lines: &[String]) -> Vec<Value> {
     answers.map(|event| event["answer"].clone()).collect()
 }
 
-/// Sends lines to `takeback rpc`, and returns the answers. Continues in the session that an answer
-/// names.
+/// Sends lines to `takeback rpc`, and returns the answers. If an answer names another session,
+/// sends the later lines to that session.
 fn send_to_rpc(session: &Session, id: &str, lines: &[String]) -> Vec<Value> {
     let mut client = Client::new(session);
     let mut id = id.to_owned();

@@ -93,7 +93,7 @@ fn the_question_offers_to_keep_the_users_edits() {
     assert!(seen.contains("Continue? [y]es  [N]o"), "{seen}");
 }
 
-/// An undo of row 2 would leave the turn of row 1 in force.
+/// An undo of only row 2 would keep the changes of the turn in row 1.
 #[test]
 fn keeping_edits_is_offered_only_for_the_last_turn() {
     let session = worked();

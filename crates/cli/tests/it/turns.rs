@@ -69,8 +69,8 @@ fn takebacks_turn_numbers_are_not_mistaken_for_the_agents() {
     assert_eq!(session.read("a"), "4");
 }
 
-/// Some agents start counting again in each process, and some continue from the turn that a
-/// rollback returned to.
+/// Some agents number their turns from the start again in each process, and others continue to
+/// count from the turn that a rollback returned to.
 #[test]
 fn a_turn_with_a_repeated_name_is_another_turn() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! The turn that an undo takes back, and the files that it leaves unchanged.
+//! Undo: which turn it takes back, and which files it leaves unchanged.
 
 use std::fs;
 

@@ -143,7 +143,7 @@ fn a_file_that_exceeded_the_budget_is_restored_from_the_call_that_captured_it() 
     }
     let mut agent = Agent::new(&session, "s1");
     agent.hears("tidy up");
-    // Only one of the files fits. The call fails, and leaves both of them.
+    // Only one of the files fits into the limit. The call fails, and both files remain.
     let call = agent.call("Bash", json!({ "command": "rm -rf uploads" }));
     agent.report(call.event("before_tool"));
     agent.tell(call.event("after_tool"));

@@ -329,7 +329,7 @@ index d00491f..0cfbf08 100644
 #[test]
 fn the_status_fits_on_one_page() {
     let mut session = with_two_turns();
-    // The size of the store depends on the length of its paths.
+    // The size of the store depends on the length of the paths that it contains.
     session.replace(|line| match line.split_once(" of at most 2.1 GB") {
         Some((_, rest)) => format!("Store        <size> of at most 2.1 GB{rest}"),
         None => line.to_owned(),

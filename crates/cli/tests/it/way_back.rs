@@ -88,7 +88,8 @@ fn a_named_directory_that_grew_does_not_block_the_way_back() {
     assert_eq!(session.read("data/grown/59"), "made since");
 }
 
-/// A writer that appends to a file in the project until it is dropped, as a server does to its log.
+/// A writer that keeps appending to a file in the project, as a server does to its log. Dropping
+/// the writer stops it.
 struct WritingProcess {
     is_over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

@@ -15,7 +15,7 @@ pub(crate) enum Dialog {
     Help,
 }
 
-/// A plan that waits for the user's consent.
+/// A plan that is waiting for the user's consent.
 #[derive(Debug)]
 pub(crate) struct Confirm {
     pub(crate) wanted: Wanted,
@@ -23,7 +23,7 @@ pub(crate) struct Confirm {
     pub(crate) words: String,
     /// The subject of the turn, for the title.
     pub(crate) subject: String,
-    /// The turn that could be undone instead.
+    /// The turn that the user could undo instead.
     pub(crate) turn: Option<Oid>,
     pub(crate) plan: Load<Box<Plan>>,
     /// The index of the chosen button. The first one changes nothing.
@@ -31,7 +31,7 @@ pub(crate) struct Confirm {
     /// The index of the selected file among those about which the user has to decide.
     pub(crate) file: usize,
     pub(crate) top: usize,
-    /// The versions of the selected file and its path, if the file has conflicts.
+    /// The path and the versions of the selected file, if the file has conflicts.
     pub(crate) versions: Load<(RelPath, Versions)>,
     /// The file whose versions were requested last.
     pub(crate) asked: Option<RelPath>,
@@ -54,8 +54,8 @@ pub(crate) struct OpenQuestion {
 pub(crate) enum Answer {
     /// The file has conflicts.
     Conflict(Resolution),
-    /// The user or another agent may have changed the file. True if the change is taken back
-    /// anyway.
+    /// The user or another agent may have changed the file. The value is true if the change is
+    /// taken back anyway.
     Doubt(bool),
 }
 

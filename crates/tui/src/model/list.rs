@@ -38,7 +38,7 @@ pub(crate) struct List {
     open: HashSet<Oid>,
     /// The words of the filter: only turns that contain all of them are shown.
     pub(crate) filter: String,
-    /// The turns whose conversations contain the words of the filter, and these words.
+    /// The words of the filter, and the turns whose conversations contain them.
     said: Option<(String, HashSet<Oid>)>,
     /// The paths that each turn changed, in lower case.
     paths: HashMap<Oid, String>,
@@ -106,12 +106,12 @@ impl List {
         })
     }
 
-    /// Returns true if the paths that turns changed are known.
+    /// Returns true if it is known which paths the turns changed.
     pub(crate) fn has_paths(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// Adds the paths that turns changed, for the filter.
+    /// Sets the paths that each turn changed, which the filter also searches.
     pub(crate) fn set_paths(&mut self, paths: HashMap<Oid, String>) {
         self.paths = paths;
     }
@@ -131,7 +131,7 @@ impl List {
         })
     }
 
-    /// Adds the turns whose conversations contain the words of the filter.
+    /// Sets the turns whose conversations contain the words of the filter.
     pub(crate) fn set_said(&mut self, words: String, rows: HashSet<Oid>) {
         self.said = Some((words, rows));
     }

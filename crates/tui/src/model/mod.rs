@@ -22,7 +22,7 @@ use self::plan::{Plan, Wanted};
 use self::reader::Reader;
 use crate::host::Problem;
 
-/// Something that a worker reads.
+/// Content that a worker reads, or the state of the request for it.
 #[derive(Debug)]
 pub(crate) enum Load<T> {
     /// The content has not been requested.
@@ -125,7 +125,7 @@ pub(crate) struct Model {
     pub(crate) pane: Pane,
     /// True if the right pane has the focus.
     pub(crate) is_pane_focused: bool,
-    /// The plan for the selection, and the change that it makes.
+    /// The plan for the selection, and the change that the plan makes.
     pub(crate) plan: Load<Box<Plan>>,
     pub(crate) wanted: Option<Wanted>,
     /// The number of the last plan that was requested. Older plans are dropped when they arrive.
@@ -133,10 +133,10 @@ pub(crate) struct Model {
     pub(crate) dialog: Option<Dialog>,
     /// The sessions, while they are shown in place of the history.
     pub(crate) reader: Option<Reader>,
-    /// True if the sessions have no history behind them that the user can return to.
+    /// True if the screen shows only sessions, so that the user cannot return to a history.
     pub(crate) is_reader_only: bool,
     pub(crate) note: Option<Note>,
-    /// True if the screen is closed as soon as the plan has been carried out.
+    /// True if the screen must be closed as soon as the plan has been carried out.
     pub(crate) is_leaving: bool,
     /// True while the user types the filter.
     pub(crate) is_filtering: bool,

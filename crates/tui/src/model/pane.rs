@@ -44,9 +44,9 @@ impl Tab {
 #[derive(Debug)]
 pub(crate) struct Details {
     pub(crate) checkpoint: CheckpointView,
-    /// The changes that the turn or the rollback made itself.
+    /// The changes that the turn or the rollback itself made.
     pub(crate) changes: Vec<TreeChange>,
-    /// The commit and branch of the workspace's own repository now.
+    /// The current commit and branch of the workspace's own repository.
     pub(crate) head: Option<Head>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Pane {
     pub(crate) top: usize,
     /// The file that the diff scrolls to once the diff is loaded.
     pub(crate) goal: Option<RelPath>,
-    /// True if the diff shows all changes since the turn began, not only the turn's own.
+    /// True if the diff shows all changes since the turn began, not only those of the turn.
     pub(crate) is_since: bool,
     /// True if tool calls are shown in full.
     pub(crate) is_unfolded: bool,
@@ -114,7 +114,7 @@ impl Pane {
         self.files().get(self.file)
     }
 
-    /// Chooses the selected file to be restored, or reverses that choice.
+    /// Adds the selected file to the chosen files, or removes it from them.
     pub(crate) fn toggle_file(&mut self) {
         let Some(path) = self.selected_file().map(|change| change.path.clone()) else { return };
         if !self.chosen.remove(&path) {

@@ -29,7 +29,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Creates the screen. If `is_typing`, the user can type words to search for immediately.
+    /// Creates the screen. If `is_typing`, the user can immediately type words to search for.
     pub(crate) fn new(is_typing: bool) -> Reader {
         Reader {
             words: String::new(),

@@ -1,4 +1,4 @@
-//! Taking back: plans, questions, results.
+//! Taking changes back: plans, questions, results.
 
 use std::sync::Arc;
 
@@ -185,7 +185,7 @@ fn a_chosen_file_whose_name_looks_like_a_pattern_is_restored_alone() {
     let mut player = Player::new(100, 24);
     player.write("f1", "1\n");
     player.play_turn("claude:a1", "write both", &[("f[1]", "2\n"), ("f1", "2\n")]);
-    // The user has removed the file again, so nothing would change under its name.
+    // The user has removed the file again, so a rollback would change nothing at its path.
     std::fs::remove_file(player.path("f[1]")).unwrap();
     player.open();
     player.press(" <");

@@ -1,4 +1,4 @@
-//! Tests of the screens: real workspaces and plans, but neither a terminal nor threads.
+//! Tests of the screens with real workspaces and plans, but without a terminal or threads.
 
 mod actions;
 mod looks;

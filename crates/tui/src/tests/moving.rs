@@ -95,7 +95,7 @@ fn the_filter_follows_every_key_and_finds_prompts_files_and_commands() {
     player.press("\u{8}\u{8}\u{8}discount\n");
     assert!(!player.model.is_filtering);
     assert_eq!(player.model.subject_words(), "add a discount");
-    // The filter stays until Escape.
+    // The filter stays until the user presses Escape.
     player.press("j");
     assert_eq!(count(&player), 1);
     player.press("\u{1b}");

@@ -36,7 +36,7 @@ pub(super) const PLAIN: Theme = Theme { colors: Colors::None, is_unicode: true }
 const NOON: u64 = 1_795_003_200;
 
 thread_local! {
-    /// The seconds since noon.
+    /// The seconds that have passed since noon.
     static PASSED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -167,7 +167,7 @@ impl Player {
         call
     }
 
-    /// Plays a turn of an agent that writes files, a minute before the next one.
+    /// Plays a turn in which an agent writes files, and lets a minute pass.
     pub(super) fn play_turn(&mut self, session: &str, prompt: &str, files: &[(&str, &str)]) {
         self.report(session, ReportedEvent::TurnStart { prompt: Some(prompt.into()) });
         for (number, (path, content)) in files.iter().enumerate() {

@@ -49,8 +49,8 @@ impl Model {
         matches!(&self.dialog, Some(Dialog::Confirm(confirm)) if confirm.is_applied)
     }
 
-    /// Adds pasted text to the line that the user types. Elsewhere, it is ignored, because as keys
-    /// it could do anything.
+    /// Adds pasted text to the line that the user types. If the user is not typing a line, the text
+    /// is ignored, because its characters would act as keys.
     pub(super) fn paste(&mut self, text: &str) -> Vec<Command> {
         let is_typing = match (&self.dialog, &self.reader) {
             (Some(dialog), _) => matches!(dialog, Dialog::Input(_)),
@@ -222,7 +222,7 @@ impl Model {
         self.pane.goal = Some(path);
     }
 
-    /// Asks the user whether to make this change. The plan may not be ready yet.
+    /// Asks the user whether to make this change, for which the plan may not be ready yet.
     pub(super) fn ask_first(&mut self, wanted: Wanted) -> Vec<Command> {
         let mut commands = Vec::new();
         let subject = self.subject();

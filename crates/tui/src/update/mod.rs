@@ -1,5 +1,5 @@
-//! Changes the state of the screen. Nothing here reads files, the clock or the terminal: everything
-//! else that has to be done is returned as commands.
+//! Changes the state of the screen. Nothing here reads files, the clock or the terminal: actions
+//! that need them are returned as commands.
 
 mod dialog;
 mod keys;
@@ -21,7 +21,7 @@ use crate::model::pane::Tab;
 use crate::model::plan::{Plan, Wanted, describe_result};
 use crate::model::{Load, Model, Note, NoteKind, Past, SubjectKind};
 
-/// Updates the state after a message, and returns the commands to carry out.
+/// Updates the state in response to a message, and returns the commands to carry out.
 pub(crate) fn update(model: &mut Model, message: Message) -> Vec<Command> {
     let mut commands = Vec::new();
     match message {
@@ -136,7 +136,8 @@ impl Model {
         if self.past.ready().is_some_and(|past| past.working.is_empty()) {
             self.wanted = None;
         }
-        // The turn has grown. The old content stays on the screen until the new content arrives.
+        // The turn has continued. The old content stays on the screen until the new content
+        // arrives.
         if row != self.row().map(fingerprint) {
             self.refresh_content(&mut commands);
         }

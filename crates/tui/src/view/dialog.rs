@@ -23,7 +23,7 @@ const PATHS: usize = 10;
 /// The maximum number of lines that are shown of each version of a file.
 const VERSION_LINES: usize = 7;
 
-/// Draws the question whether to carry out a plan.
+/// Draws the question of whether to carry out a plan.
 pub(super) fn draw_confirm(confirm: &Confirm, theme: Theme, buffer: &mut Buffer) {
     let width = usize::from(buffer.area.width);
     let mut lines = match &confirm.plan {
@@ -171,7 +171,7 @@ fn describe_answer(answer: Answer) -> &'static str {
     }
 }
 
-/// Renders the three versions of a file beside each other, from shortly before their first
+/// Renders the three versions of a file beside each other, starting shortly before their first
 /// difference.
 fn render_versions(versions: &Versions, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let none = vec!["(no such file)".to_owned()];

@@ -49,7 +49,8 @@ pub(super) fn render(
     lines
 }
 
-/// The states that are compared, and the key that changes them.
+/// Renders the two comparisons that the user can choose from, and the key that switches between
+/// them.
 fn render_choice(pane: &Pane, theme: Theme) -> Line<'static> {
     let style = |is_chosen: bool| theme.style(if is_chosen { Ink::Strong } else { Ink::Faint });
     let mut line = LineBuilder::new(usize::MAX);
@@ -96,7 +97,7 @@ fn render_row(row: &DiffRow, theme: Theme, width: usize) -> Line<'static> {
 }
 
 /// Adds a line of code. Only the sign in front of a changed line has the color of the change, so
-/// that the line keeps its syntax colors. Changed words are highlighted.
+/// that the code keeps its syntax colors. Changed words are highlighted.
 fn add_code(
     line: &mut LineBuilder,
     number: usize,

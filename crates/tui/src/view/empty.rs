@@ -5,7 +5,7 @@ use takeback_undo::view::text::{agent_of, count};
 
 use crate::model::{Load, Model};
 
-/// Explains why there are no rows. Returns `None` if there are some.
+/// Explains why the list has no rows. Returns `None` if it has rows.
 pub(super) fn describe(model: &Model) -> Option<Vec<Line<'static>>> {
     let lines = match &model.past {
         // A spinner that is shown for a few milliseconds would only flicker.

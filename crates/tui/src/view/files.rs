@@ -122,7 +122,7 @@ fn render_file(model: &Model, theme: Theme, change: &TreeChange, width: usize) -
     line.build()
 }
 
-/// Says who last edited a file, as far as the plan knows.
+/// Says who last edited a file, if the plan contains that information.
 fn whose_edit(model: &Model, path: &RelPath) -> Option<(String, Ink)> {
     if !matches!(model.wanted, Some(Wanted::Rollback(_) | Wanted::Files(..))) {
         return None;

@@ -52,7 +52,8 @@ pub(super) fn render_note(note: &Note, theme: Theme, width: usize) -> Vec<Line<'
 fn render_plan(model: &Model, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let Some(wanted) = &model.wanted else { return Vec::new() };
     let mut line = LineBuilder::new(width);
-    // On a narrow screen, the numbers matter more than these words, which the button also shows.
+    // On a narrow screen, the numbers are more important than these words, which the button also
+    // shows.
     let words = if width < WIDE { "Enter".to_owned() } else { model.button_words(wanted) };
     line.add(&format!(" {words}: "), theme.style(Ink::Strong));
     let mut warnings = Vec::new();

@@ -74,7 +74,7 @@ impl ListView<'_> {
         line.build()
     }
 
-    /// Formats a time: how long ago it was, or the time of day.
+    /// Formats a time, as the time that has passed since then or as the time of day.
     fn time(&self, time: &str) -> String {
         let time: Timestamp = time.parse().unwrap_or_default();
         match self.model.has_absolute_times {
@@ -108,7 +108,7 @@ impl ListView<'_> {
         line.build()
     }
 
-    /// Adds the prompt, with the signs for steps, a name and a pin.
+    /// Adds the prompt, and the signs for the row's steps, name and pin.
     fn add_subject(&self, line: &mut LineBuilder, row: &RowView, room: usize) {
         let theme = self.theme;
         let mut badges = String::new();

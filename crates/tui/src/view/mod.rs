@@ -59,7 +59,7 @@ pub(crate) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
     theme.restrict(buffer);
 }
 
-/// Draws the line between the panes, and the one above the foot.
+/// Draws the line between the panes, and the line above the foot.
 fn draw_rules(theme: Theme, rule: Option<u16>, foot: Rect, buffer: &mut Buffer) {
     if foot.is_empty() {
         return;

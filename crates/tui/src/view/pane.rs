@@ -1,4 +1,4 @@
-//! The right pane: its tabs, and the body of the chosen one.
+//! The right pane: its tabs, and the body of the chosen tab.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -85,7 +85,7 @@ fn tab_labels(model: &Model) -> [String; 5] {
         None => tab.name().to_owned(),
     });
     let width: usize = labels.iter().map(|label| label.len() + GAP.len()).sum();
-    // On a narrow pane, the names matter more than the numbers.
+    // In a narrow pane, the names are more important than the numbers.
     match width - GAP.len() <= model.layout().body_width() {
         true => labels,
         false => Tab::ALL.map(|tab| tab.name().to_owned()),

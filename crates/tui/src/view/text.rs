@@ -1,4 +1,4 @@
-//! Pieces of lines: columns of fixed width, and numbers that fit.
+//! Builds lines with columns of fixed width, and shortens texts and numbers to fit.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -99,7 +99,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the beginning of a text that fits into this many columns.
+/// Returns as much of the beginning of a text as fits into this many columns.
 fn take_columns(text: &str, columns: usize) -> String {
     let mut taken = String::new();
     for character in text.chars() {

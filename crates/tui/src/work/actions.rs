@@ -34,7 +34,7 @@ impl Work {
     }
 
     fn make_plan(&self, wanted: &Wanted) -> Result<Plan, Problem> {
-        // The latest messages may not be anywhere but in the agent's own log yet.
+        // The latest messages may still be only in the agent's own log.
         self.host.catch_up();
         let opened = self.host.open()?;
         let request = self.request_of(&opened, wanted)?;

@@ -18,7 +18,7 @@ use crate::view::wrap;
 /// The maximum length of a text that is rendered, in bytes.
 const MAX_TEXT: usize = 100_000;
 
-/// The largest number of lines of an unfolded tool call.
+/// The maximum number of lines of an unfolded tool call.
 const MAX_TOOL: usize = 200;
 
 /// The maximum width of text. Longer lines are hard to read.

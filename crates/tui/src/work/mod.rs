@@ -24,7 +24,7 @@ use crate::host::{Host, Problem};
 use crate::message::{Command, Message, Read};
 use crate::model::plan::{Plan, Wanted};
 
-/// The time for which no newer plan must be requested before a plan is made.
+/// The time that must pass without a newer request before a plan is made.
 const QUIET: Duration = Duration::from_millis(40);
 
 /// The idle time after which the ledger is closed, so that other processes can repair it.
@@ -41,7 +41,8 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// Returns true if the job changes something. Such a job is done even if the screen is closed.
+    /// Returns true if the job changes something. The worker does such a job even if the screen is
+    /// closed.
     fn is_change(&self) -> bool {
         matches!(self, Job::Apply(_) | Job::Label(..) | Job::TakeCheckpoint(_))
     }
@@ -57,7 +58,7 @@ pub(crate) struct Work {
 /// The threads, and the messages from them.
 pub(crate) struct Workers {
     reads: Arc<Queue<Read>>,
-    /// The reads for the filter, which may take longer.
+    /// The reads for the filter, which may take longer than other reads.
     finds: Arc<Queue<Read>>,
     jobs: Arc<Queue<Job>>,
     messages: Receiver<Message>,
@@ -91,7 +92,7 @@ impl Workers {
         Ok(Workers { reads, finds, jobs, messages, changes, worker })
     }
 
-    /// Hands a command to a thread. Returns the command if it is not for one.
+    /// Hands a command to a thread. Returns the command if it is not meant for a thread.
     pub(crate) fn take(&self, command: Command) -> Option<Command> {
         let job = match command {
             Command::Read(read) => {

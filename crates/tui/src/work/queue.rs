@@ -1,4 +1,4 @@
-//! A queue of jobs in which a newer job can replace one that waits.
+//! A queue of jobs in which a newer job can replace a waiting one.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ struct QueueState<J> {
     is_closed: bool,
     /// True while the thread works on a job.
     is_working: bool,
-    /// The number of jobs that were ever added.
+    /// The number of all jobs that have been added so far.
     added: u64,
 }
 
@@ -39,7 +39,7 @@ impl<J> Queue<J> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job. Waiting jobs that it replaces are dropped.
+    /// Adds a job, and drops the waiting jobs that the new job replaces.
     pub(super) fn push(&self, job: J, is_replaced: impl Fn(&J) -> bool) {
         let mut state = self.lock();
         state.jobs.retain(|waiting| !is_replaced(waiting));
@@ -48,7 +48,7 @@ impl<J> Queue<J> {
         self.changed.notify_all();
     }
 
-    /// Ends the thread once its current job and the jobs that are kept are done.
+    /// Closes the queue. The thread ends once its current job and the kept jobs are done.
     pub(super) fn close(&self, is_kept: impl Fn(&J) -> bool) {
         let mut state = self.lock();
         state.jobs.retain(is_kept);
@@ -56,7 +56,7 @@ impl<J> Queue<J> {
         self.changed.notify_all();
     }
 
-    /// Returns true if there is anything to do or being done.
+    /// Returns true if a job is waiting or running.
     pub(super) fn is_busy(&self) -> bool {
         let state = self.lock();
         state.is_working || !state.jobs.is_empty()

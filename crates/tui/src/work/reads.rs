@@ -27,10 +27,10 @@ use crate::model::pane::{Details, Diff};
 /// The number of rows that the first screen shows while the rest is being read.
 const FIRST_ROWS: usize = 60;
 
-/// The number of lines of a diff after which files are left out.
+/// The number of lines in a diff after which further files are left out.
 const MAX_LINES: usize = 5_000;
 
-/// The number of files of a diff after which files are left out.
+/// The number of files in a diff after which further files are left out.
 const MAX_FILES: usize = 200;
 
 /// The largest file whose versions are shown, in bytes.
@@ -215,7 +215,7 @@ impl Work {
         let before = side(&own, |change| change.from);
         let now = match since.iter().any(|change| change.path == *path) {
             true => side(&since, |change| change.to),
-            // The file is as it was before the turn.
+            // The file is now the same as before the turn.
             false => before,
         };
         let read = |side| read_lines(workspace.store(), side).map_err(StoreError::from);

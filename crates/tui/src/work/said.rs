@@ -25,7 +25,8 @@ impl Work {
             return Ok(HashSet::new());
         }
         let options = SearchOptions { undone: true, limit: MAX_HITS, ..SearchOptions::default() };
-        // A word also matches inside a longer word, as in the other texts of a row.
+        // A word of the filter also matches the beginning of a longer word. In the other texts of a
+        // row, it matches anywhere in a word.
         let query: Vec<String> = words.split_whitespace().map(|word| format!("{word}*")).collect();
         let hits = match opened.ledger()? {
             Some(mut ledger) => {

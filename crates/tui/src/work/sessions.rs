@@ -1,4 +1,4 @@
-//! Lists sessions, searches everything that was ever said, and reads conversations.
+//! Lists sessions, searches the messages of all sessions, and reads conversations.
 
 use takeback_ledger::{ListOptions, MessageFilter, SearchHit, SearchOptions, SessionSummary};
 use takeback_undo::Opened;
@@ -11,7 +11,7 @@ use crate::host::Error;
 /// The maximum number of sessions or messages in a list.
 const MAX_FOUND: usize = 300;
 
-/// The maximum number of messages that are shown of a conversation: the latest ones.
+/// The maximum number of messages of a conversation that are shown. The latest ones are shown.
 const MAX_MESSAGES: usize = 3_000;
 
 impl Work {

@@ -101,7 +101,8 @@ fn check_prompt(prompt: &str) -> Result<(), Problem> {
 
 /// Finds the room of the session that a client names.
 pub(super) fn find_room(work: &Work, typed: &str) -> Result<Arc<Room>, WorkError> {
-    // Since then, the conversation may have continued in another session.
+    // The conversation may have moved to another session since the client learned the id of this
+    // one.
     if let Some(room) = work.app.rooms.find(typed) {
         return Ok(room);
     }
@@ -132,12 +133,12 @@ pub(super) async fn prompt(
     start_in(app, session, Job::Prompt(turn.prompt)).await
 }
 
-/// A request without further data: `{}`.
+/// A request body without data: `{}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// Continues an interrupted turn, or one that waits for an answer.
+/// Continues an interrupted turn, or a turn that is waiting for an answer.
 #[utoipa::path(post, path = "/api/v1/chats/{session}/resume", tag = "chat", request_body = Nothing,
     params(("session" = String, Path, description = "The id of the session.")), responses(
     (status = 202, body = StartedTurn), (status = "default", body = Problem)))]
@@ -168,7 +169,7 @@ pub(super) struct Stopped {
     stopped: bool,
 }
 
-/// Stops the running turn. Everything that it has done is kept.
+/// Stops the running turn. Everything that the turn has done is kept.
 #[utoipa::path(post, path = "/api/v1/chats/{session}/stop", tag = "chat", request_body = Nothing,
     params(("session" = String, Path, description = "The id of the session.")), responses(
     (status = 200, body = Stopped), (status = "default", body = Problem)))]
@@ -198,7 +199,7 @@ pub(super) struct AnswerRequest {
 enum AnswerKind {
     /// The call may be made.
     Allow,
-    /// This call and later ones with the same beginning may be made.
+    /// This call and later calls with the same beginning may be made.
     Always,
     /// The call must not be made.
     Deny,
@@ -210,7 +211,7 @@ pub(super) struct Answered {
     question: u64,
 }
 
-/// Answers a question about a tool call. Fails with status 409 if it is already answered.
+/// Answers a question about a tool call. Fails with status 409 if the question is already answered.
 #[utoipa::path(post, path = "/api/v1/chats/{session}/answers", tag = "chat",
     request_body = AnswerRequest,
     params(("session" = String, Path, description = "The id of the session.")), responses(
@@ -255,10 +256,11 @@ pub(crate) struct ChatState {
     /// events.
     #[schema(value_type = Vec<Object>)]
     pub(crate) live: Vec<Value>,
-    /// The outcome of the last turn, unless it was completed.
+    /// The outcome of the last turn, unless the turn was completed.
     #[schema(value_type = Option<Object>)]
     pub(crate) last_end: Option<Value>,
-    /// The id of the latest event. A stream after it continues where this state ends.
+    /// The id of the latest event. A stream that begins after this event continues where this state
+    /// ends.
     pub(crate) last_event: u64,
     pub(crate) requests: i64,
     pub(crate) tokens_in: i64,
@@ -283,7 +285,7 @@ pub(super) async fn state(
 pub(crate) fn read_chat(work: &Work, session: &str) -> Result<ChatState, WorkError> {
     let room = find_room(work, session)?;
     // The room is read before the ledger, so the stream repeats anything that happens between the
-    // two.
+    // two reads.
     let view = room.view();
     let goals = list_goals(&work.opened)?;
     let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("session"))?;
@@ -327,7 +329,7 @@ pub(crate) fn read_chat(work: &Work, session: &str) -> Result<ChatState, WorkErr
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StreamQuery {
-    /// Only events after the one with this id. The header `Last-Event-ID` takes precedence.
+    /// Only events after the event with this id. The header `Last-Event-ID` takes precedence.
     after: Option<u64>,
 }
 
@@ -337,9 +339,10 @@ pub(super) struct StreamQuery {
 /// finished, and the `rest` after them), `reasoning`, `call_started`, `call_output`, `call_ended`,
 /// `question`, `answered`, `retrying`, `continuing`, `failed_over`, `compressed`, `warning` and
 /// `turn_ended`. `idle` follows when the next prompt can be sent. `slash` is the answer to a
-/// command, `session` another session in which the conversation continues, `changed` a change that
-/// another process made, `stopping` the request to stop. `ready` follows the missed events; `gap`
-/// takes the place of events that the server no longer has. The ids of events only grow.
+/// command. `session` names another session in which the conversation continues. `changed` reports
+/// a change that another process made, and `stopping` a request to stop. `ready` follows the missed
+/// events; `gap` takes the place of events that the server no longer has. Later events have larger
+/// ids.
 #[utoipa::path(get, path = "/api/v1/chats/{session}/events", tag = "chat", params(
     ("session" = String, Path, description = "The id of the session."), StreamQuery,
     ("Last-Event-ID" = Option<u64>, Header, description = "The id of the last event that was received.")),

@@ -81,7 +81,7 @@ pub(super) struct PageQuery {
     since: String,
     /// Only entries on this day or earlier: `2026-11-18`.
     until: String,
-    /// Only entries older than this place, which an earlier page returned as `next`.
+    /// Only entries older than this position, which an earlier page returned as `next`.
     before: String,
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn show(
     Ok(Json(view.await?))
 }
 
-/// The two states to compare, and the files.
+/// The two states to compare, and the files to show.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {
@@ -171,8 +171,8 @@ pub(super) struct DiffQuery {
     workspace: String,
     /// The id of the checkpoint.
     checkpoint: String,
-    /// `turn` for the turn's own changes, `now` for all changes since, or the id of another
-    /// checkpoint.
+    /// `turn` for the turn's own changes, `now` for all changes since the checkpoint, or the id of
+    /// another checkpoint.
     #[serde(default)]
     to: String,
     /// Only this file or directory.
@@ -226,7 +226,7 @@ pub(super) async fn diff(
     Ok(Json(answer.await?))
 }
 
-/// A checkpoint to be taken.
+/// A request to take a checkpoint.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewCheckpoint {

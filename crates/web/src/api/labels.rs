@@ -17,7 +17,7 @@ use crate::events::Change;
 use crate::problem::Problem;
 use crate::view::turn::check_id;
 
-/// A change to a checkpoint. Omitted fields do not change.
+/// A change to a checkpoint. An omitted field keeps its value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LabelRequest {
@@ -89,7 +89,8 @@ pub(super) async fn delete(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PruneRequest {
-    /// False to delete. If this is true or omitted, the answer only shows what would be deleted.
+    /// False to really delete. If this is true or omitted, the answer only shows what would be
+    /// deleted.
     #[serde(default = "yes")]
     dry_run: bool,
     /// Workspaces that have not been used for this many days lose their history.

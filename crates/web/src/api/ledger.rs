@@ -113,7 +113,7 @@ pub(super) async fn sessions(
 pub(super) struct MessagesQuery {
     /// The id of the session, or the beginning of its id.
     session: String,
-    /// Only messages after this number.
+    /// Only messages with a higher number.
     #[serde(default)]
     after: i64,
     /// True to include messages that were taken back or summarized.

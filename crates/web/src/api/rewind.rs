@@ -1,4 +1,4 @@
-//! Returning to an earlier message of a conversation.
+//! Returning to an earlier message in a conversation.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::problem::{Problem, WorkError};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RewindRequest {
-    /// The number of a prompt. It is taken back, with everything after it.
+    /// The number of a prompt. This prompt and everything after it are taken back.
     message: i64,
     #[serde(default)]
     scope: RewindScope,
@@ -120,7 +120,7 @@ fn find_turn(
             .hint("choose one of the user's messages")
             .into());
     }
-    // A turn may begin with a notice, before its prompt.
+    // A turn may begin with a notice that precedes the prompt.
     let turns = ledger.turns(&session)?;
     let turn =
         turns.iter().filter(|turn| turn.first_seq <= message).max_by_key(|turn| turn.first_seq);

@@ -1,8 +1,8 @@
 //! Planning and applying rollbacks and undos.
 //!
 //! A plan is kept under its digest while the user decides. If the workspace has changed meanwhile,
-//! applying the plan fails and returns the new plan. So the server makes only changes that the user
-//! has seen.
+//! applying the plan fails and returns the new plan. In this way, the server makes only changes
+//! that the user has seen.
 
 use std::sync::Arc;
 
@@ -34,10 +34,11 @@ pub(super) struct PlanRequest {
     workspace: String,
     /// The id of a checkpoint: the state to return to, or the turn to undo.
     checkpoint: String,
-    /// True to undo only the turn, and to keep what others have changed since.
+    /// True to undo only the turn, and to keep what others have changed since the turn began.
     #[serde(default)]
     undo: bool,
-    /// The files and directories to restore, relative to the workspace. Empty means all.
+    /// The files and directories to restore, relative to the workspace. If the list is empty,
+    /// everything is restored.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     paths: Vec<RelPath>,
@@ -107,8 +108,9 @@ pub(super) struct ApplyRequest {
     while_working: bool,
 }
 
-/// Applies a plan. Fails with status 409 and the new plan if the workspace has changed since, and with
-/// status 409 and the sessions in `working` while an agent is working there.
+/// Applies a plan. Fails with status 409 if the workspace has changed since the plan was made, or
+/// while an agent is working in the workspace. The answer then contains the new plan (`now`), or
+/// the sessions of the agents at work (`working`).
 #[utoipa::path(post, path = "/api/v1/apply", tag = "rollback", request_body = ApplyRequest, responses(
     (status = 200, description = "What was done.", body = Object),
     (status = 409, description = "The plan no longer fits; `now` is the new one.", body = Problem),
@@ -148,7 +150,7 @@ pub(super) async fn apply(
     Ok(Json(answer.await?))
 }
 
-/// The workspace whose last rollback is reversed.
+/// The workspace in which the last rollback is reversed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReverseRequest {

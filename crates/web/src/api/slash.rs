@@ -1,4 +1,4 @@
-//! Slash commands, with the answers that a terminal gives.
+//! Slash commands, with the same answers as in a terminal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,16 +42,16 @@ pub(super) struct SlashResponse {
     data: Option<Value>,
     /// True if the command was refused, or failed.
     failed: bool,
-    /// The session in which the conversation continues, if it is another one.
+    /// The session in which the conversation continues, if that is not the session of the request.
     session: Option<String>,
-    /// The id of the workspace that the command worked in.
+    /// The id of the workspace to which the command was applied.
     workspace: Option<String>,
     /// True if the command ends the conversation.
     quit: bool,
 }
 
 /// Answers a slash command, and makes the change that the command asks for. If there is a session,
-/// all clients that follow it receive the answer as an event.
+/// all clients that follow the session receive the answer as an event.
 #[utoipa::path(post, path = "/api/v1/slash", tag = "chat", request_body = SlashRequest, responses(
     (status = 200, body = SlashResponse), (status = "default", body = Problem)))]
 pub(super) async fn slash(

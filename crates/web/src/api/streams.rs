@@ -14,8 +14,8 @@ use crate::problem::Problem;
 /// Streams the changes of workspaces and conversations.
 ///
 /// The events are `workspace` (the data holds the workspace's id), `ledger`, `ready` after the
-/// missed events, and `gap` if the client missed events that the server no longer has. The ids of
-/// events only grow.
+/// missed events, and `gap` if the client missed events that the server no longer has. Later events
+/// have larger ids.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", params(
     ("Last-Event-ID" = Option<u64>, Header, description = "The id of the last event that was received.")),
     responses((status = 200, description = "Server-sent events.", content_type = "text/event-stream",

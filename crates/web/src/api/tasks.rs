@@ -62,7 +62,7 @@ pub(super) struct CancelledView {
     state: &'static str,
 }
 
-/// Stops a running turn, or ends an interrupted one. Everything that it has done is kept.
+/// Stops a running turn, or ends an interrupted one. Everything that the turn has done is kept.
 #[utoipa::path(post, path = "/api/v1/tasks/{id}/cancel", tag = "tasks", request_body = Nothing,
     params(("id" = String, Path, description = "The id of the task, or the beginning of its id.")), responses(
     (status = 200, body = CancelledView), (status = "default", body = Problem)))]
@@ -161,7 +161,7 @@ pub(super) async fn start_goal(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// Continues the work on a goal. Earlier spending does not count against its budget.
+/// Continues the work on a goal. What was spent earlier does not count against the budget.
 #[utoipa::path(post, path = "/api/v1/goals/{id}/resume", tag = "tasks", request_body = Nothing,
     params(("id" = String, Path, description = "The id of the goal, or the beginning of its id.")), responses(
     (status = 202, body = StartedTurn), (status = "default", body = Problem)))]
@@ -181,7 +181,7 @@ pub(super) async fn resume_goal(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// Pauses a goal. Its running turn stops.
+/// Pauses a goal, and stops the turn that is working on it.
 #[utoipa::path(post, path = "/api/v1/goals/{id}/pause", tag = "tasks", request_body = Nothing,
     params(("id" = String, Path, description = "The id of the goal, or the beginning of its id.")), responses(
     (status = 200, body = GoalView), (status = "default", body = Problem)))]
@@ -193,7 +193,7 @@ pub(super) async fn pause_goal(
     Ok(Json(app.work(move |work| change_goal(work, &id, "pause")).await?))
 }
 
-/// Gives up a goal. Everything that was done stays.
+/// Gives up a goal. Everything that was done for the goal is kept.
 #[utoipa::path(post, path = "/api/v1/goals/{id}/cancel", tag = "tasks", request_body = Nothing,
     params(("id" = String, Path, description = "The id of the goal, or the beginning of its id.")), responses(
     (status = 200, body = GoalView), (status = "default", body = Problem)))]
@@ -225,7 +225,7 @@ fn change_goal(work: &Work, typed: &str, verb: &str) -> Result<GoalView, WorkErr
     if let Some(failed) = answer.filter(|answer| answer.failed) {
         return Err(Problem::new(409, failed.text).into());
     }
-    // If a turn for the goal is running in this process, it stops immediately.
+    // If a turn for the goal is running in this process, stop that turn immediately.
     let session = {
         let ledger = work.opened.ledger()?.ok_or_else(|| Problem::not_found("goal"))?;
         ledger.task(&goal.task)?.session

@@ -1,5 +1,5 @@
-//! Charts, drawn without a library. Each has a table with the same values, for screen readers, and
-//! for users who want exact values.
+//! Charts, drawn without a library. Each chart has a table with the same values, for screen
+//! readers, and for users who want exact values.
 
 use maud::{Markup, html};
 

@@ -27,7 +27,7 @@ use crate::view::goal::view_goal;
 /// The number of conversations in the list.
 const LISTED: usize = 30;
 
-/// The number of messages that are shown. Older ones are on the page of the session.
+/// The number of messages that are shown. Older messages are on the page of the session.
 const SHOWN: usize = 300;
 
 /// The parameters of the list.
@@ -124,8 +124,8 @@ fn render_composer(work: &Work, is_busy: bool) -> Markup {
     }
 }
 
-/// Renders the list of conversations, tasks and goals, which is shown beside the field for a new
-/// one.
+/// Renders the list of conversations, tasks and goals, which is shown beside the field that begins
+/// a new conversation.
 fn render_home_side(work: &Work) -> Result<Markup, WorkError> {
     let now = text::timestamp(work.opened.now());
     let open = list_open_tasks(&work.opened, TaskFilter::default())?;
@@ -164,7 +164,7 @@ fn list_own_sessions(work: &Work) -> Result<Vec<SessionSummary>, WorkError> {
         Some(ledger) => ledger.sessions(&options)?,
         None => Vec::new(),
     };
-    // A subagent's session belongs to another one.
+    // A subagent's session is a part of another conversation.
     sessions.retain(|found| found.session.parent_kind != Some(ParentKind::Subagent));
     Ok(sessions)
 }
@@ -294,7 +294,7 @@ fn render_message(
     if message.role != "user" {
         return conversation::render_message(message, &work.app.zone);
     }
-    // A turn may begin with a notice, before its prompt.
+    // A turn may begin with a notice that precedes the prompt.
     let place = places.get(&message.seq).or_else(|| places.get(&(message.seq - 1)));
     html! {
         div .turn-mark {

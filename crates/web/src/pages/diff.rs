@@ -21,7 +21,7 @@ const MAX_LINES: usize = 3_000;
 /// The number of files in a page after which further files are loaded only when they are unfolded.
 const MAX_FILES: usize = 100;
 
-/// The number of checkpoints that the list of other states offers.
+/// The number of checkpoints in the list of states to compare with.
 const OTHERS: usize = 100;
 
 /// The size of a picture above which it is folded, in bytes.
@@ -129,7 +129,8 @@ impl DiffPage<'_> {
         }
     }
 
-    /// Renders the agent whose changes are shown. Other comparisons have changes by several authors.
+    /// Renders the agent that made the changes of the turn. Other comparisons may show changes by
+    /// several authors.
     fn render_author(&self) -> Markup {
         let view = &self.turn.checkpoint;
         let agent = view.agent.as_deref().filter(|_| {
@@ -207,7 +208,7 @@ pub(super) fn render_content(
     }
 }
 
-/// Renders both sides of a picture beside each other.
+/// Renders the old and the new version of a picture beside each other.
 fn render_images(sides: &[Option<Image>; 2], image: &dyn Fn(&str) -> String) -> Markup {
     let [old, new] = sides;
     let figure = |side: &Option<Image>, name: &str, label: &str| {

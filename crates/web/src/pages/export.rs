@@ -89,7 +89,7 @@ fn page(work: &Work, title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// Collects the parts of a file, and counts how much of its limits they use.
+/// A writer that collects the parts of a file, and counts how much of the limits they use.
 struct Writer<'w> {
     work: &'w Work,
     lines: usize,
@@ -193,7 +193,7 @@ impl Writer<'_> {
         Ok((title, body))
     }
 
-    /// Renders a turn: whole, or with its parts folded.
+    /// Renders a turn, in full or with its parts folded.
     fn render_turn(
         &mut self,
         workspace: &str,
@@ -289,7 +289,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Reads both sides of a picture as `data:` addresses.
+    /// Reads the old and the new version of a picture as `data:` addresses.
     fn read_pictures(&mut self, store: &Store, body: &FileDiff) -> Result<[String; 2], WorkError> {
         let FileDiff::Images(sides) = body else { return Ok(Default::default()) };
         let mut found = <[String; 2]>::default();

@@ -1,4 +1,4 @@
-//! Goals with the bars of their budgets.
+//! Goals, with bars that show how much of each budget is spent.
 
 use maud::{Markup, html};
 

@@ -141,7 +141,7 @@ fn render_growth(work: &Work, status: &Status) -> Markup {
     let first = *known.keys().next().unwrap_or(&today);
     let back = |days: i64| today.checked_sub(days.days()).unwrap_or(first);
     let first = first.clamp(back(DAYS), back(FEWEST));
-    // On a day without changes, the size is that of the day before.
+    // On a day without changes, the size is the same as on the day before.
     let point = |day: Date| {
         let size = known.range(..=day).next_back().map_or(0, |(_, size)| *size);
         let label = day.strftime("%-d %b").to_string();

@@ -143,7 +143,7 @@ fn keys_help() -> Markup {
     }
 }
 
-/// Renders a page without a workspace, for problems.
+/// Renders a page that shows a problem and belongs to no workspace.
 pub(super) fn bare_page(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)

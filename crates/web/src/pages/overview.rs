@@ -1,4 +1,5 @@
-//! The state of one workspace or of all, shown beside the timeline when no turn is selected.
+//! The state of one workspace or of all workspaces, shown beside the timeline when no turn is
+//! selected.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::problem::WorkError;
 use crate::text;
 use crate::view::timeline::{Entry, Timeline};
 
-/// The maximum number of paths that are listed. The rest is only counted.
+/// The maximum number of paths that are listed. The other paths are only counted.
 const LISTED: usize = 12;
 
 pub(super) fn render(work: &Work, workspace: Option<&str>) -> Result<Markup, WorkError> {

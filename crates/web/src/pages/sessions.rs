@@ -211,7 +211,7 @@ pub(super) async fn show(
 /// The workspace and the checkpoint of a turn, by their ids.
 pub(super) type TurnPlace = (String, String);
 
-/// Finds the checkpoints of a session, by the number of the first message of each turn.
+/// Finds the checkpoint of each turn of a session, by the number of the turn's first message.
 pub(super) fn find_checkpoints(
     work: &Work,
     session: &str,

@@ -36,7 +36,7 @@ pub(super) struct TurnQuery {
     part: String,
 }
 
-/// The parameters of one file of a diff.
+/// The parameters of the address of one file in a diff.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FileQuery {
@@ -121,8 +121,8 @@ fn find_change(
     change.ok_or_else(|| Problem::not_found("file in this diff").into())
 }
 
-/// Serves the old or the new version of a picture. Files of other kinds are never served as they
-/// are.
+/// Serves the old or the new version of a picture. The contents of other kinds of files are never
+/// served unchanged.
 pub(super) async fn show_image(
     State(app): State<Arc<App>>,
     Path((workspace, id)): Path<(String, String)>,

@@ -41,7 +41,7 @@ pub(crate) struct Filter {
     until: Option<Date>,
     zone: Option<TimeZone>,
     path: Option<RelPath>,
-    /// The rows that changed the file, if the filter names one.
+    /// The rows that changed the file, if the filter names a file.
     rows: HashSet<Oid>,
     pub(crate) before: Option<Cursor>,
 }

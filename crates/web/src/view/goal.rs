@@ -18,7 +18,7 @@ pub(crate) struct GoalView {
     pub(crate) budget: BudgetView,
     /// The amount spent since the goal began.
     pub(crate) spent: SpendingView,
-    /// The amount spent since the current run began. It counts against the budget.
+    /// The amount spent since the current run began. Only this amount counts against the budget.
     pub(crate) spent_in_run: SpendingView,
 }
 

@@ -1,4 +1,4 @@
-//! The data that both the pages and the API show, each in its own form.
+//! The data that the pages and the API show in different forms.
 
 pub(crate) mod filter;
 pub(crate) mod goal;

@@ -14,7 +14,7 @@ use super::filter::Filter;
 use crate::app::Work;
 use crate::problem::WorkError;
 
-/// A timeline, with the position of each entry among those of all workspaces.
+/// A timeline, with the position of each entry among the entries of all workspaces.
 pub(crate) struct Timeline {
     view: view::Timeline,
     places: Vec<Cursor>,
@@ -109,7 +109,7 @@ impl Work {
         Ok(known.map(summary).collect())
     }
 
-    /// Returns the failures in a workspace, or in all.
+    /// Returns the failures in one workspace, or in all workspaces.
     pub(crate) fn failures(&self, path: Option<&PathBuf>) -> Vec<Failure> {
         let mut failures = self.opened.failures();
         failures.retain(|failure| path.is_none_or(|path| failure.workspace.0 == *path));

@@ -1,4 +1,4 @@
-//! The API: lists, diffs, plans, and their application.
+//! The API: listing, comparing, planning, and applying plans.
 
 use std::fs;
 use std::thread;
@@ -231,7 +231,7 @@ fn a_checkpoint_gets_a_name_and_protection_later() {
     assert_eq!(browser.send("DELETE", &path, "").status, 409);
     assert_eq!(change(json!({ "name": "a b" })).status, 409);
     assert_eq!(change(json!({ "nothing": 1 })).status, 422);
-    // A name that is left out stays; null removes it.
+    // An omitted name stays as it is; null removes the name.
     assert_eq!(change(json!({ "pinned": false })).json()["name"], "good");
     assert_eq!(change(json!({ "name": null })).json()["name"], Value::Null);
     let deleted = browser.send("DELETE", &path, "");
@@ -367,7 +367,7 @@ fn a_server_that_is_stopped_finishes_a_restore() {
         thread::yield_now();
     }
     scratch.stop();
-    // Whether the client still gets its answer is another matter.
+    // The client may or may not still receive its answer.
     let _ = asked.join();
     let missing = (0..FILES).filter(|number| !scratch.has(name(*number))).count();
     assert_eq!(missing, 0);

@@ -39,7 +39,7 @@ impl GatedModel {
         let server = Server::start(move |_: &Request| {
             let (wait, reach) = (wait.clone(), reach.clone());
             let gate = StreamGate::new(move |event| {
-                // The first event has no text, the second one its first half.
+                // The first event has no text, and the second one has the first half of the text.
                 if event == 2 {
                     let _ = reach.lock().unwrap().send(());
                     let _ = wait.lock().unwrap().recv();
@@ -92,7 +92,8 @@ fn a_turn_is_streamed_and_two_browsers_see_the_same() {
     let (session, event) = begin(&browser, "write one");
     let mut first = follow(&browser, &session, event);
     let mut second = follow(&browser, &session, event);
-    // Each stream has its own `ready`, after what it missed while it was being opened.
+    // Each stream has its own `ready`, after the events that were missed while the stream was being
+    // opened.
     let shared = |mut events: Vec<(String, Value)>| {
         events.retain(|(name, _)| name != "ready");
         events
@@ -152,7 +153,7 @@ fn a_page_that_opens_during_a_turn_gets_the_events_it_missed() {
     assert_eq!(state["live"][0]["prompt"], "talk");
     let text = state["live"][1]["text"].as_str().unwrap();
     assert!("first half second half".starts_with(text) && !text.is_empty(), "{text}");
-    // The page itself does not show the running turn twice.
+    // The page itself does not contain the running turn, which the stream shows.
     assert!(!browser.page(&format!("/chat/{session}")).contains("<article"));
     // While the turn is running, neither another turn nor a rewind is accepted.
     let busy = browser.post(&format!("/api/v1/chats/{session}/turns"), json!({ "prompt": "x" }));

@@ -1,4 +1,4 @@
-//! A small HTTP client, which sends exactly the headers that a test names.
+//! A small HTTP client, which sends exactly the headers that a test sets.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ pub(crate) struct Client {
     headers: Vec<(String, String)>,
 }
 
-/// An answer of the server.
+/// An answer from the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -82,7 +82,8 @@ impl Client {
         Answer { status, headers, body: String::from_utf8(raw).unwrap() }
     }
 
-    /// Opens an event stream, and returns the reader after the head.
+    /// Opens an event stream, reads the head of the response, and returns the status and the
+    /// reader.
     pub(crate) fn stream(&self, path: &str) -> (u16, BufReader<TcpStream>) {
         let mut reader = self.open("GET", path, "", "keep-alive");
         let (status, _) = read_head(&mut reader);

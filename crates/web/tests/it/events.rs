@@ -17,7 +17,8 @@ pub(crate) fn next_event(stream: &mut BufReader<TcpStream>) -> (String, u64, Str
             Some(("event", value)) => name = value.to_owned(),
             Some(("id", value)) => id = value.parse().unwrap(),
             Some(("data", value)) => data = value.to_owned(),
-            // The end of an event. Before the first one, and between chunks, lines have no field.
+            // The end of an event. Before the first event, and between chunks, there are lines
+            // without a field.
             None if line.trim_end().is_empty() && !String::is_empty(&name) => {
                 return (name, id, data);
             }
@@ -68,8 +69,8 @@ fn changes_by_other_programs_are_noticed() {
     scratch.play_turn("one", "make", || scratch.write("a", "1"));
     let (_, mut stream) = scratch.browser().stream("/api/v1/events");
     wait_for(&mut stream, "ready");
-    // The server is not told about these turns. The first ones may come before its first check of
-    // the home.
+    // The server is not told about these turns. The first turns may be over before the server
+    // checks the home for the first time.
     let (sender, done) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let scratch = &scratch;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::scratch::Scratch;
 
-/// A secret that only the mask hides, because no rule about files makes it private.
+/// A secret that only masking hides, because no rule makes the files that contain it private.
 const SECRET: &str = "ghp_x7Kq2LmW9vRt4YbN8cZ1pD5sHj6fG3aE0uQw";
 
 fn with_secret() -> Scratch {
@@ -34,7 +34,7 @@ fn an_exported_file_needs_nothing_else_and_masks_secrets() {
         assert_eq!(found, None, "{path}");
         assert!(page.contains("[redacted:"), "{path}");
         assert!(page.contains("config.py") && page.contains("for the upload"), "{path}");
-        // Nothing is loaded, and nothing runs.
+        // The page loads nothing and runs no script.
         assert!(!page.contains("<script") && !page.contains(" src=\"/"), "{path}");
         assert!(!page.contains("href=\"/") && !page.contains("url("), "{path}");
     }

@@ -251,7 +251,7 @@ fn hostile_names_and_prompts_stay_text() {
             assert!(!page.contains(hostile), "{path} contains {hostile}");
         }
     }
-    // The API returns names unchanged, as JSON, so that a client can name them again.
+    // The API returns names unchanged, as JSON, so that a client can send them back in requests.
     let name = "<img src=x onerror=alert(1)>";
     let body = json!({ "workspace": workspace, "checkpoint": entry["id"], "paths": [name] });
     let plan = browser.post("/api/v1/plan", body).json();
