@@ -14,6 +14,7 @@ mod late;
 mod one_story;
 mod opened;
 mod random_turns;
+mod replaced;
 mod retention;
 mod secrets;
 mod support;
