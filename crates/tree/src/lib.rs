@@ -107,7 +107,8 @@ pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
     CopiedRepository, ForeignCommit, ForeignError, ForeignObjectError, ForeignRef,
-    ForeignRepository, GitDirectory, GitObjects, Head, OpenGitDirectory, RepositoryCopyError, RepositoryState,
+    ForeignRepository, GitDirectory, GitObjects, Head, OpenGitDirectory, RepositoryCopyError,
+    RepositoryState,
 };
 pub use lock::{Lock, PinError};
 pub use mirror::{MirrorError, MirrorReport};

@@ -4,6 +4,7 @@
 mod announced;
 mod authorship;
 mod cut_off_forks;
+mod damage;
 mod example;
 mod exchanged_roots;
 mod failed_rollbacks;

@@ -92,7 +92,10 @@ fn a_replaced_file_in_a_nested_repository_or_a_linked_work_tree_comes_back() {
     scratch.write("inner/.env", "mine, too\n");
     play_script(&scratch, "one", "cd inner; git restore --source=other .env");
     scratch.roll_back("1");
-    assert_eq!((scratch.read(".env"), scratch.read("inner/.env")), ("mine\n".into(), "mine, too\n".into()));
+    assert_eq!(
+        (scratch.read(".env"), scratch.read("inner/.env")),
+        ("mine\n".into(), "mine, too\n".into())
+    );
 
     let scratch = Scratch::new();
     let original = scratch.base().join("original");
@@ -167,7 +170,10 @@ fn an_edit_while_a_call_waits_for_permission_is_kept() {
     scratch.end_turn("s");
     let view = scratch.roll_back("1");
     assert_eq!(guarded(&view), [".env"]);
-    assert_eq!((scratch.read("a"), scratch.read(".env")), ("1\n".into(), "mine, edited while waiting\n".into()));
+    assert_eq!(
+        (scratch.read("a"), scratch.read(".env")),
+        ("1\n".into(), "mine, edited while waiting\n".into())
+    );
 }
 
 #[test]
@@ -188,10 +194,17 @@ fn a_replaced_database_comes_back_only_together_with_its_log() {
     let scratch = with_repository();
     let path = scratch.project().join("dev.db");
     let insert = |connection: &Connection, value: &str| {
-        connection.execute_batch(&format!("create table if not exists t(x); insert into t values ('{value}')")).unwrap();
+        connection
+            .execute_batch(&format!(
+                "create table if not exists t(x); insert into t values ('{value}')"
+            ))
+            .unwrap();
     };
     insert(&Connection::open(&path).unwrap(), "theirs");
-    run(&scratch.project(), "git checkout -q other && git add -f dev.db && git commit -qm db && git checkout -qf main");
+    run(
+        &scratch.project(),
+        "git checkout -q other && git add -f dev.db && git commit -qm db && git checkout -qf main",
+    );
     fs::write(scratch.project().join(".env"), "mine\n").unwrap();
     let connection = Connection::open(&path).unwrap();
     insert(&connection, "mine");
@@ -203,7 +216,8 @@ fn a_replaced_database_comes_back_only_together_with_its_log() {
     insert(&connection, "later");
     let view = scratch.roll_back("1");
     assert!(guarded(&view).contains(&"dev.db".to_owned()), "{:?}", guarded(&view));
-    let check: String = connection.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
+    let check: String =
+        connection.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
     let rows: i64 = connection.query_row("select count(*) from t", [], |row| row.get(0)).unwrap();
     assert_eq!(rows, 2);
