@@ -148,6 +148,28 @@ fn a_file_that_is_replaced_twice_comes_back() {
     assert_eq!(scratch.read(".env"), "mine\n");
 }
 
+/// A guarded file has at most 1 MB. A larger one is captured only because the command may replace
+/// it.
+#[test]
+fn a_large_file_that_git_replaced_comes_back_and_the_rollback_can_be_undone() {
+    let scratch = with_repository();
+    let large = "mine\n".repeat(300_000);
+    scratch.write(".env", &large);
+    let script = "git restore --source=other -- .";
+    scratch.begin_turn("s", "one");
+    let call = scratch.begin_script("s", "c1", script);
+    run(&scratch.project(), script);
+    scratch.end_call("s", call);
+    scratch.end_turn("s");
+    assert_eq!(scratch.read(".env"), "theirs\n");
+    scratch.roll_back("1");
+    assert_eq!(scratch.read(".env"), large);
+    scratch.carry_out(Destination::BeforeLastRollback);
+    assert_eq!(scratch.read(".env"), "theirs\n");
+    scratch.carry_out(Destination::BeforeLastUndo);
+    assert_eq!(scratch.read(".env"), large);
+}
+
 /// The template is in git, so its content alone does not show who copied it.
 #[test]
 fn a_file_that_the_user_copied_from_a_template_is_kept() {
