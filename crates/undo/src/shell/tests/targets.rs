@@ -689,6 +689,15 @@ fn sweeps_are_recognized() {
 }
 
 #[test]
+fn the_output_of_printf_is_predicted() {
+    Scene::new().check(&[
+        ("eval \"$(printf 'rm -rf %s' uploads)\"", &["uploads"], &[], &[]),
+        ("printf 'rm %s\\n' a.txt uploads | sh", &["a.txt", "uploads"], &[], &[]),
+        ("rm $(printf -- '%s.txt' a)", &["a.txt"], &[], &[]),
+    ]);
+}
+
+#[test]
 fn pathspecs_of_git_are_expanded() {
     Scene::new().check(&[
         ("git clean -fdx '*.bin'", &[], &["."], &[]),
@@ -717,6 +726,7 @@ fn the_files_that_a_diff_changes_are_named() {
         ("cat x.patch | git apply -", &["a.txt"], &["."], &[]),
         ("cd sub && git apply ../x.patch", &["a.txt"], &["."], &[]),
         ("git apply <<'E'\n--- a/a.txt\nE\n", &["a.txt"], &["."], &[]),
+        ("printf -- '--- a/%s\\n' a.txt | git apply", &["a.txt"], &["."], &[]),
         (
             "cat > y.patch <<'E'\n--- a/a.txt\nE\ngit apply y.patch",
             &["a.txt", "y.patch"],
