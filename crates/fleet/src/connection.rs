@@ -82,7 +82,7 @@ impl Connection {
     }
 }
 
-/// True for this machine itself.
+/// True if the host is this machine.
 fn is_here(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,

@@ -334,7 +334,7 @@ const show = (path) => (typeof path === "string" ? path : `(bytes ${path.bytes})
 function summary({ plan, empty }) {
   if (empty) {
     const left = (plan.conflicts ?? []).length + (plan.uncertain ?? []).length;
-    return [left ? `Nothing can be undone without your choice: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
+    return [left ? `Nothing can be undone until you choose: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
   }
   const elsewhere = plan.elsewhere ?? [];
   const outside = elsewhere.reduce((sum, part) => sum + part.restored.length + part.deleted.length, 0);

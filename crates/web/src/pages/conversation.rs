@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markdown_is_rendered() {
+    fn markdown_is_rendered_as_html() {
         let html =
             markdown("# Done\n\nI *changed* `a.rs`:\n\n```rust\nfn main() {}\n```").into_string();
         assert!(html.contains("<strong>Done</strong>"), "{html}");
