@@ -50,9 +50,7 @@ pub enum FleetError {
     #[error("this is not the fleet's key")]
     WrongKey,
     /// Another home with the identity of this one has shipped, or this ledger is an older copy.
-    #[error(
-        "the fleet's last changes from this machine did not come from this ledger"
-    )]
+    #[error("the fleet's last changes from this machine did not come from this ledger")]
     Diverged,
     #[error("another process is shipping")]
     Busy,

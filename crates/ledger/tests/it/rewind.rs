@@ -5,7 +5,7 @@ use takeback_ledger::{ConversationPoint, LedgerError, MessageFilter, SearchOptio
 use crate::support::{Fixture, at, message};
 
 #[test]
-fn a_rewind_marks_messages_and_an_unrewind_brings_them_back() {
+fn a_rewind_marks_messages_and_an_unrewind_restores_them() {
     let mut fixture = Fixture::with_three_turns();
     assert_eq!(fixture.counts("s"), (6, 3));
 
@@ -88,7 +88,7 @@ fn messages_that_were_taken_back_are_found_only_on_request() {
 }
 
 #[test]
-fn a_return_to_a_message_that_was_taken_back_brings_back_what_came_before_it() {
+fn a_return_to_a_message_that_was_taken_back_restores_what_came_before_it() {
     let mut fixture = Fixture::with_three_turns();
     let before = ConversationPoint::BeforeMessage;
     fixture.ledger.return_to_point("s", before(3), at(10)).unwrap();

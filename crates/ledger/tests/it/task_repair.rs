@@ -58,7 +58,7 @@ fn wipe_page(path: &Path, page: u64) {
 }
 
 #[test]
-fn a_repair_keeps_all_tasks_if_their_pages_are_whole() {
+fn a_repair_keeps_all_tasks_if_their_pages_are_intact() {
     let (_directory, path, before) = make_tasks();
     damage_index_page(&path);
     let report = repair_ledger(&path, at(5), &|_, _| {}).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_of_a_file_give_one_path() {
+    fn all_names_of_a_file_resolve_to_one_path() {
         let (_scratch, root) = scratch();
         fs::create_dir_all(root.join("home/a")).unwrap();
         fs::write(root.join("home/a/file"), "").unwrap();

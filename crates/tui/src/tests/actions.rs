@@ -30,7 +30,7 @@ fn a_rollback_says_what_it_did_and_can_be_taken_back() {
     player.expect_part("◇  now  Rolled back to before “write the changelog”");
     player.press("U>\n");
     assert_eq!(player.read("CHANGES.md"), "- one\n- two\n");
-    player.expect_part("Took that back: restored 1 file, brought back 1 message. R repeats it.");
+    player.expect_part("Took that back: restored 1 file, restored 1 message. R repeats it.");
     player.press("R>\n");
     assert!(!player.path("CHANGES.md").exists());
     player.expect_part("Repeated the rollback");
