@@ -231,7 +231,7 @@ fn with_warn_the_user_is_told_each_time_and_the_call_runs() {
 }
 
 #[test]
-fn an_agent_over_rpc_and_a_generic_agent_are_also_told() {
+fn an_agent_over_rpc_and_a_generic_agent_also_learn_of_a_refusal() {
     let session = with_history();
     let agent = Agent::new(&session, "s9");
     let event = json!({

@@ -105,7 +105,8 @@ impl Server {
         self.directory.path().join(name)
     }
 
-    /// Prepares a program of PostgreSQL, as a user that it accepts. It ends with the test.
+    /// Prepares a PostgreSQL program, run by a user whom PostgreSQL accepts. The program ends with
+    /// the test.
     fn program(&self, name: &str) -> Command {
         let program = self.programs.join(name);
         let mut command = if rustix::process::geteuid().is_root() {

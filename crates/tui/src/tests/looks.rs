@@ -123,7 +123,7 @@ fn an_empty_history_says_how_to_begin() {
     player.expect_part("No checkpoints yet.");
     player.expect_part("takeback install claude");
     player.press("c\n");
-    player.expect_part("Took it.");
+    player.expect_part("Took a checkpoint.");
 }
 
 #[test]

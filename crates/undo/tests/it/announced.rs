@@ -138,7 +138,7 @@ fn edits_by_the_user_before_an_announced_call_are_kept() {
 }
 
 #[test]
-fn a_question_gets_one_row_without_steps() {
+fn a_prompt_without_calls_gets_one_row_without_steps() {
     let scratch = Scratch::new();
     scratch.write("a", "0\n");
     prompt(&scratch, "what is this?");

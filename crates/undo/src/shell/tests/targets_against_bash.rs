@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(super::random_config(200))]
 
     #[test]
-    fn bash_changes_only_what_was_named(script in random_scripts()) {
+    fn bash_changes_only_what_was_reported(script in random_scripts()) {
         let missed = find_missed(&script);
         prop_assert!(missed.is_none(), "{script}\nchanged and named: {missed:?}");
     }

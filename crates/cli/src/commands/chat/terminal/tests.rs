@@ -415,7 +415,7 @@ answer: AllowAlways, interrupted: false
 }
 
 #[test]
-fn keys_before_the_question_are_not_an_answer_to_it() {
+fn keys_pressed_before_a_question_do_not_answer_it() {
     let Some(screen) = ask_with_keys("y\ry\r", "n\r") else { return };
     assert!(screen.contains("answer: Deny(\"the user said no\"), interrupted: false"), "{screen}");
     assert!(screen.contains("\nReady\n"), "the keys are not shown: {screen}");
