@@ -402,7 +402,7 @@ fn clearing_asks_first() {
     session.assert(
         "
 $ takeback checkpoints clear-legacy -f
-Deleted 1 archive of older layouts (0 B).
+Deleted 1 archive of older stores (0 B).
 $ takeback checkpoints clear-legacy
 There are no archives of older stores.
 ",

@@ -191,7 +191,7 @@ fn other_calls_are_not_refused() {
 }
 
 #[test]
-fn a_refused_call_is_protected_in_case_the_agent_runs_it_all_the_same() {
+fn a_refused_call_is_protected_in_case_the_agent_runs_it_anyway() {
     let session = with_history();
     let (code, _) = run(&session, "rm -rf a ~/.takeback");
     assert_eq!(code, Some(2));

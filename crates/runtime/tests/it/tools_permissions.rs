@@ -34,8 +34,8 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_an_error() {
-    as_bound_user("a_file_that_may_not_be_read_is_an_error", || {
+fn a_file_that_the_user_may_not_read_is_an_error() {
+    as_bound_user("a_file_that_the_user_may_not_read_is_an_error", || {
         let mut bench = Workbench::new();
         bench.put("secret", "x");
         bench.put("closed/file", "x");

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_steps_are_numbers() {
+    fn rows_and_steps_are_recognized_by_their_numbers() {
         for (text, is) in
             [("1", true), ("2.3", true), ("", false), ("1.", false), ("v1.2", false), ("a", false)]
         {

@@ -31,7 +31,7 @@ pub(super) struct SetArguments {
     /// The setting, with or without its table
     #[arg(value_name = "SETTING")]
     key: String,
-    /// Its value; several values make a list
+    /// The new value; several values make a list
     #[arg(value_name = "VALUE", required = true, allow_negative_numbers = true)]
     values: Vec<String>,
 }

@@ -93,7 +93,7 @@ fn whole_calls_are_kept_apart_regardless_of_their_indexes() {
 }
 
 #[test]
-fn a_name_and_an_id_may_be_repeated_or_late() {
+fn a_name_and_an_id_may_be_repeated_or_arrive_late() {
     let decoded = decode(&[
         call(0, "c", "run", "{\"a\""),
         call(0, "c", "run", ":1"),
