@@ -29,7 +29,7 @@ pub enum Encrypt {
     /// Private files. No file leaves the machine yet, so nothing in the ledger is encrypted.
     #[default]
     Private,
-    /// Nothing.
+    /// Nothing; a machine can then join without the key.
     Off,
 }
 

@@ -1,4 +1,4 @@
-//! `takeback report`.
+//! `takeback report`: what agents did on a day or in a week.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Shipping.
+//! Shipping what has changed in the ledgers of machines.
 
 use std::fs;
 

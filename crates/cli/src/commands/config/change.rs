@@ -199,7 +199,7 @@ fn remove(table: &mut dyn toml_edit::TableLike, path: &[&str]) -> bool {
     }
 }
 
-/// Replaces config.toml.
+/// Replaces config.toml with this document.
 fn save(document: &DocumentMut, context: &Context) -> Result<(), Failure> {
     save_text(&document.to_string(), context)
 }

@@ -75,8 +75,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Reads the makefile that `make` finds, or the one that the command names, in every version
-    /// that it may have when `make` runs.
+    /// Reads the makefile: the one that the command names, or else the one that `make` finds.
+    /// Returns every version that it may have when `make` runs.
     fn read_makefiles(&mut self, files: Option<&[Value]>) -> FileVersions {
         let mut makefiles = match files {
             Some(files) => self.read_versions(files),
