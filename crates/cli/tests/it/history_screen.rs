@@ -211,7 +211,7 @@ fn the_screen_follows_the_size_of_the_terminal_and_new_turns() {
 }
 
 #[test]
-fn the_filter_the_help_and_the_search_work() {
+fn the_filter_and_the_help_and_the_search_work() {
     let session = worked();
     let Some(mut terminal) = start(&session, 100, 30) else { return };
     terminal.press("/cart.py");
