@@ -152,7 +152,7 @@ fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     eventually("the turn is over", || list_tasks(&session)[0]["state"] == "idle");
     wait_for_prompt(&terminal);
     terminal.press("\u{3}");
-    terminal.wait_for("Ctrl-C again leaves");
+    terminal.wait_for("Press Ctrl-C again");
     wait_for_prompt(&terminal);
     terminal.press("\u{3}");
     let (status, screen, _) = terminal.wait_for_end();
