@@ -159,7 +159,7 @@ fn the_output_of_a_running_call_is_bounded_and_disarmed() {
 }
 
 #[test]
-fn a_continued_answer_stays_whole() {
+fn an_answer_continues_below_the_note_about_its_interruption() {
     let (front, tape) = live(nobody);
     front.show(&TurnEvent::Text("First.\n\n```\nlet a = 1;\nlet b"));
     front.show(&TurnEvent::Continuing { because: "the connection was cut" });
