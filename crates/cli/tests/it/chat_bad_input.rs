@@ -68,7 +68,7 @@ fn without_a_key_no_session_begins() {
 }
 
 #[test]
-fn a_refused_key_or_model_says_what_to_check_and_keeps_the_prompt() {
+fn the_error_for_a_refused_key_or_model_says_what_to_check_and_the_prompt_is_kept() {
     let session = Session::new();
     for (status, body, expected) in [
         (
@@ -128,7 +128,7 @@ fn a_model_that_makes_the_same_mistake_again_and_again_is_stopped() {
 }
 
 #[test]
-fn a_model_that_only_makes_calls_that_cannot_be_made_is_stopped() {
+fn a_model_that_makes_only_unusable_calls_is_stopped() {
     let server = Server::start(|request: &Request| {
         let asked = request.messages.len();
         match request.last_text() {

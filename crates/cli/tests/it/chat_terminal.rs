@@ -190,7 +190,7 @@ fn a_rollback_takes_back_files_and_messages() {
 }
 
 #[test]
-fn undoing_a_rollback_brings_files_and_messages_back() {
+fn undoing_a_rollback_restores_files_and_messages() {
     let server = Server::start(writer).unwrap();
     let session = with_model(&server);
     let Some(mut terminal) = start(&session) else { return };
