@@ -71,7 +71,6 @@ fn damage(scratch: &Scratch, oid: &str) {
 
 /// Checks with git that the store is intact and that every checkpoint has all its files.
 fn assert_whole(scratch: &Scratch, what: &str) {
-    eprintln!("{what}");
     git(scratch, &["fsck", "--strict", "--full"]);
     let refs = git(scratch, &["for-each-ref", "--format=%(objectname)"]);
     assert!(refs.lines().count() >= 3, "{what}");
