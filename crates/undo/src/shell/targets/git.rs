@@ -13,20 +13,20 @@ const PATHSPEC_FILE: &str = "--pathspec-from-file";
 /// own.
 #[rustfmt::skip]
 const KEEPING: &[&str] = &[
-    "", "add", "annotate", "blame", "branch", "bugreport", "cat-file", "check-attr",
-    "check-ignore", "check-mailmap", "check-ref-format", "cherry", "clean", "clone", "column",
-    "commit", "commit-graph", "commit-tree", "count-objects", "credential", "describe", "diagnose",
-    "diff-files", "diff-index", "diff-tree", "difftool", "fast-export", "fast-import", "fetch",
-    "fetch-pack", "fmt-merge-msg", "for-each-ref", "fsck", "gc", "get-tar-commit-id", "grep",
-    "gui", "hash-object", "help", "hook", "imap-send", "index-pack", "init", "instaweb",
-    "interpret-trailers", "lfs", "ls-files", "ls-remote", "ls-tree", "mailinfo", "maintenance",
-    "merge-base", "merge-tree", "mktag", "mktree", "multi-pack-index", "name-rev", "notes",
-    "pack-objects", "pack-refs", "patch-id", "prune", "prune-packed", "push", "range-diff",
-    "reflog", "remote", "repack", "replace", "request-pull", "rerere", "rev-list", "rev-parse",
-    "rm", "send-email", "send-pack", "shortlog", "show-branch", "show-index", "show-ref",
-    "stage", "status", "stripspace", "switch", "symbolic-ref", "tag", "unpack-objects",
-    "update-index", "update-ref", "update-server-info", "var", "verify-commit", "verify-pack",
-    "verify-tag", "version", "whatchanged", "worktree", "write-tree",
+    "add", "annotate", "blame", "branch", "bugreport", "cat-file", "check-attr", "check-ignore",
+    "check-mailmap", "check-ref-format", "cherry", "column", "commit", "commit-graph",
+    "commit-tree", "count-objects", "credential", "describe", "diagnose", "diff-files",
+    "diff-index", "diff-tree", "difftool", "fast-export", "fast-import", "fetch", "fetch-pack",
+    "fmt-merge-msg", "for-each-ref", "fsck", "gc", "get-tar-commit-id", "grep", "gui",
+    "hash-object", "help", "imap-send", "index-pack", "instaweb", "interpret-trailers", "lfs",
+    "ls-files", "ls-remote", "ls-tree", "mailinfo", "maintenance", "merge-base", "merge-tree",
+    "mktag", "mktree", "multi-pack-index", "name-rev", "notes", "pack-objects", "pack-refs",
+    "patch-id", "prune", "prune-packed", "push", "range-diff", "reflog", "remote", "repack",
+    "replace", "request-pull", "rerere", "rev-list", "rev-parse", "send-email",
+    "send-pack", "shortlog", "show-branch", "show-index", "show-ref", "stage", "status",
+    "stripspace", "symbolic-ref", "tag", "unpack-objects", "update-index", "update-ref",
+    "update-server-info", "var", "verify-commit", "verify-pack", "verify-tag", "version",
+    "whatchanged", "worktree", "write-tree",
 ];
 
 /// A pathspec that matches more than one path.
@@ -154,7 +154,7 @@ impl Finder<'_> {
                 }
             }
             _ if KEEPING.contains(&verb) => {}
-            // The verb may be an alias in a file that is not read, or a program.
+            // The verb may be unknown, an alias in a file that is not read, or a program.
             _ => self.sweep_repository(text),
         }
     }

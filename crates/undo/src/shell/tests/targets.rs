@@ -167,6 +167,7 @@ fn git_aliases_are_followed() {
         ("git config alias.zap 'clean -fdx' && git zap sub", &[], &["sub"], &[]),
         ("git config --global alias.Zap '!rm' && git zap a.txt", &["a.txt"], &[], &[]),
         // The alias may be in a file that is not read.
+        ("git $VERB", &[], &["."], &[]),
         ("printf x >> .git/config; git unknown", &[".git/config"], &["."], &[]),
         // An alias cannot replace a command.
         ("git clean -n", &[], &[], &[]),
