@@ -126,6 +126,7 @@ impl Session {
             kept: &origins,
             last: &kept.last().expect("a message is kept").origin,
             gone,
+            undone: BTreeSet::new(),
             moved,
             own_directory: &self.directory.path().join("own"),
             now: Time(1_800_000_000_000),
@@ -375,7 +376,7 @@ fn a_copy_for_another_directory_names_that_directory() {
     for (agent, old, new) in [
         ("claude", "-PROJECT", "-NEW-dir-x"),
         ("qwen", "-PROJECT/chats", "-NEW-dir-x/chats"),
-        ("droid", "-PROJECT", "-NEW-dir-x"),
+        ("droid", "-PROJECT", "-NEW-dir.x"),
         ("pi", "--PROJECT--", "--NEW-dir.x--"),
         ("codex", "2026", "2026"),
         ("copilot", "", ""),

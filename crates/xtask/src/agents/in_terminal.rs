@@ -1,7 +1,7 @@
 //! The part of the scenario that needs a terminal: the open agent continues an earlier conversation.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,18 @@ use crate::Failure;
 /// The prompt after the rollback.
 const NEXT: &str = "Please say hello to visitor-three";
 
+/// The model's answer to this prompt.
+const HELLO: &str = "Hello.";
+
+/// The line that makes the conversation go forward, and the prompt after it.
+const FORWARD: &str = "/rollback undo";
+const LAST: &str = "Please say hello to visitor-four";
+
 /// The longest time to wait for the agent.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Takes back the second of two turns while the agent is open in a terminal. The next prompt in this
-/// terminal must continue the first turn.
+/// terminal must continue the first turn. Where the agent can, it then goes forward again.
 pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     let Some(used) = &sandbox.program.terminal else { return Ok(()) };
     let [kept, gone] = &TERMINAL_JOBS;
@@ -33,47 +40,95 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
         terminal.wait_until(job.answer, |screen| screen.contains(job.answer))?;
         must_be_in_ledger(sandbox, job.answer, "assistant")?;
     }
-    match used.way {
-        WayBack::Command(line) => terminal.type_line(line)?,
-        WayBack::InPlace { typed, shown, logs } => {
-            terminal.type_line(typed)?;
-            terminal.wait_until(shown, |screen| screen.contains(shown))?;
-            let logs = sandbox.home().join(logs);
-            wait_for("the conversation did not go back", || has_later_log(&logs).then_some(()))?;
-        }
-        WayBack::PrintedLine => {
-            let resume = roll_back_elsewhere(sandbox)?;
-            let line = resume["typed"].as_str();
-            let line = line.ok_or_else(|| format!("there is no line to type:\n{resume:#}"))?;
-            terminal.type_line(line)?;
-        }
-        WayBack::PrintedCommand { typed, printed } => {
-            terminal.type_line(typed)?;
-            let screen = terminal.wait_until(printed, |screen| screen.contains(printed))?;
-            let rest = screen.split_once(printed).map_or("", |(_, rest)| rest);
-            let id = rest.split('`').next().unwrap_or_default();
-            drop(terminal);
-            let words: Vec<&str> = printed.split_whitespace().skip(1).chain([id]).collect();
-            let words = [&words, used.words].concat();
-            terminal = sandbox.start_terminal(&words, "terminal-again")?;
-        }
-    }
-    let is_gone = || (!sandbox.project().join(gone.file).exists()).then_some(());
-    wait_for("the file of the second job is still there", is_gone)?;
+    let (home, requests) = (sandbox.snapshot_home()?, sandbox.count_requests());
+    go_back(sandbox, &mut terminal, &used.way)?;
+    wait_for_file(sandbox, gone.file, false)?;
     if !matches!(used.way, WayBack::InPlace { .. }) {
         terminal.wait_until("the earlier conversation", |screen| {
             screen.contains(kept.answer) && !screen.contains(gone.answer)
         })?;
     }
+    sandbox.snapshot_home()?.must_extend_logs_of(&home)?;
     terminal.type_line(NEXT)?;
-    let asked: Request = wait_for("the model was not asked", || sandbox.find_request(NEXT))?;
+    let asked: Request =
+        wait_for("the model was not asked", || sandbox.find_request(requests, NEXT))?;
     must_mention(&asked, &[(kept, true)])?;
     // A session that keeps its id is told which prompt was taken back.
     let told = asked.count_text(&format!("took back the prompt “{}”", gone.prompt));
-    match asked.count_text(gone.prompt) > told || asked.count_text(gone.answer) > 0 {
-        true => Err(format!("the continued conversation contains {:?}", gone.prompt)),
-        false => Ok(()),
+    if asked.count_text(gone.prompt) > told || asked.count_text(gone.answer) > 0 {
+        return Err(format!("the continued conversation contains {:?}", gone.prompt));
     }
+    go_forward(sandbox, &mut terminal, &used.way)?;
+    let is_asked = |line: &str| sandbox.find_request(requests, line).is_some();
+    match lines_of(&used.way).into_iter().find(|line| is_asked(line)) {
+        Some(line) => Err(format!("the model was asked about {line:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Lists the lines that takeback answers without the model.
+fn lines_of(way: &WayBack) -> Vec<&'static str> {
+    match *way {
+        WayBack::Command(line) => vec![line, FORWARD],
+        WayBack::InPlace { typed, forward, .. } => [typed].into_iter().chain(forward).collect(),
+        WayBack::PrintedLine => Vec::new(),
+    }
+}
+
+/// Makes the open conversation go back.
+fn go_back(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Result<(), Failure> {
+    match *way {
+        WayBack::Command(line) => terminal.type_line(line),
+        WayBack::InPlace { typed, shown, logs, .. } => {
+            terminal.type_line(typed)?;
+            terminal.wait_until(shown, |screen| screen.contains(shown))?;
+            let Some(logs) = logs.map(|logs| sandbox.home().join(logs)) else { return Ok(()) };
+            wait_for("the conversation did not go back", || has_later_log(&logs).then_some(()))
+        }
+        WayBack::PrintedLine => {
+            let resume = roll_back_elsewhere(sandbox)?;
+            let line = resume["typed"].as_str();
+            let line = line.ok_or_else(|| format!("there is no line to type:\n{resume:#}"))?;
+            terminal.type_line(line)
+        }
+    }
+}
+
+/// Makes the open conversation go forward again, if the agent can do that. The next prompt must
+/// continue the whole conversation.
+fn go_forward(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Result<(), Failure> {
+    let line = match *way {
+        WayBack::Command(_) => FORWARD,
+        WayBack::InPlace { forward: Some(line), .. } => line,
+        WayBack::InPlace { forward: None, .. } | WayBack::PrintedLine => return Ok(()),
+    };
+    let [kept, gone] = &TERMINAL_JOBS;
+    terminal.wait_until(HELLO, |screen| screen.contains(HELLO))?;
+    must_be_in_ledger(sandbox, NEXT, "user")?;
+    let requests = sandbox.count_requests();
+    terminal.type_line(line)?;
+    wait_for_file(sandbox, gone.file, true)?;
+    terminal.wait_until(gone.answer, |screen| screen.contains(gone.answer))?;
+    if let WayBack::InPlace { .. } = way {
+        let is_empty =
+            || fs::read_dir(hidden_messages(sandbox)).is_ok_and(|mut all| all.next().is_none());
+        wait_for("the conversation did not go forward", || is_empty().then_some(()))?;
+    }
+    terminal.type_line(LAST)?;
+    let asked = wait_for("the model was not asked", || sandbox.find_request(requests, LAST))?;
+    must_mention(&asked, &[(kept, true), (gone, true)])
+}
+
+/// Returns the directory in which takeback lists the messages that the agent leaves out.
+fn hidden_messages(sandbox: &Sandbox) -> PathBuf {
+    sandbox.home().join(".takeback/conversations/hidden")
+}
+
+/// Waits until a file of the project exists or is gone.
+fn wait_for_file(sandbox: &Sandbox, path: &str, expected: bool) -> Result<(), Failure> {
+    let path = sandbox.project().join(path);
+    let problem = format!("{} exists although it should not, or is missing", path.display());
+    wait_for(&problem, || (path.exists() == expected).then_some(()))
 }
 
 /// Answers the questions that the agent asks when it starts, until it accepts input.

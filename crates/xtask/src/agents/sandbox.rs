@@ -154,9 +154,15 @@ impl Sandbox {
         Terminal::start(&command, log.map_err(|error| format!("{name}: {error}"))?)
     }
 
-    /// Finds the first request to the model that contains a text.
-    pub(crate) fn find_request(&self, text: &str) -> Option<Request> {
-        let mut requests = self.server.log().into_iter().filter_map(|entry| entry.request);
+    /// Counts the requests to the model.
+    pub(crate) fn count_requests(&self) -> usize {
+        self.server.log().len()
+    }
+
+    /// Finds the first request to the model, after this many others, that contains a text.
+    pub(crate) fn find_request(&self, after: usize, text: &str) -> Option<Request> {
+        let log = self.server.log().into_iter().skip(after);
+        let mut requests = log.filter_map(|entry| entry.request);
         requests.find(|request| request.count_text(text) > 0)
     }
 

@@ -71,6 +71,25 @@ impl Snapshot {
         }
     }
 
+    /// Fails unless each log of an earlier snapshot is the beginning of the log in this snapshot.
+    pub(crate) fn must_extend_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
+        let is_extended = |path: &Path, old: &[u8]| match self.0.get(path) {
+            Some(FileState::File { content, .. }) => content.starts_with(old),
+            _ => false,
+        };
+        for (path, state) in &earlier.0 {
+            let name = path.to_string_lossy();
+            let is_log = name.ends_with(".jsonl") || name.ends_with(".messages.json");
+            if let FileState::File { content, .. } = state
+                && is_log
+                && !is_extended(path, content)
+            {
+                return Err(format!("the agent's log {} has changed", path.display()));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails with a list of the differences unless this snapshot equals the wanted one.
     pub(crate) fn must_be(&self, wanted: &Snapshot, what: &str) -> Result<(), Failure> {
         let mut differences = Vec::new();
