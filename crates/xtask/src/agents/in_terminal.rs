@@ -1,7 +1,7 @@
 //! The part of the scenario that needs a terminal: the open agent continues an earlier conversation.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,9 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
         terminal.wait_until("the earlier conversation", |screen| {
             screen.contains(kept.answer) && !screen.contains(gone.answer)
         })?;
+    }
+    if let WayBack::PrintedLine = used.way {
+        terminal.wait_until("the input", |screen| screen.contains(used.ready))?;
     }
     sandbox.snapshot_home()?.must_extend_logs_of(&home)?;
     terminal.type_line(NEXT)?;
@@ -110,18 +113,15 @@ fn go_forward(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Resu
     wait_for_file(sandbox, gone.file, true)?;
     terminal.wait_until(gone.answer, |screen| screen.contains(gone.answer))?;
     if let WayBack::InPlace { .. } = way {
-        let is_empty =
-            || fs::read_dir(hidden_messages(sandbox)).is_ok_and(|mut all| all.next().is_none());
-        wait_for("the conversation did not go forward", || is_empty().then_some(()))?;
+        terminal.wait_until("the answer", |screen| screen.contains("restored."))?;
     }
     terminal.type_line(LAST)?;
     let asked = wait_for("the model was not asked", || sandbox.find_request(requests, LAST))?;
-    must_mention(&asked, &[(kept, true), (gone, true)])
-}
-
-/// Returns the directory in which takeback lists the messages that the agent leaves out.
-fn hidden_messages(sandbox: &Sandbox) -> PathBuf {
-    sandbox.home().join(".takeback/conversations/hidden")
+    // What the user said after going back is taken back as well.
+    match asked.count_text(NEXT) {
+        0 => must_mention(&asked, &[(kept, true), (gone, true)]),
+        _ => Err(format!("the continued conversation contains {NEXT:?}")),
+    }
 }
 
 /// Waits until a file of the project exists or is gone.
