@@ -2,6 +2,7 @@
 // were taken back out of the requests to the model.
 
 import { spawn } from "node:child_process"
+import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { homedir } from "node:os"
 import { join } from "node:path"
@@ -29,25 +30,58 @@ function findHome() {
 /** The session that loaded this plugin. Cline runs commands in a process without a session. */
 let session
 
-/** Reads the ids of the messages that the model must not see. */
-function readHiddenIds() {
+/**
+ * Reads which messages the model must not see. Returns null if there are none. Otherwise, returns
+ * for each part of a message whether it is hidden, once for each time that the part occurs.
+ */
+function readHidden() {
   try {
-    return new Set(JSON.parse(readFileSync(join(HIDDEN, `${session}.json`), "utf8")))
+    const parts = new Map()
+    for (const { part, hidden } of JSON.parse(readFileSync(join(HIDDEN, `${session}.json`), "utf8"))) {
+      if (!parts.has(part)) parts.set(part, [])
+      parts.get(part).push(hidden)
+    }
+    return parts
   } catch {
-    // Nothing has been taken back in this session.
-    return new Set()
+    return null
   }
 }
 
-/** Leaves out the hidden messages. Cline splits a message into parts, whose ids begin with its id. */
-function withoutHidden(messages, hidden) {
+/** Names a part of a message as takeback does. */
+function nameBlock({ type, id, tool_use_id: call }) {
+  if (type === "tool_use") return `call:${id}`
+  return type === "tool_result" ? `result:${call}` : null
+}
+
+function nameText(role, blocks) {
+  const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("")
+  return `${role}:${createHash("sha256").update(text.trim()).digest("hex")}`
+}
+
+/** Leaves out the messages that were taken back. */
+function withoutHidden(messages) {
+  const parts = session && Array.isArray(messages) ? readHidden() : null
+  if (!parts) return messages
   let isHidden = false
-  return messages.filter(({ id, role }) => {
-    const entry = String(id ?? "").replace(/_(part_\d+|tool_.*)$/, "")
-    // The result of a call goes with the call.
-    isHidden = hidden.has(id) || hidden.has(entry) || (isHidden && role === "tool")
-    return !isHidden
-  })
+  // A part that is not in the list is newer than the list, or belongs to the message before it.
+  const look = (part, isPrompt) => (isHidden = parts.get(part)?.shift() ?? (isHidden && !isPrompt))
+  const left = []
+  for (const message of messages) {
+    const { role, content } = message
+    const blocks = Array.isArray(content) ? content : [{ type: "text", text: String(content) }]
+    const called = blocks.filter(nameBlock)
+    if (called.length === 0) {
+      if (!look(nameText(role, blocks), role === "user")) left.push(message)
+      continue
+    }
+    // Cline puts the results of several messages into one.
+    const gone = new Set(called.filter((block) => look(nameBlock(block), false)))
+    if (gone.size === 0) left.push(message)
+    else if (gone.size < called.length) {
+      left.push({ ...message, content: blocks.filter((block) => !gone.has(block)) })
+    }
+  }
+  return left
 }
 
 /** Runs takeback and resolves to its output. */
@@ -69,15 +103,12 @@ function runTakeback(words, directory) {
 
 export default {
   name: "takeback",
-  manifest: { capabilities: ["commands", "hooks"] },
-  hooks: {
-    beforeModel: ({ request }) => {
-      const hidden = session ? readHiddenIds() : new Set()
-      if (hidden.size > 0) return { messages: withoutHidden(request.messages, hidden) }
-    },
-  },
+  manifest: { capabilities: ["commands", "messageBuilders"] },
   setup(api, context) {
     session = context?.session?.sessionId
+    // A hook before each request would have the ids of the messages, but if it took more than three
+    // seconds on a busy machine, Cline would end the turn. A message builder has a minute.
+    api.registerMessageBuilder({ name: "takeback", build: withoutHidden })
     const directory = context?.workspaceInfo?.rootPath ?? process.cwd()
     for (const [name, description] of Object.entries(COMMANDS)) {
       const words = ["--typed-in", "cline", "slash", name]

@@ -1,8 +1,8 @@
 //! Messages that stay in a log, but no longer reach the model.
 //!
 //! Cline keeps an open conversation in memory, so a shorter log would not change it. Before each
-//! request to the model, takeback's plugin leaves out the messages whose ids are in a file of
-//! takeback, one file per session. The log stays unchanged, and redo empties the list.
+//! request to the model, takeback's plugin leaves out the messages that a file of takeback lists,
+//! one file per session. The log stays unchanged, and redo removes the list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use takeback_base::durable::{self, Durability};
 use takeback_undo::Opened;
 
 use super::{Conversation, ConversationError, find_logs, notes};
-use crate::rewind::{Rewind, RewindError};
+use crate::rewind::{MessagePart, Rewind, RewindError};
 
 /// Lists the messages that the plugin has to leave out, so that the conversation is the one that
 /// the ledger has. Fails, and changes nothing, if the log is not certain to have the messages of
@@ -32,8 +32,8 @@ pub(super) fn update(
     if !rewind.has_only(log, &known, &own)? {
         return Err(RewindError::Differs.into());
     }
-    let ids = rewind.list_left_out(&conversation.request(opened, log, &kept, &own))?;
-    write_list(&list_path(opened, id), &ids).map_err(ConversationError::Note)
+    let parts = rewind.list_parts(&conversation.request(opened, log, &kept, &own))?;
+    write_list(&list_path(opened, id), &parts).map_err(ConversationError::Note)
 }
 
 /// Brings the list of a session up to date, if it has one. If that is impossible, the list stays.
@@ -44,11 +44,13 @@ pub(super) fn refresh(opened: &Opened, rewind: &Rewind, session: &str) {
     }
 }
 
-fn write_list(path: &Path, ids: &[String]) -> std::io::Result<()> {
-    if ids.is_empty() {
+/// Writes the parts of all messages, so that the plugin can tell equal texts apart. If no message is
+/// hidden, removes the list.
+fn write_list(path: &Path, parts: &[MessagePart]) -> std::io::Result<()> {
+    if !parts.iter().any(|part| part.hidden) {
         return durable::ignore_missing(fs::remove_file(path));
     }
-    let text = serde_json::to_vec(ids).map_err(std::io::Error::other)?;
+    let text = serde_json::to_vec(parts).map_err(std::io::Error::other)?;
     durable::replace_file(path, &text, Durability::Synced)
 }
 

@@ -41,6 +41,7 @@ pub use self::table::REWINDS;
 
 pub(crate) use self::check::count_messages;
 use self::check::{check_content, has_exactly, read_content};
+pub(crate) use self::cline::MessagePart;
 pub(crate) use self::codex_daemon::{Daemon, ThreadStatus};
 use self::codex_history::read_whole_log;
 use crate::logs::{LogError, LogFormat, LogRef, log_format};
@@ -239,15 +240,15 @@ impl Rewind {
         request.with_cut(&bytes, "", codex::find_turn)
     }
 
-    /// Lists the agent's own ids of all messages in a log that a copy leaves out. Makes the same
+    /// Lists the parts of all messages in a log, and whether a copy leaves them out. Makes the same
     /// checks as before a copy is written.
-    pub(crate) fn list_left_out(
+    pub(crate) fn list_parts(
         &self,
         request: &RewindRequest<'_>,
-    ) -> Result<Vec<String>, RewindError> {
+    ) -> Result<Vec<MessagePart>, RewindError> {
         self.prepare_copy(request)?;
         let bytes = foreign::read_regular(&request.log.path, MAX_LOG)?;
-        request.with_cut(&bytes, "", cline::list_left_out)
+        request.with_cut(&bytes, "", cline::list_parts)
     }
 
     /// True if a conversation that went back in place stays there only as long as takeback's plugin

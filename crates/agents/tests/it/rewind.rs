@@ -328,6 +328,7 @@ fn an_earlier_branch_is_left_out() {
         kept: &kept,
         last: "b2",
         gone: Some(GoneMessage { origin: "c1", is_prompt: true }),
+        undone: BTreeSet::new(),
         moved: None,
         own_directory: &own_directory,
         now: Time(0),
@@ -477,6 +478,7 @@ fn a_session_in_a_database_is_copied_with_new_ids() {
             gone: messages
                 .get(end)
                 .map(|gone| GoneMessage { origin: &gone.origin, is_prompt: gone.role == "user" }),
+            undone: BTreeSet::new(),
             moved: None,
             own_directory: &own_directory,
             now: Time(0),

@@ -36,13 +36,14 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     let mut terminal = sandbox.start_terminal(used.words, "terminal")?;
     begin(&mut terminal, used)?;
     for job in &TERMINAL_JOBS {
-        terminal.type_line(job.prompt)?;
+        terminal.submit(job.prompt, || sandbox.find_request(0, job.prompt))?;
         terminal.wait_until(job.answer, |screen| screen.contains(job.answer))?;
         must_be_in_ledger(sandbox, job.answer, "assistant")?;
     }
     let (home, requests) = (sandbox.snapshot_home()?, sandbox.count_requests());
     go_back(sandbox, &mut terminal, &used.way)?;
-    wait_for_file(sandbox, gone.file, false)?;
+    let is_gone = || (!sandbox.project().join(gone.file).exists()).then_some(());
+    wait_for("the file of the second job is still there", is_gone)?;
     if !matches!(used.way, WayBack::InPlace { .. }) {
         terminal.wait_until("the earlier conversation", |screen| {
             screen.contains(kept.answer) && !screen.contains(gone.answer)
@@ -52,9 +53,7 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
         terminal.wait_until("the input", |screen| screen.contains(used.ready))?;
     }
     sandbox.snapshot_home()?.must_extend_logs_of(&home)?;
-    terminal.type_line(NEXT)?;
-    let asked: Request =
-        wait_for("the model was not asked", || sandbox.find_request(requests, NEXT))?;
+    let asked: Request = terminal.submit(NEXT, || sandbox.find_request(requests, NEXT))?;
     must_mention(&asked, &[(kept, true)])?;
     // A session that keeps its id is told which prompt was taken back.
     let told = asked.count_text(&format!("took back the prompt “{}”", gone.prompt));
@@ -109,26 +108,18 @@ fn go_forward(sandbox: &Sandbox, terminal: &mut Terminal, way: &WayBack) -> Resu
     terminal.wait_until(HELLO, |screen| screen.contains(HELLO))?;
     must_be_in_ledger(sandbox, NEXT, "user")?;
     let requests = sandbox.count_requests();
-    terminal.type_line(line)?;
-    wait_for_file(sandbox, gone.file, true)?;
+    let path = sandbox.project().join(gone.file);
+    terminal.submit(line, || path.exists().then_some(()))?;
     terminal.wait_until(gone.answer, |screen| screen.contains(gone.answer))?;
     if let WayBack::InPlace { .. } = way {
         terminal.wait_until("the answer", |screen| screen.contains("restored."))?;
     }
-    terminal.type_line(LAST)?;
-    let asked = wait_for("the model was not asked", || sandbox.find_request(requests, LAST))?;
+    let asked = terminal.submit(LAST, || sandbox.find_request(requests, LAST))?;
     // What the user said after going back is taken back as well.
     match asked.count_text(NEXT) {
         0 => must_mention(&asked, &[(kept, true), (gone, true)]),
         _ => Err(format!("the continued conversation contains {NEXT:?}")),
     }
-}
-
-/// Waits until a file of the project exists or is gone.
-fn wait_for_file(sandbox: &Sandbox, path: &str, expected: bool) -> Result<(), Failure> {
-    let path = sandbox.project().join(path);
-    let problem = format!("{} exists although it should not, or is missing", path.display());
-    wait_for(&problem, || (path.exists() == expected).then_some(()))
 }
 
 /// Answers the questions that the agent asks when it starts, until it accepts input.

@@ -108,7 +108,7 @@ fn is_log(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Some agents keep a list of all prompts or of all costs, which is not a log of a session.
     let is_list = name.ends_with("history.jsonl") || name == "usage_record.jsonl";
-    (name.ends_with(".jsonl") && !is_list) || name.ends_with(".messages.json")
+    name.ends_with(".jsonl") && !is_list
 }
 
 fn read_directory(
