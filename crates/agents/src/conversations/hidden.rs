@@ -54,7 +54,17 @@ fn write_list(path: &Path, parts: &[MessagePart]) -> std::io::Result<()> {
     durable::replace_file(path, &text, Durability::Synced)
 }
 
-/// Returns the path of a session's list. The plugin also knows this path.
+/// Counts the conversations of which the plugin leaves something out. `home` is takeback's own
+/// directory.
+pub fn count_hidden(home: &Path) -> usize {
+    fs::read_dir(list_directory(home)).map_or(0, Iterator::count)
+}
+
 fn list_path(opened: &Opened, id: &str) -> PathBuf {
-    notes::own_directory(opened).join("hidden").join(format!("{id}.json"))
+    list_directory(opened.home()).join(format!("{id}.json"))
+}
+
+/// Returns the directory with the lists. The plugin also knows this path.
+fn list_directory(home: &Path) -> PathBuf {
+    home.join("conversations").join("hidden")
 }

@@ -27,6 +27,7 @@ use crate::rewind::{
     find_rewind, read_pages,
 };
 
+pub use self::hidden::count_hidden;
 pub use self::in_place::take_back_when_idle;
 pub use self::notes::{MadeCopy, finish_copies, list_copies};
 

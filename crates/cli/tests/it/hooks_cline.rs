@@ -102,6 +102,12 @@ fn a_rollback_typed_in_cline_takes_the_open_conversation_back_and_forward() {
     let told = cline.tell("PreToolUse", call);
     assert!(!told.to_string().contains("took back"), "{told:#}");
 
+    let installed = session.output(&["install", "cline", "--user", "--yes"]);
+    assert!(installed.status.success(), "{installed:?}");
+    let output = session.output(&["uninstall", "cline", "--user", "--yes"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("in 1 conversation, the model sees again what /rollback took"), "{text}");
+
     let said = cline.type_command("undo");
     assert!(session.exists("b.txt"), "{said}");
     assert_eq!(cline.count_hidden(), 0);
