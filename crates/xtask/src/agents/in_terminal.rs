@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use takeback_script::Request;
 
-use super::model::TERMINAL_JOBS;
+use super::model::{FORK_JOB, TERMINAL_JOBS};
 use super::program::{TerminalUse, WayBack};
 use super::sandbox::Sandbox;
 use super::scenario::{must_be_in_ledger, must_mention};
@@ -25,6 +25,9 @@ const HELLO: &str = "Hello.";
 const FORWARD: &str = "/rollback undo";
 const LAST: &str = "Please say hello to visitor-four";
 
+/// The prompt in a copy.
+const COPY_PROMPT: &str = "Please say hello to visitor-five";
+
 /// The longest time to wait for the agent.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -33,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     let Some(used) = &sandbox.program.terminal else { return Ok(()) };
     let [kept, gone] = &TERMINAL_JOBS;
-    let mut terminal = sandbox.start_terminal(used.words, "terminal")?;
+    let mut terminal = sandbox.start_terminal(&sandbox.project(), used.words, "terminal")?;
     begin(&mut terminal, used)?;
     for job in &TERMINAL_JOBS {
         terminal.submit(job.prompt, || sandbox.find_request(0, job.prompt))?;
@@ -62,10 +65,47 @@ pub(crate) fn rewind_in_terminal(sandbox: &Sandbox) -> Result<(), Failure> {
     }
     go_forward(sandbox, &mut terminal, &used.way)?;
     let is_asked = |line: &str| sandbox.find_request(requests, line).is_some();
-    match lines_of(&used.way).into_iter().find(|line| is_asked(line)) {
-        Some(line) => Err(format!("the model was asked about {line:?}")),
-        None => Ok(()),
+    if let Some(line) = lines_of(&used.way).into_iter().find(|line| is_asked(line)) {
+        return Err(format!("the model was asked about {line:?}"));
     }
+    drop(terminal);
+    match sandbox.program.can_continue {
+        true => Ok(()),
+        // This was not tested without a terminal.
+        false => continue_copies(sandbox, used),
+    }
+}
+
+/// Takes back the second of two turns while the agent is not running, and forks the conversation
+/// into another directory. Continues both copies in a terminal.
+fn continue_copies(sandbox: &Sandbox, used: &TerminalUse) -> Result<(), Failure> {
+    let [kept, gone] = &TERMINAL_JOBS;
+    let home = sandbox.snapshot_home()?;
+    let resume = roll_back_elsewhere(sandbox)?;
+    let fork = sandbox.directory().join("fork");
+    let words = ["fork", "1", &fork.display().to_string()];
+    let made = sandbox.query_takeback(&words, "terminal-fork")?;
+    let copies = [
+        (&resume, COPY_PROMPT, HELLO, "copy"),
+        (&made["resume"], FORK_JOB.prompt, FORK_JOB.answer, "copy-fork"),
+    ];
+    for (resume, prompt, answer, name) in copies {
+        let argv = resume["argv"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let words: Vec<&str> = argv.skip(1).chain(used.words.iter().copied()).collect();
+        let directory = Path::new(resume["cwd"].as_str().unwrap_or_default());
+        let requests = sandbox.count_requests();
+        let mut terminal = sandbox.start_terminal(directory, &words, name)?;
+        terminal.wait_until("the earlier conversation", |screen| {
+            screen.contains(kept.answer) && !screen.contains(gone.answer)
+        })?;
+        let asked = terminal.submit(prompt, || sandbox.find_request(requests, prompt))?;
+        must_mention(&asked, &[(kept, true), (gone, false)])?;
+        terminal.wait_until(answer, |screen| screen.contains(answer))?;
+    }
+    if !fork.join(FORK_JOB.file).exists() {
+        return Err("the shell of the fork ran in another directory".to_owned());
+    }
+    sandbox.snapshot_home()?.must_extend_logs_of(&home)
 }
 
 /// Lists the lines that takeback answers without the model.

@@ -146,10 +146,18 @@ impl Sandbox {
         Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
     }
 
-    /// Starts the agent in a terminal, in the project.
-    pub(crate) fn start_terminal(&self, words: &[&str], name: &str) -> Result<Terminal, Failure> {
+    /// Starts the agent in a terminal.
+    pub(crate) fn start_terminal(
+        &self,
+        directory: &Path,
+        words: &[&str],
+        name: &str,
+    ) -> Result<Terminal, Failure> {
         let mut command = self.command_for(Path::new(self.program.name));
-        command.args(words).envs((self.program.environment)(&self.server.url()));
+        command
+            .current_dir(directory)
+            .args(words)
+            .envs((self.program.environment)(&self.server.url()));
         let log = fs::File::create(self.log_directory().join(format!("{name}.terminal")));
         Terminal::start(&command, log.map_err(|error| format!("{name}: {error}"))?)
     }
