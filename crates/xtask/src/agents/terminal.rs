@@ -118,7 +118,7 @@ impl Terminal {
         }
     }
 
-    /// Presses keys.
+    /// Presses keys, one after the other.
     pub(crate) fn press(&mut self, keys: &str) -> Result<(), Failure> {
         self.keyboard.write_all(keys.as_bytes()).map_err(|error| format!("cannot type: {error}"))
     }
