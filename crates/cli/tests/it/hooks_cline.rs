@@ -24,7 +24,7 @@ impl Cline<'_> {
         sessions.join(ID).join(format!("{ID}.messages.json"))
     }
 
-    fn tell(&self, event: &str, fields: Value) -> Value {
+    fn tell(&self, event: &str, fields: &Value) -> Value {
         let mut payload = json!({ "taskId": "conv", "sessionContext": { "rootSessionId": ID },
             "workspaceRoots": [self.session.project()] });
         payload.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -33,7 +33,7 @@ impl Cline<'_> {
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    fn log_message(&mut self, role: &str, content: Value) {
+    fn log_message(&mut self, role: &str, content: &Value) {
         let id = format!("m{}", self.messages.len());
         let now = Time::from(SystemTime::now()).0;
         self.messages.push(json!({ "id": id, "role": role, "ts": now, "content": content }));
@@ -47,23 +47,23 @@ impl Cline<'_> {
     /// Does a turn that writes a file.
     fn do_turn(&mut self, prompt: &str, path: &str) {
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
-        self.tell("TaskStart", json!({}));
-        self.log_message("user", text(prompt));
+        self.tell("TaskStart", &json!({}));
+        self.log_message("user", &text(prompt));
         let (call, input) = (format!("call-{path}"), json!({ "path": path, "new_text": "x" }));
         let made = json!({ "id": call, "name": "editor", "input": input });
-        self.tell("PreToolUse", json!({ "tool_call": made }));
+        self.tell("PreToolUse", &json!({ "tool_call": made }));
         self.session.write(path, "x");
-        self.tell("PostToolUse", json!({ "tool_result": made }));
+        self.tell("PostToolUse", &json!({ "tool_result": made }));
         self.log_message(
             "assistant",
-            json!([{ "type": "tool_use", "id": call, "name": "editor", "input": input }]),
+            &json!([{ "type": "tool_use", "id": call, "name": "editor", "input": input }]),
         );
         self.log_message(
             "user",
-            json!([{ "type": "tool_result", "tool_use_id": call, "content": "ok" }]),
+            &json!([{ "type": "tool_result", "tool_use_id": call, "content": "ok" }]),
         );
-        self.log_message("assistant", text(&format!("Wrote {path}.")));
-        self.tell("TaskComplete", json!({}));
+        self.log_message("assistant", &text(&format!("Wrote {path}.")));
+        self.tell("TaskComplete", &json!({}));
         let answer = format!("\"Wrote {path}.\"");
         eventually("the answer is known", || self.session.json(&["search", &answer])["total"] == 1);
     }
@@ -99,7 +99,7 @@ fn a_rollback_typed_in_cline_takes_the_open_conversation_back_and_forward() {
     // The model is told nothing: what it knows agrees with the files.
     let call =
         json!({ "tool_call": { "id": "c", "name": "editor", "input": { "path": "c.txt" } } });
-    let told = cline.tell("PreToolUse", call);
+    let told = cline.tell("PreToolUse", &call);
     assert!(!told.to_string().contains("took back"), "{told:#}");
 
     let installed = session.output(&["install", "cline", "--user", "--yes"]);
