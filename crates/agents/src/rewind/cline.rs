@@ -83,8 +83,8 @@ fn name_parts(message: &Value) -> Vec<String> {
     calls
 }
 
-/// Returns for each message of a log whether a copy leaves it out. A message that the ledger does
-/// not have goes with the one before it.
+/// Marks the messages of a log that a copy leaves out. A message that the ledger does not have goes
+/// with the one before it.
 fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindError> {
     let is_anchor = |message: &Value| cut.anchor.is_some_and(|anchor| message["id"] == anchor);
     let anchors = messages.iter().filter(|message| is_anchor(message)).count();

@@ -240,8 +240,8 @@ impl Rewind {
         request.with_cut(&bytes, "", codex::find_turn)
     }
 
-    /// Lists the parts of all messages in a log, and whether a copy leaves them out. Makes the same
-    /// checks as before a copy is written.
+    /// Lists the parts of all messages in a log, and marks those that a copy leaves out. Makes the
+    /// same checks as before a copy is written.
     pub(crate) fn list_parts(
         &self,
         request: &RewindRequest<'_>,
