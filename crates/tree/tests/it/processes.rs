@@ -536,3 +536,23 @@ fn space_that_becomes_available_again_is_used() {
     }
     assert_sound(&scratch, &earlier);
 }
+
+/// Each process keeps the state of the last capture in memory. The other one changes the cache on
+/// disk in the meantime.
+#[test]
+fn two_processes_that_take_turns_capture_every_change() {
+    let scratch = Scratch::new();
+    let directory = scratch.directory.path().join("store");
+    let stores = [(); 2].map(|()| Store::open(&directory).unwrap());
+    for round in 0..12 {
+        scratch.write(&format!("d{}/f{round}", round % 3), "new");
+        scratch.write("changed", format!("{round}"));
+        if round % 4 == 3 {
+            fs::remove_file(scratch.path(&format!("d{}/f{}", (round - 1) % 3, round - 1))).unwrap();
+        }
+        // Each store takes two captures in a row, and skips two.
+        let pin = capture_into(&stores[round / 2 % 2], &scratch.root, "a test\n");
+        assert_eq!(pin.tree, scratch.fresh().tree, "round {round}");
+    }
+    scratch.fsck();
+}
