@@ -331,7 +331,9 @@ fn print_resume(moved: &MovedSession) {
             ),
             Some(_) => println!("  Continue with `{command}`{inside}."),
             None => {
-                println!("  Nothing is left of the conversation: start a new one with `{command}`.")
+                println!(
+                    "  Nothing is left of the conversation: start a new one with `{command}`."
+                );
             }
         }
     } else if let Some(reason) = &moved.stays {
