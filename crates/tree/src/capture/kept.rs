@@ -49,3 +49,39 @@ fn stat_files(directory: &Path) -> [Stat; 2] {
         metadata.map(|metadata| Stat::of(&metadata)).unwrap_or_default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use crate::{CaptureOptions, CaptureRules, ForbiddenRoots, Store};
+
+    use super::*;
+
+    /// Captures a workspace, and returns the directory with its cache.
+    fn capture(store: &Store, root: &Path) -> PathBuf {
+        let workspace = store.workspace(root, &ForbiddenRoots::default()).unwrap();
+        let mut lock = workspace.lock().unwrap();
+        let (rules, now) = (CaptureRules::default(), SystemTime::now());
+        let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+        lock.capture(&options).unwrap();
+        lock.finish(now).unwrap();
+        workspace.directory()
+    }
+
+    #[test]
+    fn a_state_is_kept_until_another_process_changes_its_files() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap().join("work");
+        fs::create_dir(&root).unwrap();
+        let stores = [(); 2].map(|()| Store::open(scratch.path().join("store")).unwrap());
+        let directory = capture(&stores[0], &root);
+        assert!(stores[0].take_state(&directory).is_some());
+        capture(&stores[0], &root);
+        fs::write(root.join("new"), "new").unwrap();
+        capture(&stores[1], &root);
+        assert!(stores[0].take_state(&directory).is_none());
+        assert!(stores[1].take_state(&directory).is_some());
+        assert!(stores[1].take_state(&directory).is_none(), "it is taken only once");
+    }
+}
