@@ -9,12 +9,15 @@ use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::thread::Builder;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 
 use crate::hex;
+
+pub use self::sync::sync_files;
+
+mod sync;
 
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
@@ -201,31 +204,6 @@ impl Drop for Temporary {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-/// Syncs the contents of several files in parallel, because concurrent syncs share one commit of
-/// the file system's journal.
-pub fn sync_files(files: &[&File]) -> io::Result<()> {
-    const THREADS: usize = 16;
-    let sync = |files: &[&File]| files.iter().try_for_each(|file| file.sync_data());
-    let share = files.len().div_ceil(THREADS).max(1);
-    let (own, others) = files.split_at(share.min(files.len()));
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        let mut result = Ok(());
-        for share in others.chunks(share) {
-            // If a thread cannot be started, the current thread syncs its share of the files.
-            match Builder::new().spawn_scoped(scope, move || sync(share)) {
-                Ok(thread) => threads.push(thread),
-                Err(_) => result = result.and(sync(share)),
-            }
-        }
-        let result = result.and(sync(own));
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("fdatasync does not panic"))
-            .fold(result, Result::and)
-    })
 }
 
 /// Syncs a directory, so that the creation, renaming and removal of its entries are durable.

@@ -309,10 +309,8 @@ pub(crate) fn end_turn(
     now: Time,
 ) -> Result<(), LedgerError> {
     let head = head(transaction, session)?;
-    transaction.execute(
-        "UPDATE turns SET ended_at = ifnull(ended_at, ?3) WHERE session = ?1 AND turn = ?2",
-        params![head.key, head.last_turn, now],
-    )?;
+    let sql = "UPDATE turns SET ended_at = ifnull(ended_at, ?3) WHERE session = ?1 AND turn = ?2";
+    transaction.prepare_cached(sql)?.execute(params![head.key, head.last_turn, now])?;
     Ok(())
 }
 

@@ -158,9 +158,8 @@ impl SubagentPlan {
             (Some(_), _) => task.proceed(front)?,
         };
         let Pause::TurnEnded(outcome) = pause else { return Ok(None) };
-        task.refresh()?;
         let bill = Bill { tokens: Some(task.state.tokens), cost: task.state.cost };
-        let answer = task.last_answer().to_owned();
+        let answer = task.last_answer()?.to_owned();
         let output = match outcome {
             TurnOutcome::Complete => ToolOutput { text: answer, ..ToolOutput::default() },
             TurnOutcome::Partial { because } => {

@@ -140,7 +140,11 @@ impl Task {
             prepared: None,
             ended: None,
         };
-        task.refresh()?;
+        match task.is_interrupted() {
+            true => task.refresh()?,
+            // The next turn reads the conversation, which may be long.
+            false => task.return_to_old_session()?,
+        }
         Ok(task)
     }
 

@@ -76,8 +76,9 @@ impl Task {
     }
 
     /// Returns the text of the model's last answer.
-    pub fn last_answer(&self) -> &str {
-        self.conversation.last_answer()
+    pub fn last_answer(&mut self) -> Result<&str, TaskError> {
+        self.refresh()?;
+        Ok(self.conversation.last_answer())
     }
 
     /// Returns true if a turn is open, for example because a process was killed.
@@ -213,7 +214,7 @@ impl Task {
 
     /// Goes back to the session that preceded the last compression, if a rollback has since moved
     /// the end of that session's conversation.
-    fn return_to_old_session(&mut self) -> Result<(), TaskError> {
+    pub(crate) fn return_to_old_session(&mut self) -> Result<(), TaskError> {
         let is_continuation = self.session.parent_kind == Some(ParentKind::Compaction);
         let Some(old) = self.session.parent_session_id.clone().filter(|_| is_continuation) else {
             return Ok(());

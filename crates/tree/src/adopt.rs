@@ -30,6 +30,7 @@ use crate::pack::MAX_OBJECT;
 use crate::pack::write::PackWriter;
 use crate::packs::Packs;
 use crate::store::{Store, StoreError};
+use crate::threads::prepare_threads;
 
 pub use pins::AdoptLock;
 
@@ -299,6 +300,7 @@ impl<'s> Adoption<'s> {
         foreign: &ForeignRepository,
         pending: &PendingObjects,
     ) -> Result<Vec<(Oid, u64)>, AdoptError> {
+        prepare_threads();
         let blobs: Vec<&Oid> = pending.blobs.iter().filter(|oid| !self.has_object(oid)).collect();
         let large: Vec<(Oid, u64)> = blobs
             .into_par_iter()

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
@@ -42,6 +43,19 @@ impl Stat {
             mtime: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             ctime: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
             inode: stat.st_ino as u64,
+        }
+    }
+
+    /// Takes the stat from the standard library's form.
+    pub(crate) fn of(metadata: &std::fs::Metadata) -> Stat {
+        let nanoseconds =
+            |seconds: i64, part: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(part);
+        Stat {
+            mode: metadata.mode(),
+            size: metadata.len(),
+            mtime: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
         }
     }
 

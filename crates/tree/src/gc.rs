@@ -138,7 +138,7 @@ impl Store {
         // Usually a quick listing shows that there are few packs. In that case, no pack has to be
         // opened.
         list_pack_names(&self.pack_directory()).len() > MANY_PACKS
-            && self.packs().loose.len() > MANY_PACKS
+            && self.packs().loose().len() > MANY_PACKS
     }
 
     /// Merges small packs, keeping all their objects, and writes a multi-pack index over all packs.

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use takeback_base::durable::{self, Durability, FileLock};
 
 use crate::beneath::Stat;
+use crate::capture::kept::KeptState;
 use crate::capture::{
     self, Capture, CaptureContext, CaptureError, CaptureOptions, ExpectedChanges, Unsaved,
     WorkspaceState,
@@ -184,7 +185,8 @@ impl<'w> Lock<'w> {
         {
             return Err(error);
         }
-        let known = self.state.take().or_else(|| WorkspaceState::load(directory));
+        let kept = self.state.take().or_else(|| store.take_state(directory));
+        let known = kept.or_else(|| WorkspaceState::load(directory));
         let result = capture::capture_workspace(&context, known, options);
         match &result {
             Err(error @ (CaptureError::TooManyFiles { .. } | CaptureError::TooLarge { .. })) => {
@@ -356,11 +358,14 @@ impl<'w> Lock<'w> {
 
     fn seal_with(&mut self, others: &[&fs::File]) -> io::Result<()> {
         if let Some(writer) = self.writer.take() {
-            let sealed = writer.seal_with(&self.workspace.store.pack_directory(), others);
-            self.workspace.store.forget_packs();
-            if let Err(error) = sealed {
-                self.forget_unwritten();
-                return Err(error);
+            let store = self.workspace.store;
+            match writer.seal_with(&store.pack_directory(), others) {
+                Ok(name) => name.iter().for_each(|name| store.add_pack(name)),
+                Err(error) => {
+                    store.forget_packs();
+                    self.forget_unwritten();
+                    return Err(error);
+                }
             }
         }
         Ok(())
@@ -379,7 +384,12 @@ impl<'w> Lock<'w> {
         fault::point("note").map_err(self.write_error())?;
         self.write_info(now)?;
         // Without the cache, the next capture is slower, but not wrong.
-        let _ = self.save_cache();
+        if self.save_cache().is_ok()
+            && let Some(mut state) = self.state.take()
+        {
+            state.mark_saved();
+            self.store().keep_state(KeptState::new(&self.directory, state));
+        }
         Ok(())
     }
 

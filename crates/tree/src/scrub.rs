@@ -6,7 +6,7 @@
 //! it relies on. [`Store::scrub`] finds damaged bytes inside packs, checking a part of the store at
 //! a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -66,21 +66,7 @@ impl Store {
 
     /// Describes each pack by its line in a note.
     pub(crate) fn describe_packs(&self) -> HashSet<String> {
-        self.list_pack_sizes().iter().map(describe_pack).collect()
-    }
-
-    /// Lists the packs, each with the sizes of the pack and of its index.
-    fn list_pack_sizes(&self) -> HashMap<String, [u64; 2]> {
-        let mut sizes: HashMap<String, [u64; 2]> = HashMap::new();
-        for entry in fs::read_dir(self.pack_directory()).into_iter().flatten().flatten() {
-            let (name, Ok(metadata)) = (entry.file_name(), entry.metadata()) else { continue };
-            match name.to_str().and_then(|name| name.split_once('.')) {
-                Some((name, "pack")) => sizes.entry(name.into()).or_default()[0] = metadata.len(),
-                Some((name, "idx")) => sizes.entry(name.into()).or_default()[1] = metadata.len(),
-                _ => {}
-            }
-        }
-        sizes
+        self.packs().sizes().map(describe_pack).collect()
     }
 
     /// Makes the next scrub begin with a pack that is known to be damaged.
@@ -135,7 +121,7 @@ impl Store {
 }
 
 /// Returns the line for a pack in a note.
-fn describe_pack((name, [pack, index]): (&String, &[u64; 2])) -> String {
+fn describe_pack((name, [pack, index]): (&str, [u64; 2])) -> String {
     format!("{name} {pack} {index}\n")
 }
 

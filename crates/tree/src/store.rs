@@ -11,12 +11,14 @@ use takeback_base::durable::{self, Durability, FileLock, Temporary};
 use takeback_base::hex;
 use takeback_base::lock_wait::LockWait;
 
+use crate::capture::WorkspaceState;
+use crate::capture::kept::KeptState;
 use crate::fault;
 use crate::object::{self, Commit, Malformed, ObjectKind};
 use crate::oid::Oid;
 use crate::pack::midx;
 use crate::pack::write::PackWriter;
-use crate::packs::{Packs, is_damage};
+use crate::packs::{PackPool, Packs, is_damage};
 
 /// The version of the layout that this code reads and writes.
 const VERSION: u32 = 1;
@@ -66,6 +68,9 @@ pub struct Store {
     directory: PathBuf,
     uuid: String,
     packs: Mutex<Option<Arc<Packs>>>,
+    pool: Arc<PackPool>,
+    /// The state of the workspace that was captured last.
+    kept_state: Mutex<Option<KeptState>>,
     /// The time to wait for other processes. If it is `None`, this process waits as long as another
     /// process has a workspace locked, but does not wait for maintenance of the store.
     pub(crate) lock_wait: Option<LockWait>,
@@ -148,8 +153,9 @@ impl Store {
             return Err(StoreError::TooNew { path: directory, found: identity.version });
         }
         let (uuid, packs) = (identity.uuid, Mutex::new(None));
-        let handled = Arc::default();
-        let store = Store { directory, uuid, packs, lock_wait: None, handled };
+        let (pool, handled) = (Arc::default(), Arc::default());
+        let kept_state = Mutex::default();
+        let store = Store { directory, uuid, packs, pool, kept_state, lock_wait: None, handled };
         store.sweep_temporary_files()?;
         Ok(store)
     }
@@ -220,6 +226,24 @@ impl Store {
         *self.packs.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Takes the state that the last capture of a workspace left in memory, if it is still the one
+    /// on disk.
+    pub(crate) fn take_state(&self, directory: &Path) -> Option<WorkspaceState> {
+        let kept = self.kept_state.lock().unwrap_or_else(PoisonError::into_inner).take();
+        kept?.into_state(directory)
+    }
+
+    /// Keeps the state of a workspace for the next capture.
+    pub(crate) fn keep_state(&self, state: KeptState) {
+        *self.kept_state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    }
+
+    /// Adds a new pack of this process to the known packs, so that they need not be listed again.
+    pub(crate) fn add_pack(&self, name: &str) {
+        let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        *packs = packs.take().map(|known| Arc::new(known.with_pack(name)));
+    }
+
     pub(crate) fn new_pack(&self) -> PackWriter {
         PackWriter::new(&self.temporary())
     }
@@ -242,7 +266,8 @@ impl Store {
 
     pub(crate) fn packs(&self) -> Arc<Packs> {
         let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        packs.get_or_insert_with(|| Arc::new(Packs::load(&self.pack_directory()))).clone()
+        let load = || Packs::load_with(&self.pack_directory(), self.pool.clone());
+        packs.get_or_insert_with(|| Arc::new(load())).clone()
     }
 
     /// Reads an object and checks that it matches its id.
@@ -300,10 +325,9 @@ impl Store {
     /// Sets aside the packs that cannot be opened because they are damaged. Returns their names.
     /// The caller must hold the store's lock.
     pub(crate) fn set_aside_broken(&self) -> Result<Vec<String>, StoreError> {
-        let packs = self.packs();
-        let covered = packs.find_broken_covered();
-        let damaged = packs.broken.iter().chain(&covered).filter(|(_, error)| is_damage(error));
-        damaged.map(|(name, _)| self.quarantine_pack(name).map(|()| name.clone())).collect()
+        let broken = self.packs().find_broken();
+        let damaged = broken.into_iter().filter(|(_, error)| is_damage(error));
+        damaged.map(|(name, _)| self.quarantine_pack(&name).map(|()| name)).collect()
     }
 
     /// Moves a damaged pack to `quarantine/`.

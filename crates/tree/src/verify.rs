@@ -16,6 +16,7 @@ use crate::path::RelPath;
 use crate::pins::PinName;
 use crate::source_packs::{SourcePack, SourcePacks};
 use crate::store::{Store, StoreError};
+use crate::threads::prepare_threads;
 use graph::ObjectGraph;
 use losses::LossReport;
 
@@ -124,6 +125,7 @@ impl Store {
     /// Opens all packs and compares them with their checksums. Returns the packs that could be
     /// opened, and an error for each broken one.
     fn check_packs(&self) -> (SourcePacks, BTreeMap<String, io::Error>) {
+        prepare_threads();
         let directory = self.pack_directory();
         let opened: Vec<(String, io::Result<SourcePack>)> = list_pack_names(&directory)
             .into_par_iter()

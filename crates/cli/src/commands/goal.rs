@@ -24,7 +24,7 @@ use crate::slash::SlashAction;
 Examples:
   takeback goal start \"make the tests pass\" --usd 2 --minutes 30
   takeback goal list
-  takeback goal show 3f2a                   its budget, and what was spent
+  takeback goal show                        the last one: its budget, and what was spent
   takeback goal pause 3f2a                  from another terminal; Ctrl-C does the same here
   takeback goal resume 3f2a --add-usd 1     continue, with a dollar more than before")]
 pub(crate) struct Arguments {
@@ -48,21 +48,21 @@ enum Action {
     List,
     /// Show a goal with its budget
     Show {
-        /// The goal: its id, or the beginning of its id
+        /// The goal: its id, or the beginning of its id [default: the goal that changed last]
         #[arg(value_name = "ID")]
-        id: String,
+        id: Option<String>,
     },
     /// Pause a goal; its running turn stops at the next step
     Pause {
-        /// The goal: its id, or the beginning of its id
+        /// The goal: its id, or the beginning of its id [default: the only open goal]
         #[arg(value_name = "ID")]
-        id: String,
+        id: Option<String>,
     },
     /// Resume a goal; what was spent before does not count against the budget
     Resume {
-        /// The goal: its id, or the beginning of its id
+        /// The goal: its id, or the beginning of its id [default: the only open goal]
         #[arg(value_name = "ID")]
-        id: String,
+        id: Option<String>,
         #[command(flatten)]
         more: More,
         #[command(flatten)]
@@ -76,9 +76,9 @@ enum Action {
     },
     /// Give up a goal; the work that was done is kept
     Cancel {
-        /// The goal: its id, or the beginning of its id
+        /// The goal: its id, or the beginning of its id [default: the only open goal]
         #[arg(value_name = "ID")]
-        id: String,
+        id: Option<String>,
     },
 }
 
@@ -151,19 +151,28 @@ impl More {
 pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, Failure> {
     match arguments.action {
         Action::Start { objective, limits, agent } => {
+            let objective = join_objective(&objective)?;
             let mut conversation = Conversation::new(agent, context)?;
-            let id = conversation.begin_goal(&objective.join(" "), limits.budget())?;
+            let id = conversation.begin_goal(&objective, limits.budget())?;
             work(&mut conversation, &id, Run::New(None))
         }
         Action::List => list(context),
-        Action::Show { id } => show_goal(&find_goal(&id, context)?, context),
-        Action::Pause { id } => change(&id, GoalState::Paused, "paused by the user", context),
-        Action::Cancel { id } => change(&id, GoalState::Cancelled, "given up by the user", context),
+        Action::Show { id } => match find_shown_goal(id.as_deref(), context)? {
+            Some(goal) => show_goal(&goal, context),
+            None => list(context),
+        },
+        Action::Pause { id } => {
+            change(&choose_goal(id, context)?, GoalState::Paused, "paused by the user", context)
+        }
+        Action::Cancel { id } => {
+            let reason = "given up by the user";
+            change(&choose_goal(id, context)?, GoalState::Cancelled, reason, context)
+        }
         Action::Resume { id, more, agent, detached, same_run } => {
             if detached {
                 background::detach_from_terminal();
             }
-            let goal = find_goal(&id, context)?;
+            let goal = choose_goal(id, context)?;
             let mut conversation = Conversation::new(agent, context)?;
             context.close_ledger();
             conversation.resume_task(&goal.task)?;
@@ -193,12 +202,11 @@ pub(crate) fn find_work(
 ) -> Result<Option<SlashAction>, Failure> {
     Ok(match &arguments.action {
         Action::Start { objective, limits, .. } => {
-            let objective = objective.join(" ");
-            let objective = objective.trim_matches('"').to_owned();
+            let objective = join_objective(objective)?;
             Some(SlashAction::StartGoal { objective, budget: limits.budget() })
         }
         Action::Resume { id, more, .. } => {
-            let goal = find_goal(id, context)?;
+            let goal = choose_goal(id.clone(), context)?;
             Some(SlashAction::ResumeGoal { budget: more.add_to(goal.budget), goal: goal.id })
         }
         _ => None,
@@ -247,6 +255,46 @@ fn find_goal(typed: &str, context: &Context) -> Result<GoalRecord, Failure> {
     Ok(context.ledger()?.goal(&id)?)
 }
 
+/// Joins the words of a goal. A pair of quotation marks around them is left out, because a line
+/// that is typed into a chat is not read by a shell.
+fn join_objective(words: &[String]) -> Result<String, Failure> {
+    let objective = words.join(" ");
+    let objective = objective.trim();
+    let quoted = objective.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let objective = quoted.unwrap_or(objective);
+    match objective.trim().is_empty() {
+        true => Err(Failure::new("the goal is empty").hint("say what is to be reached")),
+        false => Ok(objective.to_owned()),
+    }
+}
+
+/// Finds the goal that the user wants to see: by default, the one that changed last. Returns `None`
+/// if there are no goals.
+fn find_shown_goal(typed: Option<&str>, context: &Context) -> Result<Option<GoalRecord>, Failure> {
+    match typed {
+        Some(typed) => find_goal(typed, context).map(Some),
+        None => Ok(list_goals(context.opened()?)?.into_iter().next()),
+    }
+}
+
+/// Finds the goal that the user wants to change: by default, the only one that is not over.
+fn choose_goal(typed: Option<String>, context: &Context) -> Result<GoalRecord, Failure> {
+    if let Some(typed) = typed {
+        return find_goal(&typed, context);
+    }
+    let is_over =
+        |goal: &GoalRecord| matches!(goal.state, GoalState::Complete | GoalState::Cancelled);
+    let mut open = list_goals(context.opened()?)?;
+    open.retain(|goal| !is_over(goal));
+    match open.len() {
+        0 => Err(Failure::new("no goal is open")
+            .hint("`takeback goal list` lists all goals; `takeback goal start` begins one")),
+        1 => Ok(open.remove(0)),
+        count => Err(Failure::new(format!("{count} goals are open"))
+            .hint("name one of them: `takeback goal list` shows their ids")),
+    }
+}
+
 /// Describes a goal as data.
 pub(crate) fn describe(id: &str, context: &Context) -> Result<Value, Failure> {
     let goal = context.ledger()?.goal(id)?;
@@ -269,13 +317,12 @@ fn check_change(goal: &GoalRecord, state: GoalState) -> Result<(), Failure> {
 }
 
 fn change(
-    typed: &str,
+    goal: &GoalRecord,
     state: GoalState,
     reason: &str,
     context: &Context,
 ) -> Result<ExitCode, Failure> {
-    let goal = find_goal(typed, context)?;
-    check_change(&goal, state)?;
+    check_change(goal, state)?;
     let update = GoalUpdate {
         goal: goal.id.clone(),
         state: Some((state, Some(reason.to_owned()))),

@@ -210,6 +210,7 @@ pub(crate) fn run_words(words: &[&str], context: &Context) -> SlashAnswer {
 
 /// Lists, shows, pauses or cancels goals. Leaves starting and resuming a goal to the front end.
 fn answer_goal(words: &[&str], context: &Context) -> Result<SlashAnswer, Failure> {
+    let words = if words.is_empty() { &["list"] } else { words };
     let all = ["takeback", "goal"].iter().chain(words).map(Into::into).collect();
     match Arguments::parse_words(all) {
         Ok(Arguments { command: Command::Goal(arguments), .. }) => {

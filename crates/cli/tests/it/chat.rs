@@ -141,6 +141,7 @@ fn a_goal_lists_its_checkpoints_and_can_be_taken_back() {
     chat_output(&session, &["goal", "start", "make it", "--turns", "3", "--usd", "1"]);
     let id = session.json(&["goal", "list"])["goals"][0]["id"].as_str().unwrap().to_owned();
     let goal = session.json(&["goal", "show", &id]);
+    assert_eq!(session.json(&["goal", "show"]), goal, "the last goal is shown by default");
     let checkpoints = goal["checkpoints"].as_array().unwrap();
     assert_eq!((checkpoints.len(), &checkpoints[0]["row"]), (1, &json!(1)), "{goal:#}");
     let shown = chat_output(&session, &["goal", "show", &id]);
@@ -183,9 +184,11 @@ fn a_goal_ends_when_it_is_reached_or_its_budget_is_spent() {
     let goal = &goals["goals"][0];
     assert_eq!((&goal["state"], &goal["spent"]["turns"]), (&json!("budget_limited"), &json!(2)));
     // A new run has the whole budget again.
-    chat(&session, &["goal", "resume", goal["id"].as_str().unwrap()]).output().unwrap();
+    chat(&session, &["goal", "resume"]).output().unwrap();
     let goals = session.json(&["goal", "list"]);
     assert_eq!(goals["goals"][0]["state"], "complete", "{goals:#}");
+    let told = text_of(&chat(&session, &["goal", "pause"]).output().unwrap());
+    assert!(told.contains("no goal is open"), "{told}");
 }
 
 #[test]

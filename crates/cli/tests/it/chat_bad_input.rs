@@ -68,6 +68,16 @@ fn without_a_key_no_session_begins() {
 }
 
 #[test]
+fn an_empty_prompt_or_goal_begins_no_session() {
+    let server = Server::start(writer).unwrap();
+    let session = with_model(&server);
+    assert_eq!(fail(&session, &["chat", "-p", "  "]), "error: the prompt is empty\n");
+    let said = fail(&session, &["goal", "start", " "]);
+    assert!(said.starts_with("error: the goal is empty\n"), "{said}");
+    assert!(server.requests().is_empty() && list_tasks(&session).is_empty());
+}
+
+#[test]
 fn the_error_for_a_refused_key_or_model_says_what_to_check_and_the_prompt_is_kept() {
     let session = Session::new();
     for (status, body, expected) in [

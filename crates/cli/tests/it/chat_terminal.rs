@@ -159,6 +159,25 @@ fn ctrl_c_stops_a_turn_and_ctrl_c_twice_ends_the_chat() {
     assert!(status.success(), "{screen}");
 }
 
+/// The second Ctrl-C may arrive before or after the next prompt appears.
+#[test]
+fn ctrl_c_just_after_a_stopped_turn_leaves_the_chat_in_order() {
+    let model = StuckModel::start(writer, |request| request.last_text() == "stall");
+    let session = with_model(&model.server);
+    for _ in 0..10 {
+        let Some(mut terminal) = start(&session) else { return };
+        terminal.press("stall\r");
+        model.reached.recv().unwrap();
+        terminal.press("\u{3}");
+        terminal.wait_for("Stopped.");
+        terminal.press("\u{3}");
+        let (status, screen, _) = terminal.wait_for_end();
+        assert!(status.success(), "{status}: {screen}");
+        let shown = session.json(&["sessions", "show", &last_session(&session)]);
+        assert_eq!(shown["end_reason"], "left by the user", "{shown}");
+    }
+}
+
 #[test]
 fn a_rollback_takes_back_files_and_messages() {
     let server = Server::start(writer).unwrap();

@@ -211,6 +211,8 @@ s1                 <date> <time>  2 messages  Shop  ← this session
 └─ <fork>  fork  <date> <time>   1 message  Shop #3
 ",
     );
+    let last = session.json(&["sessions", "tree"]);
+    assert_eq!(last["id"], "mine:s1", "the last session belongs to the same tree");
     let tree = session.json(&["sessions", "tree", "s1"]);
     let directories: Vec<&Value> =
         tree["children"].as_array().unwrap().iter().map(|node| &node["workspace"]).collect();

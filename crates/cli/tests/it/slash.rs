@@ -132,7 +132,6 @@ fn every_command_has_the_same_answer_in_chat_and_over_rpc() {
             "/rollback 99",
             "/rollback --home x 1",
             "/fork 9",
-            "/goal",
             "/goal show nothing",
             "/resume nothing",
             "/resum",

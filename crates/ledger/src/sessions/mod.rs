@@ -237,11 +237,9 @@ pub(crate) fn end_session(
 /// Reopens a session if it has ended.
 pub(crate) fn reopen_session(transaction: &Transaction<'_>, id: &str) -> Result<(), LedgerError> {
     head(transaction, id)?;
-    transaction.execute(
-        "UPDATE sessions SET ended_at = NULL, end_reason = NULL
-         WHERE id = ?1 AND ended_at IS NOT NULL",
-        [id],
-    )?;
+    let sql = "UPDATE sessions SET ended_at = NULL, end_reason = NULL
+               WHERE id = ?1 AND ended_at IS NOT NULL";
+    transaction.prepare_cached(sql)?.execute([id])?;
     Ok(())
 }
 

@@ -118,6 +118,26 @@ fn a_file_that_the_user_changed_since_is_not_overwritten() {
 }
 
 #[test]
+fn a_resumed_task_knows_the_last_answer_and_sends_the_whole_conversation() {
+    let scratch = Scratch::new();
+    let server = Server::start(|request: &Request| {
+        Reply::text(format!("You said: {}", request.last_text()))
+    })
+    .unwrap();
+    let mut task = scratch.begin(&server.url(), "t1");
+    assert_eq!(task.prompt("one", &Recorder::default()).unwrap(), COMPLETE);
+    drop(task);
+    let mut task = Task::resume_task(agent(scratch.base(), &server.url()), "t1").unwrap();
+    assert_eq!(task.last_answer().unwrap(), "You said: one");
+    drop(task);
+    let mut task = Task::resume_task(agent(scratch.base(), &server.url()), "t1").unwrap();
+    assert_eq!(task.prompt("two", &Recorder::default()).unwrap(), COMPLETE);
+    let last = server.requests().pop().unwrap();
+    let texts: Vec<&str> = last.messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(texts, ["one", "You said: one", "two"]);
+}
+
+#[test]
 fn a_call_with_effects_waits_for_the_user() {
     let scratch = Scratch::new();
     let server = Server::start(|request: &Request| match request.last_result() {

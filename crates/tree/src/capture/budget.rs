@@ -6,9 +6,10 @@ use rayon::prelude::*;
 
 use super::cache::{CachedEntry, Cause, EntryKind, FileClass};
 use super::coverage::Request;
-use super::scan::{ContentSource, Scanner};
+use super::scan::{ContentSource, MIN_FILES_FOR_THREADS, Scanner};
 use crate::beneath;
 use crate::path::split;
+use crate::threads::prepare_threads;
 
 /// The maximum size of a file that is read in parallel with other files. Larger files are read one
 /// at a time, because each is held in memory as a whole.
@@ -77,6 +78,10 @@ impl Scanner<'_> {
             let entry = self.read_budgeted_file(file);
             self.settle_file(file, |_| entry);
         };
+        if unread.len() < MIN_FILES_FOR_THREADS {
+            return unread.iter().for_each(read);
+        }
+        prepare_threads();
         unread.par_iter().filter(|file| file.size <= MAX_PARALLEL).for_each(read);
         unread.iter().filter(|file| file.size > MAX_PARALLEL).for_each(read);
     }

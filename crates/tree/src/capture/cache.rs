@@ -353,7 +353,7 @@ impl StatCache {
 }
 
 /// Reads the checksum at the end of a cache file. The log of the cache refers to it.
-fn read_checksum(path: &Path) -> io::Result<u32> {
+pub(super) fn read_checksum(path: &Path) -> io::Result<u32> {
     use std::os::unix::fs::FileExt;
     let file = fs::File::open(path)?;
     let mut bytes = [0; 4];

@@ -11,6 +11,7 @@ use super::gitignore::has_other_gitignore;
 use super::known::KnownState;
 use crate::beneath::{self, Root, Stat};
 use crate::path::RelPath;
+use crate::threads::prepare_threads;
 
 /// With fewer known entries than this, checking them in several threads is not worthwhile.
 const MIN_ENTRIES_FOR_THREADS: usize = 2_000;
@@ -57,6 +58,7 @@ pub(crate) fn find_changes(
     if known.cache.entries.len() < MIN_ENTRIES_FOR_THREADS {
         all.filter_map(check).collect()
     } else {
+        prepare_threads();
         all.into_par_iter().with_min_len(8).filter_map(check).collect()
     }
 }

@@ -13,6 +13,7 @@ mod check;
 mod coverage;
 pub(crate) mod databases;
 mod gitignore;
+pub(crate) mod kept;
 mod known;
 pub(crate) mod limit;
 mod read;
@@ -39,7 +40,6 @@ use crate::pack::write::PackWriter;
 use crate::path::RelPath;
 use crate::rules::{CaptureRules, Filter};
 use crate::store::{Store, StoreError};
-use crate::threads::prepare_threads;
 use cache::{CacheHead, Cause, Cutoff, FileClass, Reach, StatCache};
 use check::DirectoryTask;
 use coverage::Coverage;
@@ -229,6 +229,11 @@ impl WorkspaceState {
     pub(crate) fn cache(&self) -> &StatCache {
         &self.known.cache
     }
+
+    /// Notes that the cache on disk has the whole state.
+    pub(crate) fn mark_saved(&mut self) {
+        self.unsaved = Unsaved::Nothing;
+    }
 }
 
 /// The entries that still have to be written to the cache on disk.
@@ -259,7 +264,6 @@ pub(crate) fn capture_workspace(
     known: Option<WorkspaceState>,
     options: &CaptureOptions<'_>,
 ) -> Result<(Capture, WorkspaceState), CaptureError> {
-    prepare_threads();
     let git = if context.only.is_none() { GitDirectory::find(context.path) } else { None };
     let index = git.map(|git| git.index_path());
     let mut head = CacheHead {

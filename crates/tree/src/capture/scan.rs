@@ -22,9 +22,13 @@ use crate::object;
 use crate::pack::MAX_OBJECT;
 use crate::path::{RelPath, join};
 use crate::rules::Scope;
+use crate::threads::prepare_threads;
 
 /// With fewer files than this, reading in parallel is not worthwhile.
-const MIN_FILES_FOR_THREADS: usize = 16;
+pub(super) const MIN_FILES_FOR_THREADS: usize = 16;
+
+/// With fewer directories than this, scanning them in parallel is not worthwhile.
+const MIN_DIRECTORIES_FOR_THREADS: usize = 4;
 
 /// The result of scanning a directory.
 pub(crate) enum ScannedDirectory {
@@ -86,6 +90,16 @@ pub(crate) struct ScanResults {
     pub(crate) new: Vec<Option<ScannedDirectory>>,
 }
 
+/// A new directory that is to be listed.
+struct NewDirectory<'a> {
+    /// The index of the result in [`ScanResults::new`].
+    index: usize,
+    path: Vec<u8>,
+    above: Option<Arc<Scope>>,
+    reach: Reach,
+    known: Option<&'a CachedEntry>,
+}
+
 /// A scan in progress, shared by many threads.
 pub(crate) struct Scanner<'a> {
     pub(super) root: &'a Root,
@@ -97,6 +111,8 @@ pub(crate) struct Scanner<'a> {
     /// The cutoff of this scan: a file newer than this may be in the middle of a write.
     pub(super) present_cutoff: Cutoff,
     results: Mutex<ScanResults>,
+    /// The new directories that are to be listed by other threads.
+    waiting: Mutex<Vec<NewDirectory<'a>>>,
     gitignores: AppliedGitignores,
     /// The number of files in all listings so far, excluding those that are captured only because
     /// the caller asks for them.
@@ -123,6 +139,7 @@ impl<'a> Scanner<'a> {
             known_cutoff: known.map_or(present_cutoff, |known| known.cache.head.cutoff),
             present_cutoff,
             results: Mutex::default(),
+            waiting: Mutex::default(),
             gitignores: AppliedGitignores::default(),
             new_files: AtomicU64::new(0),
             budgeted: Mutex::default(),
@@ -190,7 +207,7 @@ impl<'a> Scanner<'a> {
         self.has_too_many_files() || self.sink.has_failed()
     }
 
-    fn known(&self) -> &KnownState {
+    fn known(&self) -> &'a KnownState {
         self.known.expect("only a scan with a known state finds known entries")
     }
 
@@ -200,8 +217,9 @@ impl<'a> Scanner<'a> {
 
     /// Scans everything, without a known state.
     pub(crate) fn scan_everything(&self) {
+        prepare_threads();
         rayon::scope(|scope| {
-            self.spawn_listing(scope, Vec::new(), None, Reach::Normal, None);
+            self.spawn_listing(Some(scope), Vec::new(), None, Reach::Normal, None);
         });
     }
 
@@ -210,16 +228,40 @@ impl<'a> Scanner<'a> {
         let new_rules = tasks.iter().filter(|task| task.rules_changed);
         let new_rules: HashSet<u32> = new_rules.map(|task| task.number).collect();
         let new_rules = &new_rules;
+        // Waking up the other threads takes longer than most captures have to do.
+        let is_small = tasks.len() < MIN_DIRECTORIES_FOR_THREADS;
+        if is_small {
+            tasks.iter().for_each(|task| self.run_task(None, task, new_rules));
+        }
+        let waiting = std::mem::take(&mut *self.lock_waiting());
+        if is_small && waiting.is_empty() {
+            return;
+        }
+        prepare_threads();
         rayon::scope(|scope| {
-            for task in tasks {
-                scope.spawn(move |scope| self.run_task(scope, task, new_rules));
+            for directory in waiting {
+                scope.spawn(move |scope| self.list_new_directory(scope, directory));
+            }
+            for task in tasks.iter().filter(|_| !is_small) {
+                scope.spawn(move |scope| self.run_task(Some(scope), task, new_rules));
             }
         });
     }
 
+    fn lock_waiting(&self) -> MutexGuard<'_, Vec<NewDirectory<'a>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list_new_directory<'s>(&'s self, scope: &rayon::Scope<'s>, directory: NewDirectory<'a>) {
+        let NewDirectory { index, path, above, reach, known } = directory;
+        let slot = ContentSource::New(index);
+        let scanned = self.list_directory(Some(scope), &path, above.as_ref(), reach, known, slot);
+        self.lock_results().new[index] = Some(scanned);
+    }
+
     fn run_task<'s>(
         &'s self,
-        scope: &rayon::Scope<'s>,
+        scope: Option<&rayon::Scope<'s>>,
         task: &DirectoryTask,
         new_rules: &HashSet<u32>,
     ) {
@@ -276,36 +318,36 @@ impl<'a> Scanner<'a> {
         Some(ScannedDirectory::Listed(DirectoryListing { path, stat: entry.stat, children }))
     }
 
-    /// Lists a directory in another thread. Returns the index of its result in
-    /// [`ScanResults::new`].
+    /// Lists a directory in another thread, now or, without a scope, after the known directories.
+    /// Returns the index of its result in [`ScanResults::new`].
     fn spawn_listing<'s>(
         &'s self,
-        scope: &rayon::Scope<'s>,
+        scope: Option<&rayon::Scope<'s>>,
         path: Vec<u8>,
         above: Option<Arc<Scope>>,
         reach: Reach,
-        known: Option<&'s CachedEntry>,
+        known: Option<&'a CachedEntry>,
     ) -> usize {
         let index = {
             let mut results = self.lock_results();
             results.new.push(None);
             results.new.len() - 1
         };
-        scope.spawn(move |scope| {
-            let slot = ContentSource::New(index);
-            let scanned = self.list_directory(scope, &path, above.as_ref(), reach, known, slot);
-            self.lock_results().new[index] = Some(scanned);
-        });
+        let directory = NewDirectory { index, path, above, reach, known };
+        match scope {
+            Some(scope) => scope.spawn(move |scope| self.list_new_directory(scope, directory)),
+            None => self.lock_waiting().push(directory),
+        }
         index
     }
 
     fn list_directory<'s>(
         &'s self,
-        scope: &rayon::Scope<'s>,
+        scope: Option<&rayon::Scope<'s>>,
         path: &[u8],
         above: Option<&Arc<Scope>>,
         reach: Reach,
-        known: Option<&'s CachedEntry>,
+        known: Option<&'a CachedEntry>,
         slot: ContentSource,
     ) -> ScannedDirectory {
         let fd = match self.root.open_directory(path) {
@@ -370,7 +412,7 @@ impl<'a> Scanner<'a> {
     #[allow(clippy::too_many_arguments, reason = "all arguments describe one name")]
     fn decide_child<'s>(
         &'s self,
-        scope: &rayon::Scope<'s>,
+        scope: Option<&rayon::Scope<'s>>,
         path: Vec<u8>,
         name: Vec<u8>,
         stat: Stat,
@@ -452,7 +494,7 @@ impl<'a> Scanner<'a> {
     /// Determines the source of a directory's content: the known directory, or a new listing.
     fn enter_directory<'s>(
         &'s self,
-        scope: &rayon::Scope<'s>,
+        scope: Option<&rayon::Scope<'s>>,
         path: Vec<u8>,
         patterns: &Arc<Scope>,
         reach: Reach,
@@ -489,6 +531,7 @@ impl<'a> Scanner<'a> {
             to_read.iter().for_each(|at| children[*at].entry = read(&children[*at]));
             return;
         }
+        prepare_threads();
         let entries: Vec<CachedEntry> =
             to_read.par_iter().with_min_len(4).map(|at| read(&children[*at])).collect();
         to_read.iter().zip(entries).for_each(|(at, entry)| children[*at].entry = entry);

@@ -20,6 +20,7 @@ use crate::object::{self, TreeEntry};
 use crate::oid::Oid;
 use crate::path::{RelPath, join};
 use crate::store::ObjectError;
+use crate::threads::prepare_threads;
 
 /// With fewer trees than this at one depth, building them in parallel is not worthwhile.
 const MIN_TREES_FOR_THREADS: usize = 64;
@@ -377,6 +378,7 @@ pub(crate) fn make_trees(sink: &ObjectSink<'_>, assembled: &mut AssembledState) 
         let trees: Vec<Oid> = if here.len() < MIN_TREES_FOR_THREADS {
             here.iter().map(make).collect()
         } else {
+            prepare_threads();
             here.par_iter().with_min_len(8).map(make).collect()
         };
         for (number, tree) in here.into_iter().zip(trees) {

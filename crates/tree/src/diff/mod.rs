@@ -19,6 +19,7 @@ use crate::oid::Oid;
 use crate::path::{RelPath, join};
 use crate::rules::{CaptureRules, Matcher};
 use crate::store::{ObjectError, Store};
+use crate::threads::prepare_threads;
 
 pub use hunks::{Hunk, find_hunks, split_lines};
 pub use text::UnifiedDiff;
@@ -163,6 +164,7 @@ pub fn diff_trees(
         changes = renames::join_renames(store, changes)?;
         changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     }
+    prepare_threads();
     changes.par_iter_mut().try_for_each(|change| change.measure(store, options.counts))?;
     Ok(Diff { from: *from, to: *to, changes })
 }

@@ -31,6 +31,7 @@ use crate::oid::Oid;
 use crate::path::{RelPath, split};
 use crate::pins::Pin;
 use crate::store::{Store, StoreError};
+use crate::threads::prepare_threads;
 
 /// The maximum number of staged files or directories that are open at the same time.
 const BATCH: usize = 128;
@@ -186,6 +187,7 @@ impl Restore<'_> {
         let numbers: Vec<usize> = (0..self.journal.steps.len())
             .filter(|number| writes(&self.journal.steps[*number]))
             .collect();
+        prepare_threads();
         for batch in numbers.chunks(BATCH) {
             let stage = |number: &usize| self.stage_file(*number, &self.journal.steps[*number]);
             let mut results: Vec<_> = batch.par_iter().map(stage).collect();
@@ -283,6 +285,7 @@ impl Restore<'_> {
         }
         self.set_final_modes(steps, 0o700)?;
         fault::point("verify").map_err(failed_at(&RelPath::root()))?;
+        prepare_threads();
         let failures: Vec<RestoreError> =
             steps.par_iter().filter_map(|step| self.verify_step(step).err()).collect();
         if !failures.is_empty() {

@@ -536,3 +536,29 @@ fn space_that_becomes_available_again_is_used() {
     }
     assert_sound(&scratch, &earlier);
 }
+
+/// Each process keeps the state of the last capture in memory. The other one changes the cache on
+/// disk in the meantime.
+#[test]
+fn processes_that_take_turns_leave_an_intact_cache() {
+    let scratch = Scratch::new();
+    let directory = scratch.directory.path().join("store");
+    let stores = [(); 2].map(|()| Store::open(&directory).unwrap());
+    for name in ["a/x", "b/y", "changed", "z"] {
+        scratch.write(name, "the same");
+    }
+    let capture = |store: &Store| capture_into(store, &scratch.root, "a test\n").tree;
+    capture(&stores[0]);
+    for round in 0..8 {
+        scratch.write(format!("a/new{round}"), "new");
+        capture(&stores[1]);
+        // The other process has never seen the new file.
+        fs::remove_file(scratch.path(format!("a/new{round}"))).unwrap();
+        scratch.write("changed", format!("{round}"));
+        let tree = capture(&stores[0]);
+        assert_eq!(tree, scratch.fresh().tree, "round {round}");
+        let third = Store::open(&directory).unwrap();
+        assert_eq!(capture(&third), tree, "round {round}");
+    }
+    scratch.fsck();
+}

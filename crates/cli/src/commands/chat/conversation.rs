@@ -8,8 +8,8 @@ use takeback_runtime::{AGENT, FrontEnd, Pause, Task, TaskError, adopt_session};
 
 use super::agent::{AgentArguments, BuiltAgent, build_agent, describe_model, new_id};
 use super::input::{PromptInput, PromptReader};
-use super::stopper::Stopper;
-use super::terminal::keyboard::QuietKeyboard;
+use super::stopper::{Stopper, TurnWatch};
+use super::terminal::keyboard::{InterruptKey, QuietKeyboard};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
@@ -194,13 +194,16 @@ impl Conversation {
 
     /// Runs a turn with this prompt.
     pub(crate) fn prompt(&mut self, text: &str, front: &dyn FrontEnd) -> Result<Pause, Failure> {
+        self.stopper.expect_turn();
         self.begun_task()?;
-        self.run_turn(|task| task.prompt(text, front))
+        let watch = TurnWatch { stopper: self.stopper.clone(), front };
+        self.run_turn(|task| task.prompt(text, &watch))
     }
 
     /// Continues the interrupted turn.
     pub(crate) fn proceed(&mut self, front: &dyn FrontEnd) -> Result<Pause, Failure> {
-        self.run_turn(|task| task.proceed(front))
+        let watch = TurnWatch { stopper: self.stopper.clone(), front };
+        self.run_turn(|task| task.proceed(&watch))
     }
 
     /// Runs a turn. Tells programs which task and session the turn belongs to. If the turn asks a
@@ -250,8 +253,11 @@ impl Conversation {
     pub(crate) fn read_prompt(&self, reader: &mut PromptReader) -> Result<PromptInput, Failure> {
         // While the user thinks, another process can repair the ledger.
         self.context().close_ledger();
-        self.stopper.begin_prompt(reader.is_editor());
-        let input = reader.read_prompt();
+        let _key = reader.is_editor().then(InterruptKey::start);
+        let input = match self.stopper.begin_prompt(reader.is_editor()) {
+            true => Ok(PromptInput::Interrupted),
+            false => reader.read_prompt(),
+        };
         self.stopper.end_prompt();
         input
     }
@@ -264,7 +270,9 @@ impl Conversation {
         let task = self.task.as_mut().expect("the caller has a task");
         let _quiet = QuietKeyboard::start();
         self.stopper.begin_turn(task.cancel());
-        Ok(act(task)?)
+        let done = act(task);
+        self.stopper.end_turn();
+        Ok(done?)
     }
 
     /// Ends the session. The session can still be continued later.

@@ -72,6 +72,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    if arguments.prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
+        return Err(Failure::new("the prompt is empty"));
+    }
     let mut conversation = Conversation::new(arguments.agent, context)?;
     if let Some(session) = &arguments.resume {
         conversation.resume(session.as_deref())?;

@@ -1,10 +1,11 @@
 //! Ctrl-C in a conversation.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
-use takeback_runtime::Cancel;
+use takeback_runtime::{Answer, Cancel, FrontEnd, Question, TurnEvent};
 
 use super::terminal::keyboard::restore_keyboard;
 use crate::failure::Failure;
@@ -13,6 +14,9 @@ use crate::failure::Failure;
 #[derive(Clone, Default)]
 pub(super) struct Stopper {
     meaning: Arc<Mutex<Meaning>>,
+    /// True if Ctrl-C was pressed and has not been handled yet. The signal handler sets it, so it is
+    /// right even before the thread that handles Ctrl-C has noticed the signal.
+    is_pressed: Arc<AtomicBool>,
 }
 
 /// The effect of Ctrl-C.
@@ -21,10 +25,15 @@ enum Meaning {
     /// Ctrl-C ends the program.
     #[default]
     End,
+    /// The user has entered a prompt, and the turn is about to begin. The first Ctrl-C stops the
+    /// turn as soon as it begins, and a second Ctrl-C ends the program.
+    BeginTurn { is_pressed: bool },
     /// The first Ctrl-C uses this switch to stop the turn, and a second Ctrl-C ends the program.
-    /// This stays in effect until the next prompt, so that a Ctrl-C just after the turn does not
-    /// end the program.
     StopTurn(Cancel),
+    /// The turn is over, and the user is about to be asked for the next prompt. The first Ctrl-C
+    /// counts as the answer to this prompt, and a second Ctrl-C ends the program. The first one
+    /// also uses the switch, because a goal may be about to begin another turn.
+    AnswerPrompt { cancel: Cancel, is_pressed: bool },
     /// Ctrl-C has no effect, because the line editor reads it as a key.
     Key,
 }
@@ -33,11 +42,12 @@ impl Stopper {
     /// Handles Ctrl-C from now on.
     pub(super) fn listen(&self) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::new("cannot handle Ctrl-C").because(&error);
+        signal_hook::flag::register(SIGINT, self.is_pressed.clone()).map_err(failed)?;
         let mut signals = Signals::new([SIGINT]).map_err(failed)?;
         let stopper = self.clone();
         let wait = move || {
             for signal in signals.forever() {
-                if stopper.ends_program() {
+                if stopper.take_press() && stopper.ends_program() {
                     restore_keyboard();
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
@@ -47,31 +57,69 @@ impl Stopper {
         Ok(())
     }
 
-    /// Stops the running turn, if there is one. Returns true if the program has to end instead.
+    /// Returns true if a Ctrl-C is to be handled. Each one is handled once.
+    fn take_press(&self) -> bool {
+        self.is_pressed.swap(false, Ordering::SeqCst)
+    }
+
+    /// Handles one Ctrl-C. Returns true if the program has to end.
     fn ends_program(&self) -> bool {
-        match &*self.meaning() {
+        match &mut *self.meaning() {
             Meaning::End => true,
+            Meaning::BeginTurn { is_pressed } => std::mem::replace(is_pressed, true),
             Meaning::StopTurn(cancel) if cancel.is_cancelled() => true,
             Meaning::StopTurn(cancel) => {
                 cancel.cancel();
                 false
             }
+            Meaning::AnswerPrompt { cancel, is_pressed } => {
+                cancel.cancel();
+                std::mem::replace(is_pressed, true)
+            }
             Meaning::Key => false,
         }
     }
 
-    /// Records that a turn is running, and that this switch stops it.
+    /// Records that a turn is running, and that this switch stops it. If the user has already
+    /// pressed Ctrl-C, stops the turn immediately.
     pub(super) fn begin_turn(&self, cancel: &Cancel) {
-        *self.meaning() = Meaning::StopTurn(cancel.clone());
+        let mut meaning = self.meaning();
+        if matches!(*meaning, Meaning::BeginTurn { is_pressed: true }) {
+            cancel.cancel();
+        }
+        *meaning = Meaning::StopTurn(cancel.clone());
+    }
+
+    /// Records that the running turn is over.
+    pub(super) fn end_turn(&self) {
+        let mut meaning = self.meaning();
+        if let Meaning::StopTurn(cancel) = &*meaning {
+            let cancel = cancel.clone();
+            *meaning = Meaning::AnswerPrompt { cancel, is_pressed: false };
+        }
     }
 
     /// Records that the user is being asked for a prompt, by a line editor or through a pipe.
-    pub(super) fn begin_prompt(&self, has_editor: bool) {
+    /// Returns true if the user has already pressed Ctrl-C since the last turn. A program that
+    /// uses a pipe cannot know that the turn is over, so its Ctrl-C is meant for that turn.
+    pub(super) fn begin_prompt(&self, has_editor: bool) -> bool {
+        let next = if has_editor { Meaning::Key } else { Meaning::End };
         let mut meaning = self.meaning();
-        if let Meaning::StopTurn(cancel) = &*meaning {
-            cancel.reset();
-        }
-        *meaning = if has_editor { Meaning::Key } else { Meaning::End };
+        let is_answer = match std::mem::replace(&mut *meaning, next) {
+            Meaning::AnswerPrompt { cancel, is_pressed } => {
+                cancel.reset();
+                // The thread may not have handled the last Ctrl-C yet.
+                self.take_press() || is_pressed
+            }
+            Meaning::StopTurn(cancel) => {
+                cancel.reset();
+                false
+            }
+            Meaning::End | Meaning::BeginTurn { .. } | Meaning::Key => {
+                has_editor && self.take_press()
+            }
+        };
+        has_editor && is_answer
     }
 
     /// Records that the user has answered.
@@ -79,8 +127,33 @@ impl Stopper {
         *self.meaning() = Meaning::End;
     }
 
+    /// Records that a turn is about to begin.
+    pub(super) fn expect_turn(&self) {
+        *self.meaning() = Meaning::BeginTurn { is_pressed: false };
+    }
+
     fn meaning(&self) -> MutexGuard<'_, Meaning> {
         self.meaning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A front end that notices the end of the turn before the user can see it, so that a Ctrl-C with
+/// which the user answers the end of the turn does not count as meant for the turn.
+pub(super) struct TurnWatch<'a> {
+    pub(super) stopper: Stopper,
+    pub(super) front: &'a dyn FrontEnd,
+}
+
+impl FrontEnd for TurnWatch<'_> {
+    fn show(&self, event: &TurnEvent<'_>) {
+        if matches!(event, TurnEvent::TurnEnded { .. }) {
+            self.stopper.end_turn();
+        }
+        self.front.show(event);
+    }
+
+    fn approve(&self, question: &Question<'_>) -> Answer {
+        self.front.approve(question)
     }
 }
 
@@ -89,16 +162,68 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ctrl_c_just_after_a_turn_does_not_end_the_program() {
+    fn the_first_ctrl_c_in_a_turn_stops_it_and_the_second_ends_the_program() {
         let (stopper, cancel) = (Stopper::default(), Cancel::default());
         stopper.begin_turn(&cancel);
-        // The turn may be over by now, but the user has not been asked for the next prompt yet.
         assert!(!stopper.ends_program());
         assert!(cancel.is_cancelled());
-        assert!(stopper.ends_program(), "a second one ends the program");
-        stopper.begin_prompt(true);
-        assert!(!stopper.ends_program(), "the line editor reads it as a key");
+        assert!(stopper.ends_program());
+    }
+
+    #[test]
+    fn ctrl_c_between_a_turn_and_the_next_prompt_answers_the_prompt() {
+        let (stopper, cancel) = (Stopper::default(), Cancel::default());
+        stopper.begin_turn(&cancel);
+        assert!(!stopper.ends_program(), "it stops the turn");
+        stopper.end_turn();
+        assert!(!stopper.ends_program(), "the turn is over");
+        assert!(stopper.begin_prompt(true), "it answers the prompt");
         assert!(!cancel.is_cancelled(), "it does not stop the next turn");
+        assert!(!stopper.ends_program(), "the line editor reads it as a key");
+        // The answer counts only once.
+        assert!(!stopper.begin_prompt(true));
+    }
+
+    #[test]
+    fn ctrl_c_that_no_thread_has_handled_yet_answers_the_prompt() {
+        let (stopper, cancel) = (Stopper::default(), Cancel::default());
+        stopper.begin_turn(&cancel);
+        stopper.end_turn();
+        stopper.is_pressed.store(true, Ordering::SeqCst);
+        assert!(stopper.begin_prompt(true));
+        assert!(!stopper.take_press(), "it is handled once");
+    }
+
+    #[test]
+    fn two_ctrl_c_between_a_turn_and_the_next_prompt_end_the_program() {
+        let (stopper, cancel) = (Stopper::default(), Cancel::default());
+        stopper.begin_turn(&cancel);
+        stopper.end_turn();
+        assert!(!stopper.ends_program());
+        assert!(cancel.is_cancelled(), "a goal does not begin another turn");
+        assert!(stopper.ends_program());
+    }
+
+    #[test]
+    fn ctrl_c_just_after_a_turn_does_not_end_a_program_that_reads_a_pipe() {
+        let (stopper, cancel) = (Stopper::default(), Cancel::default());
+        stopper.begin_turn(&cancel);
+        stopper.end_turn();
+        assert!(!stopper.ends_program());
+        assert!(!stopper.begin_prompt(false), "it was meant for the turn");
+        assert!(!cancel.is_cancelled());
+    }
+
+    #[test]
+    fn ctrl_c_just_after_a_prompt_stops_its_turn() {
+        let (stopper, cancel) = (Stopper::default(), Cancel::default());
+        stopper.begin_prompt(true);
+        stopper.end_prompt();
+        stopper.expect_turn();
+        assert!(!stopper.ends_program());
+        stopper.begin_turn(&cancel);
+        assert!(cancel.is_cancelled());
+        assert!(stopper.ends_program(), "a second one ends the program");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use takeback_ledger::{Descendant, Ledger, ParentKind, SessionRecord, Time};
+use takeback_ledger::{Descendant, Ledger, ListOptions, ParentKind, SessionRecord, Time};
 
 use super::text::{self, ShortIds};
 use crate::context::Context;
@@ -17,11 +17,13 @@ use crate::output::{self, Cell, Column, Table};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  takeback sessions tree 4f2a")]
+  takeback sessions tree 4f2a
+  takeback sessions tree                    the last session in this directory")]
 pub(super) struct Arguments {
-    /// The session: its id, the beginning of its id, or its title
+    /// The session: its id, the beginning of its id, or its title [default: the last one in this
+    /// directory]
     #[arg(value_name = "SESSION")]
-    session: String,
+    session: Option<String>,
 }
 
 /// A session and all its descendants.
@@ -44,7 +46,10 @@ pub(crate) struct SessionNode {
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     let ledger = logs::current_ledger(context)?;
-    let id = ledger.resolve(&arguments.session)?;
+    let id = match &arguments.session {
+        Some(typed) => ledger.resolve(typed)?,
+        None => find_last_session(&ledger, context)?,
+    };
     let root = session_tree(&ledger, &id)?;
     if context.globals.json {
         output::print_json(&root);
@@ -52,6 +57,18 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         print_tree(&root, &ShortIds::new(&ledger)?, context);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Finds the last session of any agent in this directory.
+fn find_last_session(ledger: &Ledger, context: &Context) -> Result<String, Failure> {
+    let directory = context.directory.canonicalize();
+    let directory = directory.unwrap_or_else(|_| context.directory.clone());
+    let workspace = Some(directory.display().to_string());
+    let sessions = ledger.sessions(&ListOptions { workspace, ..ListOptions::default() })?;
+    sessions.into_iter().next().map(|summary| summary.session.id).ok_or_else(|| {
+        Failure::new("no session in this directory")
+            .hint("`takeback sessions list` lists all sessions; name one")
+    })
 }
 
 /// Returns the oldest ancestor of a session, together with all its descendants.

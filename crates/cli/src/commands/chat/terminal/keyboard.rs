@@ -30,6 +30,29 @@ impl QuietKeyboard {
     }
 }
 
+/// A keyboard on which Ctrl-C is a key instead of a signal. The line editor reads the key even if it
+/// was pressed just before the editor started.
+pub(crate) struct InterruptKey(());
+
+impl InterruptKey {
+    /// Makes Ctrl-C a key until the returned value is dropped.
+    pub(crate) fn start() -> InterruptKey {
+        if let Ok(usual) = tcgetattr(io::stdin()) {
+            let mut single = usual.clone();
+            single.local_modes.remove(LocalModes::ISIG);
+            *USUAL.lock().unwrap_or_else(PoisonError::into_inner) = Some(usual);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &single);
+        }
+        InterruptKey(())
+    }
+}
+
+impl Drop for InterruptKey {
+    fn drop(&mut self) {
+        restore_keyboard();
+    }
+}
+
 /// Asks a question, and waits for one key, which does not appear on the screen. Ctrl-C is still a
 /// signal. Returns `None` if there is no terminal.
 pub(crate) fn ask_for_key(question: &str) -> Option<u8> {
