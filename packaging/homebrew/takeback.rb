@@ -8,22 +8,22 @@ class Takeback < Formula
   on_macos do
     on_arm do
       url "{base_url}/v{version}/takeback-{version}-darwin-arm64.tar.gz"
-      sha256 "{sha256:darwin-arm64}"
+      sha256 "{sha256:takeback-{version}-darwin-arm64.tar.gz}"
     end
     on_intel do
       url "{base_url}/v{version}/takeback-{version}-darwin-x64.tar.gz"
-      sha256 "{sha256:darwin-x64}"
+      sha256 "{sha256:takeback-{version}-darwin-x64.tar.gz}"
     end
   end
 
   on_linux do
     on_arm do
       url "{base_url}/v{version}/takeback-{version}-linux-arm64.tar.gz"
-      sha256 "{sha256:linux-arm64}"
+      sha256 "{sha256:takeback-{version}-linux-arm64.tar.gz}"
     end
     on_intel do
       url "{base_url}/v{version}/takeback-{version}-linux-x64.tar.gz"
-      sha256 "{sha256:linux-x64}"
+      sha256 "{sha256:takeback-{version}-linux-x64.tar.gz}"
     end
   end
 

@@ -121,6 +121,25 @@ pub struct OtherWorkspace {
 
 /// Lists the checkpoints of the workspace that a path belongs to. Creates nothing: without a store,
 /// the list is empty.
+///
+/// ```
+/// use takeback_undo::history::{list_checkpoints, open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, OpenOptions, Opened};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// let list = list_checkpoints(&opened, &project)?;
+/// assert_eq!(list.checkpoints[0].name.as_deref(), Some("start"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
         let workspace = find_workspace(opened, path)?;
