@@ -1,7 +1,7 @@
 # `cargo xtask dist` fills in the words in braces, and writes the result to target/packages.
 class Takeback < Formula
   desc "Take back what an AI agent did: its files and its conversation, together"
-  homepage "{base_url}"
+  homepage "{repository}"
   version "{version}"
   license any_of: ["MIT", "Apache-2.0"]
 
@@ -36,10 +36,14 @@ class Takeback < Formula
   end
 
   test do
-    (testpath/"file").write "mine"
-    system bin/"takeback", "checkpoint"
-    (testpath/"file").delete
-    system bin/"takeback", "rollback", "1", "--yes"
-    assert_equal "mine", (testpath/"file").read
+    # The home directory itself cannot be a workspace.
+    file = testpath/"shop/file"
+    file.write "mine"
+    cd testpath/"shop" do
+      system bin/"takeback", "checkpoint"
+      file.delete
+      system bin/"takeback", "rollback", "1", "--yes"
+    end
+    assert_equal "mine", file.read
   end
 end

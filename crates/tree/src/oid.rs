@@ -30,7 +30,7 @@ impl Oid {
     /// // git calculates the same id.
     /// let id = Oid::of(ObjectKind::Blob, b"mine\n");
     /// assert_eq!(id.to_string(), "351be5bf6e17c59ea560546d69654115ecb2fd8d");
-    /// assert_eq!("351be5bf6e17c59ea560546d69654115ecb2fd8d".parse(), Ok(id));
+    /// assert_eq!("351be5bf6e17c59ea560546d69654115ecb2fd8d".parse::<Oid>().unwrap(), id);
     /// ```
     pub fn of(kind: ObjectKind, content: &[u8]) -> Oid {
         let mut hasher = Sha1::new();

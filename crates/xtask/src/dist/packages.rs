@@ -208,6 +208,7 @@ impl<'a> Packager<'a> {
             "version": VERSION,
             "description": DESCRIPTION,
             "license": LICENSE,
+            "homepage": self.repository(),
             "bin": { "takeback": "launcher.js" },
             "engines": { "node": ">=18" },
             "optionalDependencies": serde_json::Map::from_iter(platforms),
@@ -224,6 +225,7 @@ impl<'a> Packager<'a> {
             "version": VERSION,
             "description": format!("The program takeback for {}", platform.name),
             "license": LICENSE,
+            "homepage": self.repository(),
             "os": [system],
             "cpu": [machine],
             "preferUnplugged": true,
@@ -233,9 +235,10 @@ impl<'a> Packager<'a> {
 
     fn pack_npm(&self, name: &str, manifest: &serde_json::Value) -> Result<PathBuf, Failure> {
         let staging = self.staging(name);
-        for file in LICENSE_FILES.into_iter().chain(["README.md"]) {
+        for file in LICENSE_FILES {
             copy_file(&repository().join(file), &staging.join(file))?;
         }
+        write_file(&staging.join("README.md"), self.read_readme()?)?;
         write_file(&staging.join("package.json"), format!("{manifest:#}\n"))?;
         let mut npm = Command::new("npm");
         npm.current_dir(&staging).args(["pack", "--silent", "--pack-destination"]);
@@ -252,7 +255,7 @@ impl<'a> Packager<'a> {
         for file in LICENSE_FILES {
             copy_file(&repository().join(file), &staging.join(&info).join("licenses").join(file))?;
         }
-        write_file(&staging.join(&info).join("METADATA"), wheel_metadata()?)?;
+        write_file(&staging.join(&info).join("METADATA"), self.wheel_metadata()?)?;
         let tags = platform.wheel.split('.').map(|system| format!("Tag: py3-none-{system}\n"));
         let tags: String = tags.collect();
         let wheel =
@@ -269,11 +272,37 @@ impl<'a> Packager<'a> {
         Ok(package)
     }
 
+    fn wheel_metadata(&self) -> Result<String, Failure> {
+        Ok(format!(
+            "Metadata-Version: 2.4\nName: takeback\nVersion: {VERSION}\nSummary: {DESCRIPTION}\n\
+             Project-URL: Homepage, {}\nLicense-Expression: {LICENSE}\nLicense-File: {}\n\
+             License-File: {}\nRequires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n{}",
+            self.repository(),
+            LICENSE_FILES[0],
+            LICENSE_FILES[1],
+            self.read_readme()?
+        ))
+    }
+
+    /// Returns the address of the repository, as GitHub forms the address of its releases.
+    fn repository(&self) -> &str {
+        self.base_url.trim_end_matches("/download").trim_end_matches("/releases")
+    }
+
+    /// Reads the README, and makes its relative links absolute, because a package index shows it
+    /// without the other documents.
+    fn read_readme(&self) -> Result<String, Failure> {
+        let readme = repository().join("README.md");
+        let readme = fs::read_to_string(&readme).map_err(|error| error.to_string())?;
+        let base = |kind: &str| format!("{}/{kind}/v{VERSION}/", self.repository());
+        Ok(resolve_links(&readme, &base("blob"), &base("raw")))
+    }
+
     /// Writes a file of `packaging/` with its version, address and checksums. The checksums of
     /// platforms without a program stay open.
     fn write_filled(&self, name: &str, sums: &[(String, String)]) -> Result<PathBuf, Failure> {
         let mut text = read_packaging_file(name)?.replace("{version}", VERSION);
-        text = text.replace("{base_url}", self.base_url);
+        text = text.replace("{base_url}", self.base_url).replace("{repository}", self.repository());
         for (file, sum) in sums {
             text = text.replace(&format!("{{sha256:{file}}}"), sum);
         }
@@ -281,6 +310,19 @@ impl<'a> Packager<'a> {
         write_file(&path, text)?;
         Ok(path)
     }
+}
+
+/// Makes the relative links of a Markdown text absolute: those to documents and those to images.
+fn resolve_links(text: &str, documents: &str, images: &str) -> String {
+    let mut parts = text.split("](");
+    let mut resolved = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_absolute = part.starts_with("https://") || part.starts_with('#');
+        let is_image = resolved.rfind('[').is_some_and(|at| resolved[..at].ends_with('!'));
+        let base = if is_image { images } else { documents };
+        resolved = resolved + "](" + if is_absolute { "" } else { base } + part;
+    }
+    resolved
 }
 
 fn npm_name(platform: &Platform) -> String {
@@ -297,17 +339,6 @@ fn copy_program(from: &Path, to: &Path) -> Result<(), Failure> {
 fn checksum(file: &Path) -> Result<(String, String), Failure> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok((name, hex_digest(file)?))
-}
-
-fn wheel_metadata() -> Result<String, Failure> {
-    let readme = repository().join("README.md");
-    let readme = fs::read_to_string(&readme).map_err(|error| error.to_string())?;
-    Ok(format!(
-        "Metadata-Version: 2.4\nName: takeback\nVersion: {VERSION}\nSummary: {DESCRIPTION}\n\
-         License-Expression: {LICENSE}\nLicense-File: {}\nLicense-File: {}\n\
-         Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n{readme}",
-        LICENSE_FILES[0], LICENSE_FILES[1]
-    ))
 }
 
 /// Lists the files of a wheel with their digests.
@@ -338,4 +369,19 @@ fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
     };
     let copied = copy().map(drop);
     copied.map_err(|error| format!("cannot copy {} to {}: {error}", from.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_links_become_absolute() {
+        let text = "![a](docs/a.svg) [b](LICENSE-MIT), [c](#c) and [d](https://d.example/)";
+        let resolved = resolve_links(text, "https://e.example/blob/", "https://e.example/raw/");
+        let expected = "![a](https://e.example/raw/docs/a.svg) \
+                        [b](https://e.example/blob/LICENSE-MIT), [c](#c) and \
+                        [d](https://d.example/)";
+        assert_eq!(resolved, expected);
+    }
 }
