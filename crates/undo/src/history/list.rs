@@ -177,29 +177,31 @@ pub(crate) fn finish_interrupted(opened: &Opened, workspace: &WorkspaceRef<'_>) 
 
 /// Lists the checkpoints of exactly this workspace. Failures and inner histories are not listed.
 pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
-    list_newest(opened, workspace, usize::MAX)
+    let history = History::read(workspace.store, &workspace.id)?;
+    Ok(list_newest(opened, workspace, &history, usize::MAX))
 }
 
-/// Lists the newest checkpoints of exactly this workspace, up to a number of rows.
+/// Lists the newest checkpoints of exactly this workspace, whose history has been read, up to a
+/// number of rows.
 pub(crate) fn list_newest(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
+    history: &History,
     limit: usize,
-) -> Result<List, StoreError> {
-    let history = History::read(workspace.store, &workspace.id)?;
+) -> List {
     // Without the ledger, the list has no prompts and no effects.
     let ledger = opened.complete_ledger(LEDGER_WAIT);
     let mut ledger_error = None;
     let mut note_error = |error: LedgerError| ledger_error = Some(error_chain(&error));
     let mut turns = ledger.as_ref().map(|ledger| ledger.call_turns());
     let effects = turns.as_mut().map(|turns| {
-        effects_by_row(turns, workspace, &history, limit).unwrap_or_else(|error| {
+        effects_by_row(turns, workspace, history, limit).unwrap_or_else(|error| {
             note_error(error);
             Vec::new()
         })
     });
     let mut effects = effects.unwrap_or_default().into_iter();
-    let mut counts = count_changes(opened, workspace, &history, limit).into_iter();
+    let mut counts = count_changes(opened, workspace, history, limit).into_iter();
     let in_force = history.standing().in_force;
     let rows = history.rows().take(limit).map(|row| {
         let counts = counts.next().flatten();
@@ -220,10 +222,10 @@ pub(crate) fn list_newest(
     });
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
-    let (failures, unreadable) = (Vec::new(), history.unreadable);
+    let (failures, unreadable) = (Vec::new(), history.unreadable.clone());
     let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
     let (workspace, inner) = (path, None);
-    Ok(List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner })
+    List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner }
 }
 
 /// Finds the other workspaces that have checkpoints, most recently used first.
