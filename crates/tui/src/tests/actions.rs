@@ -98,7 +98,7 @@ fn an_undo_keeps_the_users_edits() {
     player.press("ju>\n");
     assert_eq!(player.read("src/cart.py"), "# mine\nclass Cart:\n    items = []\n");
     assert!(!player.path("tests/test_cart.py").exists());
-    player.expect_part("Undid the turn: restored 1 file, deleted 2");
+    player.expect_part("Undid the turn: restored 1 file, deleted 1");
 }
 
 #[test]
