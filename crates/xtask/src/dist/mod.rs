@@ -19,6 +19,10 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The compiler flags that link everything into the program, and store the relocations compactly.
 const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs";
 
+/// The maximum size of the program in bytes, so that it does not grow unnoticed. BENCHMARKS.md says
+/// what takes the space.
+const MAX_SIZE: u64 = 24_000_000;
+
 /// A placeholder for the address of the releases, until they are published.
 const BASE_URL: &str = "https://example.com/takeback/releases";
 
@@ -62,7 +66,7 @@ fn parse_binary(value: &str) -> Result<Binary, Failure> {
     Ok((platform, path))
 }
 
-/// Builds the static program, prints its size, and checks that it needs no library.
+/// Builds the static program, prints and checks its size, and checks that it needs no library.
 fn build_program() -> Result<PathBuf, Failure> {
     let mut build = cargo();
     build.args(["build", "--locked", "--package", "takeback", "--bin", "takeback"]);
@@ -71,6 +75,9 @@ fn build_program() -> Result<PathBuf, Failure> {
     let program = target_directory().join(TARGET).join("dist/takeback");
     let size = fs::metadata(&program).map_err(|error| error.to_string())?.len();
     eprintln!("\n{}: {} bytes", program.display(), size);
+    if size > MAX_SIZE {
+        return Err(format!("{} is larger than {MAX_SIZE} bytes", program.display()));
+    }
     let headers = run_for_output(Command::new("readelf").args(["-l", "-W"]).arg(&program))?;
     if headers.contains("INTERP") {
         return Err(format!("{} is not static", program.display()));
