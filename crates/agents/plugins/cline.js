@@ -1,6 +1,11 @@
-// Adds takeback's commands to Cline, which answers them without its model.
+// Adds takeback's commands to Cline, which answers them without its model. Leaves the messages that
+// were taken back out of the requests to the model.
 
 import { spawn } from "node:child_process"
+import { createHash } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { homedir } from "node:os"
+import { join } from "node:path"
 
 const TAKEBACK = @TAKEBACK@
 
@@ -11,6 +16,72 @@ const TIMEOUT_MS = 60_000
 const COMMANDS = {
   rollback: "List takeback's checkpoints, or return to one: /rollback [N] [FILE…]",
   "takeback-undo": "Take back what the agent changed in its last turn",
+}
+
+/** The directory in which takeback lists the messages to leave out, one file per session. */
+const HIDDEN = join(findHome(), "conversations", "hidden")
+
+function findHome() {
+  const option = TAKEBACK.indexOf("--home")
+  if (option > 0) return TAKEBACK[option + 1]
+  return process.env.TAKEBACK_HOME || join(homedir(), ".takeback")
+}
+
+/** The session that loaded this plugin. Cline runs commands in a process without a session. */
+let session
+
+/**
+ * Reads which messages the model must not see. Returns null if there are none. Otherwise, returns
+ * for each part of a message whether it is hidden, once for each time that the part occurs.
+ */
+function readHidden() {
+  try {
+    const parts = new Map()
+    for (const { part, hidden } of JSON.parse(readFileSync(join(HIDDEN, `${session}.json`), "utf8"))) {
+      if (!parts.has(part)) parts.set(part, [])
+      parts.get(part).push(hidden)
+    }
+    return parts
+  } catch {
+    return null
+  }
+}
+
+/** Names a part of a message as takeback does. */
+function nameBlock({ type, id, tool_use_id: call }) {
+  if (type === "tool_use") return `call:${id}`
+  return type === "tool_result" ? `result:${call}` : null
+}
+
+function nameText(role, blocks) {
+  const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("")
+  return `${role}:${createHash("sha256").update(text.trim()).digest("hex")}`
+}
+
+/** Leaves out the messages that were taken back. */
+function withoutHidden(messages) {
+  const parts = session && Array.isArray(messages) ? readHidden() : null
+  if (!parts) return messages
+  let isHidden = false
+  // A part that is not in the list is newer than the list, or belongs to the message before it.
+  const look = (part, isPrompt) => (isHidden = parts.get(part)?.shift() ?? (isHidden && !isPrompt))
+  const left = []
+  for (const message of messages) {
+    const { role, content } = message
+    const blocks = Array.isArray(content) ? content : [{ type: "text", text: String(content) }]
+    const called = blocks.filter(nameBlock)
+    if (called.length === 0) {
+      if (!look(nameText(role, blocks), role === "user")) left.push(message)
+      continue
+    }
+    // Cline puts the results of several messages into one.
+    const gone = new Set(called.filter((block) => look(nameBlock(block), false)))
+    if (gone.size === 0) left.push(message)
+    else if (gone.size < called.length) {
+      left.push({ ...message, content: blocks.filter((block) => !gone.has(block)) })
+    }
+  }
+  return left
 }
 
 /** Runs takeback and resolves to its output. */
@@ -32,11 +103,16 @@ function runTakeback(words, directory) {
 
 export default {
   name: "takeback",
-  manifest: { capabilities: ["commands"] },
+  manifest: { capabilities: ["commands", "messageBuilders"] },
   setup(api, context) {
+    session = context?.session?.sessionId
+    // A hook before each request would have the ids of the messages, but if it took more than three
+    // seconds on a busy machine, Cline would end the turn. A message builder has a minute.
+    api.registerMessageBuilder({ name: "takeback", build: withoutHidden })
     const directory = context?.workspaceInfo?.rootPath ?? process.cwd()
     for (const [name, description] of Object.entries(COMMANDS)) {
-      const handler = (rest) => runTakeback(["slash", name, rest ?? ""], directory)
+      const words = ["--typed-in", "cline", "slash", name]
+      const handler = (rest) => runTakeback([...words, rest ?? ""], directory)
       api.registerCommand({ name, description, handler })
     }
   },

@@ -152,7 +152,7 @@ pub const AGENTS: &[Agent] = &[
         headless_sign: None,
         limitations: &[
             "calls have no ids, so two identical calls at the same time cannot be told apart",
-            "/rollback cannot be added: run `takeback rollback` in a terminal",
+            "/undo is Copilot's own command; takeback's is /takeback-undo",
         ],
         wiring: Some(&wiring::copilot::WIRING),
         event_keys: &["hookName"],
@@ -210,6 +210,8 @@ pub const AGENTS: &[Agent] = &[
         limitations: &[
             "its hooks do not report prompts; takeback reads them from the agent's log instead",
             "/undo is Cline's own command; takeback's is /takeback-undo",
+            "what /rollback takes back in an open conversation stays hidden from the model only as \
+             long as takeback's plugin is installed",
         ],
         wiring: Some(&wiring::cline::WIRING),
         event_keys: &["hookName"],

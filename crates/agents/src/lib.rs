@@ -28,8 +28,8 @@ pub use agent::{
 };
 pub use agent_table::AGENTS;
 pub use conversations::{
-    ConversationError, MadeCopy, continue_session, finish_copies, follow_session, list_copies,
-    name_fork, take_back_when_idle,
+    ConversationError, MadeCopy, continue_session, count_hidden, finish_copies, follow_session,
+    list_copies, name_fork, take_back_when_idle,
 };
 pub use install::{
     FileChange, HookReview, InstallError, InstallPlan, InstallScope, Installer, PackageFile,

@@ -62,7 +62,7 @@ pub(crate) struct Globals {
     /// End the process after this many seconds
     #[arg(long, value_name = "SECONDS", global = true, hide = true)]
     pub(crate) end_after: Option<u64>,
-    /// The session of an agent in which the user typed the command
+    /// The session of an agent in which the user typed the command, or the agent's name
     #[arg(long, value_name = "SESSION", global = true, hide = true)]
     pub(crate) typed_in: Option<String>,
 }

@@ -114,7 +114,8 @@ pub struct OwnConversations {
     /// agent cannot continue forks.
     pub name_fork: Option<fn(&str) -> Option<String>>,
     /// The session of the agent in which the user typed the command. The turn in that session is
-    /// still running.
+    /// still running. If the agent does not name the session, this is the agent's name, and no turn
+    /// is running.
     pub typed_in: Option<String>,
     /// The function that is called after an interrupted rollback has been finished. Its argument
     /// says how to continue a conversation.
@@ -222,7 +223,7 @@ impl Opened {
         self.conversations.log_directories.get(agent).map(PathBuf::as_path)
     }
 
-    /// Returns the session of the agent in which the user typed the command.
+    /// Returns the session of the agent in which the user typed the command, or the agent's name.
     pub fn typed_in(&self) -> Option<&str> {
         self.conversations.typed_in.as_deref()
     }

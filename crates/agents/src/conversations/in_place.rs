@@ -1,6 +1,6 @@
-//! Takes back a conversation inside the open agent. Codex can do this, because a daemon holds its
-//! conversations. The daemon leaves the old log unchanged, and begins another log for everything
-//! that follows.
+//! Takes back a conversation inside the open agent, under its own id. Codex can do this, because a
+//! daemon holds its conversations. The daemon leaves the old log unchanged, and begins another log
+//! for everything that follows. For Cline, see `hidden`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use takeback_undo::rollback::leave_in_place;
 use takeback_undo::{Opened, Resume};
 
-use super::{Conversation, ConversationError, find_logs, notes};
-use crate::rewind::{Daemon, Rewind, ThreadStatus, find_rewind};
+use super::{Conversation, ConversationError, find_logs, hidden, notes};
+use crate::rewind::{Daemon, InPlace, Rewind, ThreadStatus, find_rewind};
 
 /// The maximum time to wait for the end of the turn in which the user typed the command.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,12 +24,27 @@ struct Point {
     turn: String,
 }
 
-/// Takes back the conversation of a session if it is open in the agent and no turn is running.
-/// Returns `None` if this is impossible and a copy is needed. If the user typed the command in this
-/// conversation, the turn of the command is still running. In that case, this function takes
-/// nothing back, and [`take_back_when_idle`] must follow.
+/// Takes back the conversation of a session inside the open agent. Returns `None` if this is
+/// impossible and a copy is needed.
 pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
     let rewind = find_rewind(session.split_once(':')?.0)?;
+    match rewind.in_place {
+        InPlace::Never => None,
+        InPlace::Daemon => ask_daemon(opened, rewind, session),
+        InPlace::Plugin => {
+            // Cline does not say in which of its sessions the user types a command.
+            let is_typed_here = opened.typed_in() == Some(rewind.agent);
+            let is_hidden = is_typed_here && hidden::update(opened, rewind, session).is_ok();
+            is_hidden.then(|| stay(opened, rewind, session)).flatten()
+        }
+    }
+}
+
+/// Has the daemon take back the conversation of a session if it is open and no turn is running. If
+/// the user typed the command in this
+/// conversation, the turn of the command is still running. In that case, this function takes
+/// nothing back, and [`take_back_when_idle`] must follow.
+fn ask_daemon(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let is_typed_here = opened.typed_in() == Some(session);
     let point = find_point(opened, rewind, session).ok()??;
     match point.status {
@@ -37,6 +52,11 @@ pub(super) fn take_back(opened: &Opened, session: &str) -> Option<Resume> {
         ThreadStatus::Idle | ThreadStatus::Active if is_typed_here => {}
         _ => return None,
     }
+    stay(opened, rewind, session)
+}
+
+/// Returns the instructions for continuing a conversation that went back in place.
+fn stay(opened: &Opened, rewind: &Rewind, session: &str) -> Option<Resume> {
     let (_, id) = session.split_once(':')?;
     let log = find_logs(opened, rewind.agent, id).into_iter().next()?;
     let record = opened.ledger_or_new().ok()?.session(session).ok()?;
@@ -83,7 +103,9 @@ fn find_point(
 ) -> Result<Option<Point>, ConversationError> {
     let (agent, id) = session.split_once(':').unwrap_or_default();
     let directory = opened.log_directory(agent).and_then(Path::parent);
-    let Some(directory) = directory.filter(|_| rewind.has_daemon) else { return Ok(None) };
+    let Some(directory) = directory.filter(|_| rewind.in_place == InPlace::Daemon) else {
+        return Ok(None);
+    };
     let Ok(mut daemon) = Daemon::connect(directory) else { return Ok(None) };
     let Ok(status) = daemon.thread_status(id) else { return Ok(None) };
     let conversation = Conversation::read(opened, session, None)?;

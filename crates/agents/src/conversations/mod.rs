@@ -5,8 +5,10 @@
 //! agent continues its own session. Otherwise `rewind` makes a copy of the log with exactly these
 //! messages, and the ledger records the copy as a fork. `notes` remembers every copy, so that if a
 //! process is killed while it makes a copy, a later process can finish or remove the copy.
-//! `originals` keeps copies of whole logs that the agent may delete.
+//! `originals` keeps copies of whole logs that the agent may delete. `in_place` takes back
+//! conversations inside the open agent, and `hidden` does so with the help of takeback's plugin.
 
+mod hidden;
 mod in_place;
 mod notes;
 mod originals;
@@ -25,6 +27,7 @@ use crate::rewind::{
     find_rewind, read_pages,
 };
 
+pub use self::hidden::count_hidden;
 pub use self::in_place::take_back_when_idle;
 pub use self::notes::{MadeCopy, finish_copies, list_copies};
 
@@ -87,6 +90,9 @@ pub fn continue_session(
     let (agent, id) = session.split_once(':').unwrap_or_default();
     let rewind =
         find_rewind(agent).ok_or_else(|| ConversationError::UnknownAgent(agent.to_owned()))?;
+    if at.is_none() {
+        hidden::refresh(opened, rewind, session);
+    }
     let record = opened.ledger_or_new()?.session(session)?;
     let logs = find_logs(opened, agent, id);
     let find_cwd = |log: Option<&LogRef>| {
@@ -163,6 +169,15 @@ impl Conversation {
         self.kept_messages().filter_map(|message| message.origin.clone()).collect()
     }
 
+    /// Returns the agent's own ids for the messages to leave out between those to keep.
+    fn undone(&self) -> BTreeSet<String> {
+        let is_undone = |message: &&MessageOrigin| {
+            message.seq < self.last() && !self.kept.contains(&message.seq)
+        };
+        let undone = self.messages.iter().filter(is_undone);
+        undone.filter_map(|message| message.origin.clone()).collect()
+    }
+
     /// Returns true if no message to keep is in the agent's log.
     fn is_empty(&self) -> bool {
         self.kept_messages().all(|message| message.origin.is_none() && !message.inherited)
@@ -191,6 +206,7 @@ impl Conversation {
             kept,
             last: last.unwrap_or_default(),
             gone: self.first_gone(),
+            undone: self.undone(),
             moved: None,
             own_directory,
             now: opened.now(),

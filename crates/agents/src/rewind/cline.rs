@@ -1,11 +1,15 @@
 //! Cline: a document of messages, and a document about the session.
 
+use std::collections::BTreeSet;
+
+use serde::Serialize;
 use serde_json::{Value, json};
-use takeback_base::foreign;
+use sha2::{Digest, Sha256};
+use takeback_base::{foreign, hex};
 
 use super::{Copy, Cut, RewindError};
 
-/// Copies a session, with the messages before the anchor.
+/// Copies a session, with the messages before the anchor that were not left out earlier.
 pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let malformed = |_| RewindError::UnknownFormat("it is not JSON");
     let mut document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
@@ -13,13 +17,8 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
         return Err(RewindError::UnknownFormat("its beginning does not name its session"));
     }
     let messages = document["messages"].as_array_mut().ok_or(RewindError::NoAnchor)?;
-    if let Some(anchor) = cut.anchor {
-        let mut found = messages.iter().enumerate().filter(|(_, message)| message["id"] == anchor);
-        let (Some((end, _)), None) = (found.next(), found.next()) else {
-            return Err(RewindError::NoAnchor);
-        };
-        messages.truncate(end);
-    }
+    let mut left_out = mark_left_out(messages, cut)?.into_iter();
+    messages.retain(|_| left_out.next() == Some(false));
     document["sessionId"] = json!(cut.new);
     document["origin"]["sessionId"] = json!(cut.new);
     let directory = cut.path.parent().ok_or(RewindError::NoAnchor)?;
@@ -39,4 +38,71 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let mut copy = Copy::of_log(log, write(&document)?);
     copy.others.push((directory.join(format!("{}.json", cut.new)), write(&about)?));
     Ok(copy)
+}
+
+/// A part of a message, by which takeback's plugin recognizes the message in a request. Cline sends
+/// messages without their ids.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct MessagePart {
+    /// The id of a call, or a digest of the text.
+    part: String,
+    /// True if the plugin has to leave the message out.
+    pub(crate) hidden: bool,
+}
+
+/// Lists the parts of all messages in a log.
+pub(super) fn list_parts(cut: &Cut<'_>) -> Result<Vec<MessagePart>, RewindError> {
+    let malformed = |_| RewindError::UnknownFormat("it is not JSON");
+    let document: Value = serde_json::from_slice(cut.bytes).map_err(malformed)?;
+    let messages = document["messages"].as_array().ok_or(RewindError::NoAnchor)?;
+    let left_out = mark_left_out(messages, cut)?;
+    let parts = messages.iter().zip(left_out).flat_map(|(message, hidden)| {
+        name_parts(message).into_iter().map(move |part| MessagePart { part, hidden })
+    });
+    Ok(parts.collect())
+}
+
+/// Names the parts of a message: its calls and results or, if it has none, its text.
+fn name_parts(message: &Value) -> Vec<String> {
+    let whole = json!([{ "type": "text", "text": message["content"] }]);
+    let blocks = message["content"].as_array().or(whole.as_array()).into_iter().flatten();
+    let (mut calls, mut text) = (Vec::new(), String::new());
+    for block in blocks {
+        let field = |name: &str| block[name].as_str().unwrap_or_default();
+        match field("type") {
+            "tool_use" => calls.push(format!("call:{}", field("id"))),
+            "tool_result" => calls.push(format!("result:{}", field("tool_use_id"))),
+            "text" => text.push_str(field("text")),
+            _ => {}
+        }
+    }
+    if calls.is_empty() && !text.trim().is_empty() {
+        let role = message["role"].as_str().unwrap_or_default();
+        calls.push(format!("{role}:{}", hex::encode(&Sha256::digest(text.trim().as_bytes()))));
+    }
+    calls
+}
+
+/// Marks the messages of a log that a copy leaves out. A message that the ledger does not have goes
+/// with the one before it.
+fn mark_left_out(messages: &[Value], cut: &Cut<'_>) -> Result<Vec<bool>, RewindError> {
+    let is_anchor = |message: &Value| cut.anchor.is_some_and(|anchor| message["id"] == anchor);
+    let anchors = messages.iter().filter(|message| is_anchor(message)).count();
+    if anchors != usize::from(cut.anchor.is_some()) {
+        return Err(RewindError::NoAnchor);
+    }
+    let (kept, undone) = (list_entries(cut.kept), list_entries(cut.undone));
+    let (mut is_undone, mut is_after) = (false, false);
+    let mark = |message: &Value| {
+        let id = message["id"].as_str().unwrap_or_default();
+        is_undone = undone.contains(id) || (is_undone && !kept.contains(id));
+        is_after |= is_anchor(message);
+        is_undone || is_after
+    };
+    Ok(messages.iter().map(mark).collect())
+}
+
+/// Lists the entries of a log that these messages are in.
+fn list_entries(origins: &BTreeSet<String>) -> BTreeSet<&str> {
+    origins.iter().filter_map(|origin| origin.split('/').next()).collect()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::directory::{dashed_name, place_logs};
+use super::directory::place_logs;
 use super::lines::{Line, copy_header, find_end, find_header, join_lines, parse_lines};
 use super::{Copy, Cut, RewindError};
 
@@ -20,9 +20,14 @@ pub(super) fn cut(cut: &Cut<'_>) -> Result<Copy, RewindError> {
     let mut copied = vec![copy_header(header, cut)?];
     copied.extend(lines[1..end.max(1)].iter().map(|line| line.text.to_owned()));
     let logs = cut.path.parent().ok_or(RewindError::NoAnchor)?;
-    let logs = place_logs(cut, logs, header.value["cwd"].as_str(), dashed_name)?;
+    let logs = place_logs(cut, logs, header.value["cwd"].as_str(), directory_name)?;
     let path = logs.join(format!("{}.jsonl", cut.new));
     Ok(Copy::of_log(path, join_lines(copied.iter().map(String::as_str))))
+}
+
+/// Returns the name that Droid gives to the directory with the logs of a project.
+fn directory_name(path: &str) -> String {
+    path.replace('/', "-")
 }
 
 /// Returns true if a line is neither a reminder nor the output of a hook.

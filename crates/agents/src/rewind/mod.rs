@@ -41,6 +41,7 @@ pub use self::table::REWINDS;
 
 pub(crate) use self::check::count_messages;
 use self::check::{check_content, has_exactly, read_content};
+pub(crate) use self::cline::MessagePart;
 pub(crate) use self::codex_daemon::{Daemon, ThreadStatus};
 use self::codex_history::read_whole_log;
 use crate::logs::{LogError, LogFormat, LogRef, log_format};
@@ -66,8 +67,19 @@ pub struct Rewind {
     /// True if a log may continue another one, and the agent continues only the newest log of a
     /// session. Codex begins another log when a conversation is taken back inside Codex.
     pub(crate) continues_logs: bool,
-    /// True if the agent's daemon can take back an open conversation, as Codex's daemon can.
-    pub(crate) has_daemon: bool,
+    /// The means of taking back a conversation that is open in the agent.
+    pub(crate) in_place: InPlace,
+}
+
+/// The means of taking back an open conversation under its own id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    /// takeback cannot do this, so the agent has to open a copy.
+    Never,
+    /// The agent's daemon takes it back.
+    Daemon,
+    /// takeback's plugin leaves messages out of the requests to the model.
+    Plugin,
 }
 
 /// The means of making a copy.
@@ -96,8 +108,11 @@ pub struct RewindRequest<'a> {
     pub kept: &'a BTreeSet<String>,
     /// The origin of the last message to keep.
     pub last: &'a str,
-    /// The first message to leave out; `None` if the whole conversation is copied.
+    /// The first message to leave out after the last one to keep; `None` if there is none.
     pub gone: Option<GoneMessage<'a>>,
+    /// The origins of the messages to leave out between those to keep. Only a Cline conversation
+    /// that went on after it was taken back in place can be copied without such messages.
+    pub undone: BTreeSet<String>,
     /// The working directory of the copy, if it differs from that of the original.
     pub moved: Option<MovedDirectory<'a>>,
     /// The directory for takeback's own files, such as copies for an agent that can read a log from
@@ -122,6 +137,8 @@ impl RewindRequest<'_> {
             last: &last,
             anchor: anchor.as_deref(),
             is_prompt: self.gone.is_some_and(|gone| gone.is_prompt),
+            kept: self.kept,
+            undone: &self.undone,
             moved: self.moved,
             own_directory: self.own_directory,
         })
@@ -172,6 +189,9 @@ struct Cut<'a> {
     /// The agent's own id for the first entry to leave out; `None` if nothing is left out.
     anchor: Option<&'a str>,
     is_prompt: bool,
+    /// The origins of the messages to keep, and of those to leave out between them.
+    kept: &'a BTreeSet<String>,
+    undone: &'a BTreeSet<String>,
     moved: Option<MovedDirectory<'a>>,
     own_directory: &'a Path,
 }
@@ -218,6 +238,23 @@ impl Rewind {
         self.prepare_copy(request)?;
         let bytes = foreign::read_regular(&request.log.path, MAX_LOG)?;
         request.with_cut(&bytes, "", codex::find_turn)
+    }
+
+    /// Lists the parts of all messages in a log, and marks those that a copy leaves out. Makes the
+    /// same checks as before a copy is written.
+    pub(crate) fn list_parts(
+        &self,
+        request: &RewindRequest<'_>,
+    ) -> Result<Vec<MessagePart>, RewindError> {
+        self.prepare_copy(request)?;
+        let bytes = foreign::read_regular(&request.log.path, MAX_LOG)?;
+        request.with_cut(&bytes, "", cline::list_parts)
+    }
+
+    /// True if a conversation that went back in place stays there only as long as takeback's plugin
+    /// is installed.
+    pub fn needs_plugin(&self) -> bool {
+        self.in_place == InPlace::Plugin
     }
 
     /// Removes a session that another program has imported only in part.

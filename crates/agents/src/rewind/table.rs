@@ -1,6 +1,6 @@
 //! The means of taking back the agents' own conversations: one row per agent.
 
-use super::{Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
+use super::{InPlace, Rewind, Way, chain, cline, codex, copilot, droid, gemini, pi};
 
 /// One row for each agent whose conversations can be taken back.
 pub const REWINDS: &[Rewind] = &[
@@ -12,7 +12,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: Some("/resume {}"),
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
     Rewind {
         agent: "codex",
@@ -22,7 +22,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: Some("/resume {}"),
         may_delete_logs: false,
         continues_logs: true,
-        has_daemon: true,
+        in_place: InPlace::Daemon,
     },
     Rewind {
         agent: "gemini",
@@ -32,7 +32,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: Some("/chat resume {saved}"),
         may_delete_logs: true,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
     Rewind {
         agent: "opencode",
@@ -42,7 +42,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: None,
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
     Rewind {
         agent: "qwen",
@@ -52,7 +52,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: Some("/resume {}"),
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
     Rewind {
         agent: "copilot",
@@ -62,7 +62,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: Some("/resume {}"),
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
     Rewind {
         agent: "droid",
@@ -72,7 +72,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: None,
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
     Rewind {
         agent: "cline",
@@ -82,7 +82,7 @@ pub const REWINDS: &[Rewind] = &[
         typed: None,
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Plugin,
     },
     Rewind {
         agent: "pi",
@@ -92,6 +92,6 @@ pub const REWINDS: &[Rewind] = &[
         typed: None,
         may_delete_logs: false,
         continues_logs: false,
-        has_daemon: false,
+        in_place: InPlace::Never,
     },
 ];

@@ -1,19 +1,27 @@
-//! The wiring of Copilot CLI: a separate hook file.
+//! The wiring of Copilot CLI: a separate hook file, and an extension with commands.
 
 use serde_json::json;
 
 use super::seal::unsealed_signature;
-use super::{HOOK_TIMEOUT, Program, Wiring, pretty_json, text_file};
+use super::{HOOK_TIMEOUT, Program, Wiring, plugin_source, pretty_json, text_file};
 
 pub(crate) const WIRING: Wiring = Wiring {
     programs: &["copilot"],
     env_var: Some(("COPILOT_HOME", "")),
     user_directory: ".copilot",
     project_directory: ".github",
-    parts: &[text_file("hooks/takeback.json", hook_file)],
+    parts: &[
+        text_file("hooks/takeback.json", hook_file),
+        text_file("extensions/takeback/extension.mjs", |program| {
+            plugin_source(program, "copilot", include_str!("../../plugins/copilot.mjs"))
+        }),
+    ],
     off_switch: None,
     needs_review: false,
-    next_step: None,
+    next_step: Some(
+        "For /rollback inside Copilot CLI, start `copilot --experimental` once: only then does it \
+         load extensions.",
+    ),
 };
 
 fn hook_file(program: &Program) -> String {

@@ -4,6 +4,7 @@
 
 mod copies;
 mod generated_logs;
+mod hidden;
 mod in_place;
 mod log_catch_up;
 mod log_copy;

@@ -174,11 +174,14 @@ fn an_updated_installation_is_removed_byte_for_byte() {
     let old = machine.files();
     machine.update_all();
     let new = machine.files();
-    // The update removes no file, adds nothing but a newer plugin, and replaces the path of the old
+    // The update removes no file, adds nothing but newer plugins, and replaces the path of the old
     // program everywhere.
-    let is_newer = |path: &PathBuf| path.ends_with(".cline/plugins/takeback.js");
+    let is_newer = |path: &PathBuf| {
+        path.ends_with(".cline/plugins/takeback.js")
+            || path.ends_with("extensions/takeback/extension.mjs")
+    };
     let added: Vec<&PathBuf> = new.keys().filter(|path| !old.contains_key(*path)).collect();
-    assert!(added.len() == 2 && added.into_iter().all(is_newer));
+    assert!(added.len() == 4 && added.into_iter().all(is_newer));
     let new: FileTree = new.into_iter().filter(|(path, _)| !is_newer(path)).collect();
     assert_eq!(new.keys().collect::<Vec<_>>(), old.keys().collect::<Vec<_>>());
     let names_program = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("/usr/local/bin");

@@ -126,6 +126,7 @@ impl Session {
             kept: &origins,
             last: &kept.last().expect("a message is kept").origin,
             gone,
+            undone: BTreeSet::new(),
             moved,
             own_directory: &self.directory.path().join("own"),
             now: Time(1_800_000_000_000),
@@ -327,6 +328,7 @@ fn an_earlier_branch_is_left_out() {
         kept: &kept,
         last: "b2",
         gone: Some(GoneMessage { origin: "c1", is_prompt: true }),
+        undone: BTreeSet::new(),
         moved: None,
         own_directory: &own_directory,
         now: Time(0),
@@ -375,7 +377,7 @@ fn a_copy_for_another_directory_names_that_directory() {
     for (agent, old, new) in [
         ("claude", "-PROJECT", "-NEW-dir-x"),
         ("qwen", "-PROJECT/chats", "-NEW-dir-x/chats"),
-        ("droid", "-PROJECT", "-NEW-dir-x"),
+        ("droid", "-PROJECT", "-NEW-dir.x"),
         ("pi", "--PROJECT--", "--NEW-dir.x--"),
         ("codex", "2026", "2026"),
         ("copilot", "", ""),
@@ -476,6 +478,7 @@ fn a_session_in_a_database_is_copied_with_new_ids() {
             gone: messages
                 .get(end)
                 .map(|gone| GoneMessage { origin: &gone.origin, is_prompt: gone.role == "user" }),
+            undone: BTreeSet::new(),
             moved: None,
             own_directory: &own_directory,
             now: Time(0),

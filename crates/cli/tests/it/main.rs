@@ -31,6 +31,7 @@ mod fork;
 mod gone;
 mod history_screen;
 mod hooks;
+mod hooks_cline;
 mod hooks_concurrent;
 mod hooks_failures;
 mod hooks_hostile;

@@ -112,7 +112,7 @@ fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), 
     }
     let listed = editor.prompt(&session, "/rollback")?;
     let done = editor.prompt(&session, "/rollback 1")?;
-    if sandbox.find_request("/rollback").is_some() {
+    if sandbox.find_request(0, "/rollback").is_some() {
         return Err("the model was asked although takeback answers".to_owned());
     }
     if !listed.contains(WORK) {
@@ -120,7 +120,7 @@ fn play(sandbox: &Sandbox, program: &AcpProgram, has_hooks: bool) -> Result<(), 
     }
     sandbox.snapshot_project()?.must_be(&before, "the project after a rollback in the editor")?;
     editor.prompt(&session, GREETING)?;
-    if sandbox.find_request(NOTICE).is_none() {
+    if sandbox.find_request(0, NOTICE).is_none() {
         return Err("the model was not told about the rollback".to_owned());
     }
     editor.close()?;

@@ -26,7 +26,7 @@ use crate::results::Tally;
 use crate::run::{cargo, run_step};
 
 /// The agents that are tested with every change.
-const USUAL: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+const USUAL: [&str; 5] = ["claude", "codex", "gemini", "opencode", "pi"];
 
 /// The maximum number of agents that are tested at the same time.
 const AT_ONCE: usize = 2;

@@ -51,17 +51,22 @@ pub(crate) struct TerminalUse {
 
 /// The way to continue the earlier conversation in an agent that is open in a terminal.
 pub(crate) enum WayBack {
-    /// The user types this line, and the agent shows the earlier conversation by itself.
+    /// The user types this line, and the agent shows the earlier conversation by itself. The model is
+    /// not asked.
     Command(&'static str),
-    /// The user types this line, and the conversation goes back in the open agent. The screen still
-    /// shows the turns that were taken back. The agent then begins another log, whose name contains
-    /// `_`, in this directory below the home directory.
-    InPlace { typed: &'static str, shown: &'static str, logs: &'static str },
+    /// The user types the line `typed`, and the conversation goes back in the open agent. The screen
+    /// still shows the turns that were taken back.
+    InPlace {
+        typed: &'static str,
+        shown: &'static str,
+        /// The directory below the home directory in which the agent then begins another log, whose
+        /// name contains `_`.
+        logs: Option<&'static str>,
+        /// The line that makes the conversation go forward again in place.
+        forward: Option<&'static str>,
+    },
     /// The user rolls back elsewhere, and types the line that takeback prints.
     PrintedLine,
-    /// The user types the line `typed`, and starts the agent with the command that takeback prints.
-    /// The command begins with `printed`, and the id of the conversation follows.
-    PrintedCommand { typed: &'static str, printed: &'static str },
 }
 
 /// A turn started by the user.

@@ -138,7 +138,8 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             way: WayBack::InPlace {
                 typed: "takeback rollback 1",
                 shown: "Codex continues there",
-                logs: ".codex/sessions",
+                logs: Some(".codex/sessions"),
+                forward: None,
             },
         }),
     },
@@ -328,10 +329,11 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         },
         command: RollbackCommand::None,
         terminal: Some(TerminalUse {
-            words: &["--allow-all"],
+            // Only then does the agent load extensions.
+            words: &["--allow-all", "--experimental"],
             ready: "Copilot v",
             questions: &[("Do you trust the files in this folder?", "\r")],
-            way: WayBack::PrintedLine,
+            way: WayBack::Command("/rollback 1"),
         }),
     },
     AgentProgram {
@@ -430,7 +432,12 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
             words: &["-i", "-P", "openai-compatible", "-m", "m", "--auto-approve", "true"],
             ready: "Auto-approve all enabled",
             questions: &[("any other key to close", "x")],
-            way: WayBack::PrintedCommand { typed: "/rollback 1", printed: "cline -i --id " },
+            way: WayBack::InPlace {
+                typed: "/rollback 1",
+                shown: "Cline continues there",
+                logs: None,
+                forward: Some("/rollback undo"),
+            },
         }),
     },
     AgentProgram {

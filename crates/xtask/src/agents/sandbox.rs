@@ -146,17 +146,31 @@ impl Sandbox {
         Ok((said?, asked.into_iter().filter_map(|entry| entry.request).collect()))
     }
 
-    /// Starts the agent in a terminal, in the project.
-    pub(crate) fn start_terminal(&self, words: &[&str], name: &str) -> Result<Terminal, Failure> {
+    /// Starts the agent in a terminal.
+    pub(crate) fn start_terminal(
+        &self,
+        directory: &Path,
+        words: &[&str],
+        name: &str,
+    ) -> Result<Terminal, Failure> {
         let mut command = self.command_for(Path::new(self.program.name));
-        command.args(words).envs((self.program.environment)(&self.server.url()));
+        command
+            .current_dir(directory)
+            .args(words)
+            .envs((self.program.environment)(&self.server.url()));
         let log = fs::File::create(self.log_directory().join(format!("{name}.terminal")));
         Terminal::start(&command, log.map_err(|error| format!("{name}: {error}"))?)
     }
 
-    /// Finds the first request to the model that contains a text.
-    pub(crate) fn find_request(&self, text: &str) -> Option<Request> {
-        let mut requests = self.server.log().into_iter().filter_map(|entry| entry.request);
+    /// Counts the requests to the model.
+    pub(crate) fn count_requests(&self) -> usize {
+        self.server.log().len()
+    }
+
+    /// Finds the first request to the model, after this many others, that contains a text.
+    pub(crate) fn find_request(&self, after: usize, text: &str) -> Option<Request> {
+        let log = self.server.log().into_iter().skip(after);
+        let mut requests = log.filter_map(|entry| entry.request);
         requests.find(|request| request.count_text(text) > 0)
     }
 

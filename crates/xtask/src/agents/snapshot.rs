@@ -58,17 +58,28 @@ impl Snapshot {
 
     /// Fails unless this snapshot contains every log of an earlier snapshot, unchanged.
     pub(crate) fn must_keep_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
-        // Some agents keep a list of all prompts or of all costs, which is not a log of a session.
-        let is_log = |path: &Path| {
-            path.extension().is_some_and(|ending| ending == "jsonl")
-                && !path.ends_with("history.jsonl")
-                && !path.ends_with("usage_record.jsonl")
-        };
         let changed = |(path, state): &(&PathBuf, &FileState)| self.0.get(*path) != Some(*state);
         match earlier.0.iter().filter(|(path, _)| is_log(path)).find(changed) {
             None => Ok(()),
             Some((path, _)) => Err(format!("the agent's log {} has changed", path.display())),
         }
+    }
+
+    /// Fails unless each log of an earlier snapshot is the beginning of the log in this snapshot.
+    pub(crate) fn must_extend_logs_of(&self, earlier: &Snapshot) -> Result<(), Failure> {
+        let is_extended = |path: &Path, old: &[u8]| match self.0.get(path) {
+            Some(FileState::File { content, .. }) => content.starts_with(old),
+            _ => false,
+        };
+        for (path, state) in &earlier.0 {
+            if let FileState::File { content, .. } = state
+                && is_log(path)
+                && !is_extended(path, content)
+            {
+                return Err(format!("the agent's log {} has changed", path.display()));
+            }
+        }
+        Ok(())
     }
 
     /// Fails with a list of the differences unless this snapshot equals the wanted one.
@@ -90,6 +101,14 @@ impl Snapshot {
             false => Err(format!("{what} is not as expected:\n{}", differences.join("\n"))),
         }
     }
+}
+
+/// Returns true if a file is the log of a session.
+fn is_log(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Some agents keep a list of all prompts or of all costs, which is not a log of a session.
+    let is_list = name.ends_with("history.jsonl") || name == "usage_record.jsonl";
+    name.ends_with(".jsonl") && !is_list
 }
 
 fn read_directory(

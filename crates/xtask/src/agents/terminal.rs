@@ -20,6 +20,8 @@ use crate::Failure;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The time after which a key is pressed again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// The time after which Return is pressed again.
+const LATER: Duration = Duration::from_secs(15);
 const ROWS: u16 = 50;
 const COLUMNS: u16 = 140;
 
@@ -88,6 +90,32 @@ impl Terminal {
         })?;
         thread::sleep(Duration::from_millis(500));
         self.press("\r")
+    }
+
+    /// Types a line, sends it, and waits until something has come of it. Return is pressed again if
+    /// the program took it for a part of pasted text.
+    pub(crate) fn submit<T>(
+        &mut self,
+        line: &str,
+        find: impl Fn() -> Option<T>,
+    ) -> Result<T, Failure> {
+        self.type_line(line)?;
+        let start = Instant::now();
+        let mut pressed = start;
+        loop {
+            if let Some(found) = find() {
+                return Ok(found);
+            }
+            if start.elapsed() > PATIENCE {
+                let screen = self.wait(Duration::ZERO, "", |_| true)?;
+                return Err(format!("nothing came of {line:?}:\n{screen}"));
+            }
+            if pressed.elapsed() > LATER {
+                self.press("\r")?;
+                pressed = Instant::now();
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Presses keys, one after the other.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use serde::Serialize;
-use takeback_agents::{Agent, FileChange, InstallError, InstallPlan};
+use takeback_agents::{Agent, FileChange, InstallError, InstallPlan, Rewind};
 
 use super::past_conversations::PastConversations;
 use crate::commands::sessions::import::ImportView;
@@ -180,6 +180,22 @@ fn print_plan(
     if is_install && succeeded && !dry_run && !plan.changes.is_empty() {
         plan.agent.next_step().iter().for_each(|text| println!("  Next: {text}"));
         plan.agent.limitations.iter().for_each(|text| println!("  Note: {text}."));
+    }
+    if !is_install && succeeded && !dry_run && !plan.changes.is_empty() {
+        print_hidden(plan.agent, context);
+    }
+}
+
+/// Says that an agent shows its model again what its plugin left out of conversations.
+fn print_hidden(agent: &Agent, context: &Context) {
+    let hidden = takeback_agents::count_hidden(&context.home);
+    let needs_plugin = takeback_agents::find_rewind(agent.name).is_some_and(Rewind::needs_plugin);
+    if needs_plugin && hidden > 0 {
+        println!(
+            "  Note: in {}, the model sees again what /rollback took back. `takeback resume` \
+             continues a copy without it.",
+            output::count(hidden, "conversation")
+        );
     }
 }
 

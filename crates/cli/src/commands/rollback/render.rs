@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use takeback_agents::Rewind;
 use takeback_tree::{Head, KeptPath, KeptReason, RelPath};
 use takeback_undo::view::list_files;
 use takeback_undo::view::text::effect_kinds;
@@ -323,17 +324,28 @@ fn print_resume(moved: &MovedSession) {
         };
         match &resume.session {
             Some(_) if resume.in_place => println!(
-                "  {} continues there, although its screen still shows the rest. Elsewhere, \
+                "  {} continues there, although its screen still shows the rest{}. Elsewhere, \
                  continue with `{command}`.",
-                title_of(&resume.agent)
+                title_of(&resume.agent),
+                name_condition(&resume.agent)
             ),
             Some(_) => println!("  Continue with `{command}`{inside}."),
             None => {
-                println!("  Nothing is left of the conversation: start a new one with `{command}`.")
+                println!(
+                    "  Nothing is left of the conversation: start a new one with `{command}`."
+                );
             }
         }
     } else if let Some(reason) = &moved.stays {
         println!("  The agent's own copy stays as it is: {}.", output::disarm(reason));
+    }
+}
+
+/// Names the condition under which a conversation that went back in place stays there.
+fn name_condition(agent: &str) -> &'static str {
+    match takeback_agents::find_rewind(agent).is_some_and(Rewind::needs_plugin) {
+        true => ", as long as takeback's plugin is installed",
+        false => "",
     }
 }
 

@@ -1,0 +1,70 @@
+//! Messages that stay in a log, but no longer reach the model.
+//!
+//! Cline keeps an open conversation in memory, so a shorter log would not change it. Before each
+//! request to the model, takeback's plugin leaves out the messages that a file of takeback lists,
+//! one file per session. The log stays unchanged, and redo removes the list.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use takeback_base::durable::{self, Durability};
+use takeback_undo::Opened;
+
+use super::{Conversation, ConversationError, find_logs, notes};
+use crate::rewind::{MessagePart, Rewind, RewindError};
+
+/// Lists the messages that the plugin has to leave out, so that the conversation is the one that
+/// the ledger has. Fails, and changes nothing, if the log is not certain to have the messages of
+/// the ledger.
+pub(super) fn update(
+    opened: &Opened,
+    rewind: &Rewind,
+    session: &str,
+) -> Result<(), ConversationError> {
+    let (agent, id) = session.split_once(':').unwrap_or_default();
+    let conversation = Conversation::read(opened, session, None)?;
+    let logs = find_logs(opened, agent, id);
+    let log = logs.first().ok_or(ConversationError::NoLog)?;
+    let (kept, own) = (conversation.kept(), notes::own_directory(opened));
+    let known: BTreeSet<&str> =
+        conversation.messages.iter().filter_map(|message| message.origin.as_deref()).collect();
+    if !rewind.has_only(log, &known, &own)? {
+        return Err(RewindError::Differs.into());
+    }
+    let parts = rewind.list_parts(&conversation.request(opened, log, &kept, &own))?;
+    write_list(&list_path(opened, id), &parts).map_err(ConversationError::Note)
+}
+
+/// Brings the list of a session up to date, if it has one. If that is impossible, the list stays.
+pub(super) fn refresh(opened: &Opened, rewind: &Rewind, session: &str) {
+    let (_, id) = session.split_once(':').unwrap_or_default();
+    if rewind.needs_plugin() && list_path(opened, id).exists() {
+        let _ = update(opened, rewind, session);
+    }
+}
+
+/// Writes the parts of all messages, so that the plugin can tell equal texts apart. If no message is
+/// hidden, removes the list.
+fn write_list(path: &Path, parts: &[MessagePart]) -> std::io::Result<()> {
+    if !parts.iter().any(|part| part.hidden) {
+        return durable::ignore_missing(fs::remove_file(path));
+    }
+    let text = serde_json::to_vec(parts).map_err(std::io::Error::other)?;
+    durable::replace_file(path, &text, Durability::Synced)
+}
+
+/// Counts the conversations of which the plugin leaves something out. `home` is takeback's own
+/// directory.
+pub fn count_hidden(home: &Path) -> usize {
+    fs::read_dir(list_directory(home)).map_or(0, Iterator::count)
+}
+
+fn list_path(opened: &Opened, id: &str) -> PathBuf {
+    list_directory(opened.home()).join(format!("{id}.json"))
+}
+
+/// Returns the directory with the lists. The plugin also knows this path.
+fn list_directory(home: &Path) -> PathBuf {
+    home.join("conversations").join("hidden")
+}
