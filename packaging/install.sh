@@ -32,7 +32,7 @@ fetch() {
     elif command -v curl > /dev/null; then
         curl --proto '=https' --tlsv1.2 -fsSL -o "$scratch/$1" "$from/$1"
     else
-        wget -q --https-only -O "$scratch/$1" "$from/$1"
+        wget -q -O "$scratch/$1" "$from/$1"
     fi || fail "cannot fetch $from/$1"
 }
 

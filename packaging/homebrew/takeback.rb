@@ -1,29 +1,29 @@
 # `cargo xtask dist` fills in the words in braces, and writes the result to target/packages.
 class Takeback < Formula
   desc "Take back what an AI agent did: its files and its conversation, together"
-  homepage "{base_url}"
+  homepage "{repository}"
   version "{version}"
   license any_of: ["MIT", "Apache-2.0"]
 
   on_macos do
     on_arm do
       url "{base_url}/v{version}/takeback-{version}-darwin-arm64.tar.gz"
-      sha256 "{sha256:darwin-arm64}"
+      sha256 "{sha256:takeback-{version}-darwin-arm64.tar.gz}"
     end
     on_intel do
       url "{base_url}/v{version}/takeback-{version}-darwin-x64.tar.gz"
-      sha256 "{sha256:darwin-x64}"
+      sha256 "{sha256:takeback-{version}-darwin-x64.tar.gz}"
     end
   end
 
   on_linux do
     on_arm do
       url "{base_url}/v{version}/takeback-{version}-linux-arm64.tar.gz"
-      sha256 "{sha256:linux-arm64}"
+      sha256 "{sha256:takeback-{version}-linux-arm64.tar.gz}"
     end
     on_intel do
       url "{base_url}/v{version}/takeback-{version}-linux-x64.tar.gz"
-      sha256 "{sha256:linux-x64}"
+      sha256 "{sha256:takeback-{version}-linux-x64.tar.gz}"
     end
   end
 
@@ -36,10 +36,14 @@ class Takeback < Formula
   end
 
   test do
-    (testpath/"file").write "mine"
-    system bin/"takeback", "checkpoint"
-    (testpath/"file").delete
-    system bin/"takeback", "rollback", "1", "--yes"
-    assert_equal "mine", (testpath/"file").read
+    # The home directory itself cannot be a workspace.
+    file = testpath/"shop/file"
+    file.write "mine"
+    cd testpath/"shop" do
+      system bin/"takeback", "checkpoint"
+      file.delete
+      system bin/"takeback", "rollback", "1", "--yes"
+    end
+    assert_equal "mine", file.read
   end
 end

@@ -3,7 +3,7 @@
 // optional dependency, so there is no download script.
 "use strict";
 
-const { spawnSync } = require("node:child_process");
+const { spawn } = require("node:child_process");
 const { constants } = require("node:os");
 
 const name = `takeback-${process.platform}-${process.arch}`;
@@ -18,9 +18,14 @@ function findProgram() {
   }
 }
 
-const result = spawnSync(findProgram(), process.argv.slice(2), { stdio: "inherit" });
-if (result.error) {
-  console.error(`error: cannot start takeback: ${result.error.message}`);
+const program = spawn(findProgram(), process.argv.slice(2), { stdio: "inherit" });
+// A terminal sends these to the program as well, which decides what to do.
+for (const signal of ["SIGINT", "SIGQUIT"]) process.on(signal, () => {});
+for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => program.kill(signal));
+program.on("error", (error) => {
+  console.error(`error: cannot start takeback: ${error.message}`);
   process.exit(1);
-}
-process.exit(result.signal ? 128 + constants.signals[result.signal] : result.status);
+});
+program.on("exit", (status, signal) => {
+  process.exit(signal ? 128 + constants.signals[signal] : status);
+});

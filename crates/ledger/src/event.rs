@@ -61,6 +61,28 @@ impl Ledger {
     /// Writes events, all or none, and waits at most `wait` for other processes. If they cannot be
     /// written to the ledger now (because other processes have locked it, it is damaged, or the
     /// disk is full), they go into the spool. The next process adds them to the ledger.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use takeback_ledger::{CallRecord, Event, Ledger, LedgerOptions, Recorded, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// let session =
+    ///     SessionRecord { id: "mine:1".into(), source: "mine".into(), ..SessionRecord::default() };
+    /// let call = CallRecord { call: "1".into(), tool: "bash".into(), ..CallRecord::default() };
+    /// let events = [
+    ///     Event::Session { record: Box::new(session) },
+    ///     Event::Call { session: "mine:1".into(), call },
+    /// ];
+    /// assert_eq!(ledger.record(&events, Duration::from_secs(1), now)?, Recorded::Written);
+    /// assert_eq!(ledger.transcript("mine:1")?.calls[0].tool, "bash");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn record(
         &mut self,
         events: &[Event],

@@ -102,6 +102,32 @@ impl Ledger {
     /// Imports a session. If it already exists, fills in its empty fields and adds the missing
     /// messages. Counts the messages and tool calls again, instead of trusting the counts in the
     /// transcript.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, MessageRecord, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// # let say = |role: &str, text: &str| MessageRecord {
+    /// #     role: role.into(),
+    /// #     content: Some(text.into()),
+    /// #     ..MessageRecord::default()
+    /// # };
+    /// ledger.append("mine:1", &[say("user", "Tidy up")], now)?;
+    /// let transcript = ledger.transcript("mine:1")?;
+    ///
+    /// let path = scratch.path().join("other.db");
+    /// let mut other = Ledger::open(&path, &LedgerOptions::default())?;
+    /// assert!(other.import(&transcript, now)?.is_new);
+    /// // A second import adds only what is missing.
+    /// assert_eq!(other.import(&transcript, now)?.messages, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn import(
         &mut self,
         transcript: &Transcript,

@@ -128,6 +128,28 @@ impl Ledger {
 
     /// Copies a session up to and including message `at`, under a new id. The copy has the same
     /// settings, the next title of the series, and no cost of its own.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, MessageRecord, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// # let say = |role: &str, text: &str| MessageRecord {
+    /// #     role: role.into(),
+    /// #     content: Some(text.into()),
+    /// #     ..MessageRecord::default()
+    /// # };
+    /// ledger.append("mine:1", &[say("user", "Tidy up"), say("user", "Now delete it")], now)?;
+    /// let fork = ledger.fork("mine:1", 1, "mine:2", now)?;
+    /// assert_eq!(fork.message_count, 1);
+    /// assert_eq!(ledger.ancestors("mine:2")?[0].id, "mine:1");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fork(
         &mut self,
         id: &str,

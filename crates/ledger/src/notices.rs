@@ -61,6 +61,22 @@ impl Ledger {
 
     /// Takes the notices that are waiting for the agent of a session. Each notice is taken only
     /// once.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// ledger.add_notice("mine:1", &"cart.rs was restored".into(), now)?;
+    /// assert_eq!(ledger.take_notices("mine:1", now)?[0].body, "cart.rs was restored");
+    /// assert!(ledger.take_notices("mine:1", now)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn take_notices(&mut self, session: &str, now: Time) -> Result<Vec<Notice>, LedgerError> {
         self.database.write(|transaction| {
             let key = head(transaction, session)?.key;

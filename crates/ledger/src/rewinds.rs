@@ -96,6 +96,30 @@ impl Ledger {
 
     /// Restores the messages that the latest rewind took back, unless the conversation has
     /// continued since.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, MessageFilter, MessageRecord, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// # let say = |role: &str, text: &str| MessageRecord {
+    /// #     role: role.into(),
+    /// #     content: Some(text.into()),
+    /// #     ..MessageRecord::default()
+    /// # };
+    /// ledger.append("mine:1", &[say("user", "Tidy up"), say("assistant", "Done.")], now)?;
+    /// ledger.rewind_turns("mine:1", 1, now)?;
+    /// assert!(ledger.messages("mine:1", MessageFilter::Current)?.is_empty());
+    ///
+    /// ledger.unrewind("mine:1", now)?;
+    /// assert_eq!(ledger.messages("mine:1", MessageFilter::Current)?.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn unrewind(&mut self, session: &str, now: Time) -> Result<RewindOutcome, LedgerError> {
         self.database.write(|transaction| {
             let head = head(transaction, session)?;

@@ -22,6 +22,15 @@ impl Time {
     }
 
     /// Parses epoch seconds or an RFC 3339 timestamp.
+    ///
+    /// ```
+    /// use takeback_ledger::Time;
+    ///
+    /// let time = Time::parse("2026-11-18T12:00:00Z").unwrap();
+    /// assert_eq!(time, Time(1_795_003_200_000));
+    /// assert_eq!(Time::parse("1795003200"), Some(time));
+    /// assert_eq!(time.rfc3339(), "2026-11-18T12:00:00Z");
+    /// ```
     pub fn parse(text: &str) -> Option<Time> {
         if let Ok(seconds) = text.trim().parse::<f64>() {
             return seconds.is_finite().then(|| Time::from_seconds(seconds));

@@ -69,6 +69,21 @@ impl Ledger {
     }
 
     /// Returns the next free title in a series: `Fix Docker Build`, `Fix Docker Build #2`, …
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// ledger.set_title("mine:1", Some("Fix the build"))?;
+    /// assert_eq!(ledger.next_title("Fix the build")?, "Fix the build #2");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn next_title(&self, title: &str) -> Result<String, LedgerError> {
         find_next_title(self.database.reader()?, &clean_title(title)?)
     }

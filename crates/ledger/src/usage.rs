@@ -76,6 +76,30 @@ impl Ledger {
     /// Adds up the usage of all sessions. Days are sorted by date, latest first; all other totals
     /// are sorted by their cost and then by their tokens, largest first. `day` returns the day that
     /// a time belongs to. `price` estimates a cost that no agent reported.
+    ///
+    /// ```
+    /// use takeback_ledger::{
+    ///     Ledger, LedgerOptions, SessionRecord, Time, Tokens, UsageBy, UsageRecord,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// let tokens = Tokens { input: 2_000_000, output: 100_000, ..Tokens::default() };
+    /// let usage = UsageRecord { model: "small".into(), tokens, ..UsageRecord::default() };
+    /// ledger.record_usage("mine:1", &usage, now)?;
+    ///
+    /// // One dollar per million tokens.
+    /// let price = |_: &str, tokens: Tokens| Some(tokens.total() as f64 / 1e6);
+    /// let totals = ledger.usage_by(UsageBy::Model, &Time::rfc3339, &price)?;
+    /// assert_eq!(totals[0].key, "small");
+    /// assert_eq!(totals[0].cost(), 2.1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn usage_by(
         &self,
         by: UsageBy,

@@ -31,6 +31,21 @@ impl Ledger {
     /// belongs to a session or a task, whether the journals of tasks are complete, and whether the
     /// counts and the search index are right. `progress` is called with the number of messages
     /// checked so far, and with the total.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// let report = ledger.verify(&|done, total| eprintln!("{done} of {total}"))?;
+    /// assert!(report.whole, "{:?}", report.problems);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, LedgerError> {
         let mut report = VerifyReport::default();
         let checked = self.database.snapshot(|connection| {

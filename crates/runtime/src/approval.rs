@@ -102,6 +102,35 @@ impl Reason {
 pub(crate) const NO_USER: &str = "no user can approve the call in this session";
 
 /// Decides about a call.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use serde_json::json;
+/// use takeback_runtime::approval::{ApprovalMode, ApprovalRequest, Decision, decide};
+/// use takeback_undo::ToolWork;
+/// use takeback_undo::shell::{ScriptContext, analyze_script};
+///
+/// let shop = Path::new("/srv/shop");
+/// let decision = |script: &str| {
+///     let context = ScriptContext { directory: shop, workspace: shop, home: None };
+///     decide(&ApprovalRequest {
+///         mode: ApprovalMode::Effects,
+///         tool: "terminal",
+///         input: &json!({ "command": script }),
+///         work: &ToolWork::run_script(script),
+///         paths: &[],
+///         analysis: Some(&analyze_script(script, &context)),
+///         directory: shop,
+///         workspace: shop,
+///         is_covered: true,
+///         remembered: &Default::default(),
+///     })
+/// };
+/// // A checkpoint can take this back.
+/// assert_eq!(decision("rm cart.rs"), Decision::Run);
+/// assert!(matches!(decision("git push"), Decision::Ask { .. }));
+/// ```
 pub fn decide(request: &ApprovalRequest<'_>) -> Decision {
     if let Some(own) = request.analysis.and_then(|analysis| analysis.history.first()) {
         let because =

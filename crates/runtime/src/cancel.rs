@@ -7,6 +7,18 @@ use std::time::Duration;
 type Action = Arc<dyn Fn() + Send + Sync>;
 
 /// A switch that stops a running turn. Its clones share one state.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use takeback_runtime::Cancel;
+///
+/// let cancel = Cancel::default();
+/// let switch = cancel.clone();
+/// let waiting = std::thread::spawn(move || cancel.wait(Duration::from_secs(3600)));
+/// switch.cancel();
+/// assert!(!waiting.join().unwrap(), "the wait was cut short");
+/// ```
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<Switch>);
 

@@ -152,6 +152,16 @@ impl Entry {
     }
 
     /// Reads a stored entry.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use takeback_runtime::entry::{Entry, EntryError};
+    ///
+    /// let entry = Entry::TakenBack;
+    /// assert_eq!(Entry::from_json(&entry.to_json()).unwrap(), entry);
+    /// // A later version wrote this one.
+    /// assert!(matches!(Entry::from_json(&json!({ "v": 99 })), Err(EntryError::TooNew(99))));
+    /// ```
     pub fn from_json(value: &Value) -> Result<Entry, EntryError> {
         let version = value.get("v").and_then(Value::as_u64).unwrap_or(0);
         if version > VERSION {

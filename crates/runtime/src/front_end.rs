@@ -10,6 +10,25 @@ use crate::tools::ToolOutput;
 /// A program that shows a turn and answers questions: a terminal, a script, a web page.
 ///
 /// Several subagents may call it at the same time.
+///
+/// ```
+/// use takeback_runtime::{Answer, FrontEnd, Question, TurnEvent};
+///
+/// /// Prints the answer, and refuses every call that needs approval.
+/// struct Careful;
+///
+/// impl FrontEnd for Careful {
+///     fn show(&self, event: &TurnEvent<'_>) {
+///         if let TurnEvent::Text(text) = event {
+///             print!("{text}");
+///         }
+///     }
+///
+///     fn approve(&self, question: &Question<'_>) -> Answer {
+///         Answer::Deny(format!("not allowed here: {}", question.because))
+///     }
+/// }
+/// ```
 pub trait FrontEnd: Sync {
     /// Shows an event. It must not block for long.
     fn show(&self, event: &TurnEvent<'_>);

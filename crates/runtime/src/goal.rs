@@ -79,6 +79,21 @@ pub(crate) fn finish_spec() -> ToolSpec {
 
 impl Task {
     /// Begins a task that works on a goal.
+    ///
+    /// ```
+    /// # use std::path::Path;
+    /// # use std::sync::Arc;
+    /// use takeback_ledger::{Budget, GoalState};
+    /// use takeback_runtime::{Agent, FrontEnd, NewSession, Task, TaskError};
+    ///
+    /// fn reach(agent: Arc<Agent>, directory: &Path, front: &dyn FrontEnd) -> Result<bool, TaskError> {
+    ///     let budget = Budget { usd: Some(2.0), ..Budget::default() };
+    ///     let objective = "all tests pass";
+    ///     let mut task =
+    ///         Task::begin_goal(agent, directory, NewSession::default(), "tests", objective, budget)?;
+    ///     Ok(task.run_goal("tests", None, front)?.state == GoalState::Complete)
+    /// }
+    /// ```
     pub fn begin_goal(
         agent: Arc<Agent>,
         directory: &Path,

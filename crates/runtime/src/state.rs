@@ -215,6 +215,25 @@ impl State {
     }
 
     /// Determines the next step.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use takeback_runtime::entry::Entry;
+    /// use takeback_runtime::state::{Circumstances, State, Step};
+    ///
+    /// let circumstances = Circumstances {
+    ///     max_output: 8_192,
+    ///     first_wait: Duration::from_secs(1),
+    ///     has_fallback: false,
+    ///     can_clear: false,
+    ///     can_compress: false,
+    /// };
+    /// let mut state = State::default();
+    /// assert_eq!(state.next(circumstances), Step::Wait);
+    /// state.apply(&Entry::Prompted { message: 1, turn: 1, wraps_up: false });
+    /// assert!(matches!(state.next(circumstances), Step::Ask(_)));
+    /// ```
     pub fn next(&self, circumstances: Circumstances) -> Step {
         let Some(turn) = &self.turn else { return Step::Wait };
         if turn.is_asking {

@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use takeback_ledger::TaskFilter;
-use takeback_undo::history::WorkspaceRef;
+use takeback_undo::Opened;
 use takeback_undo::view::text::agent_of;
-use takeback_undo::{History, Opened};
 
 use crate::agent::AGENT;
 use crate::error::TaskError;
 use crate::task_list::{TaskView, list_tasks};
 
-/// Finds the sessions that are working in a workspace: those of takeback's own agent whose turn is
-/// running, and those of other agents whose tool calls have begun but not ended.
-pub fn find_working_sessions(
+/// Finds the sessions that are working in the workspace with this path: those of takeback's own
+/// agent whose turn is running, and those of other agents whose tool calls have begun but not
+/// ended. `in_calls` are all sessions with such calls; see
+/// [`History::working_sessions`](takeback_undo::History::working_sessions).
+pub fn find_working_sessions<'s>(
     opened: &Opened,
-    workspace: &WorkspaceRef<'_>,
-    history: &History,
+    workspace: &Path,
+    in_calls: impl IntoIterator<Item = &'s str>,
 ) -> Result<Vec<String>, TaskError> {
-    let is_other = |session: &&str| agent_of(session) != AGENT;
-    let others = history.working_sessions().into_iter().filter(is_other);
+    let others = in_calls.into_iter().filter(|session| agent_of(session) != AGENT);
     let mut working: BTreeSet<String> = others.map(str::to_owned).collect();
-    working.extend(find_running_sessions(opened, &workspace.path)?);
+    working.extend(find_running_sessions(opened, workspace)?);
     Ok(working.into_iter().collect())
 }
 

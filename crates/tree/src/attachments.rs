@@ -16,6 +16,28 @@ const NAME: &[u8] = b"attachment";
 impl Lock<'_> {
     /// Adds bytes to the store, so that [`Lock::pin_with_attachment`] can attach them to a pin.
     /// Equal bytes have the same id and are written only once.
+    ///
+    /// ```
+    /// use takeback_tree::{CaptureOptions, CaptureRules, Store};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let project = scratch.path().join("shop");
+    /// # std::fs::create_dir(&project)?;
+    /// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+    /// # let store = Store::open(scratch.path().join("store"))?;
+    /// # let workspace = store.workspace(&project, &Default::default())?;
+    /// # let mut lock = workspace.lock()?;
+    /// # let now = std::time::SystemTime::now();
+    /// # let rules = CaptureRules::default();
+    /// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    /// let tree = lock.capture(&options)?.tree;
+    /// let id = lock.add_attachment(b"the git index")?;
+    /// lock.pin_with_attachment(tree, now, "", Some(id))?;
+    /// assert_eq!(store.attachment(&id)?, b"the git index");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn add_attachment(&mut self, content: &[u8]) -> Result<Oid, PinError> {
         if content.len() as u64 > MAX_OBJECT {
             return Err(PinError::TooLarge(content.len() as u64));

@@ -69,6 +69,35 @@ impl Lock<'_> {
     ///
     /// Missing directories above a path are created with mode 40755. Directories that become empty
     /// are removed; those that were already empty are kept.
+    ///
+    /// ```
+    /// use takeback_tree::{
+    ///     CaptureOptions, CaptureRules, Mode, NewContent, NewEntry, RelPath, Store, TreeEdit,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let project = scratch.path().join("shop");
+    /// # std::fs::create_dir(&project)?;
+    /// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+    /// # let store = Store::open(scratch.path().join("store"))?;
+    /// # let workspace = store.workspace(&project, &Default::default())?;
+    /// # let mut lock = workspace.lock()?;
+    /// # let now = std::time::SystemTime::now();
+    /// # let rules = CaptureRules::default();
+    /// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    /// let tree = lock.capture(&options)?.tree;
+    /// let path = RelPath::new("notes/todo.txt")?;
+    /// let entry =
+    ///     NewEntry { mode: Mode::file(0o644), content: NewContent::Bytes(b"pay\n".to_vec()) };
+    /// let edited = lock.edit_tree(tree, &[TreeEdit { path: path.clone(), to: Some(entry) }])?;
+    /// // The workspace stays as it is.
+    /// assert!(!project.join("notes").exists());
+    /// let (_, id) = store.find_entry(&edited, &path)?.unwrap();
+    /// assert_eq!(store.blob(&id)?, b"pay\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn edit_tree(&mut self, tree: Oid, edits: &[TreeEdit]) -> Result<Oid, EditError> {
         // If the tree was captured under this lock, it can be read only once its pack is sealed.
         self.seal_for_edit()?;

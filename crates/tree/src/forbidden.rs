@@ -28,6 +28,16 @@ struct ResolvedRoots {
 impl ForbiddenRoots {
     /// Forbids the user's home directory, the directories for temporary files, such as `/tmp`, and
     /// takeback's own directory.
+    ///
+    /// ```
+    /// use std::path::{Path, PathBuf};
+    ///
+    /// use takeback_tree::ForbiddenRoots;
+    ///
+    /// let forbidden = ForbiddenRoots::new(Some("/srv/me".into()), vec!["/tmp".into()], None);
+    /// assert!(forbidden.refusal(Path::new("/srv/me")).is_some());
+    /// assert!(forbidden.refusal(Path::new("/srv/me/shop")).is_none());
+    /// ```
     pub fn new(
         home: Option<PathBuf>,
         mut temporary: Vec<PathBuf>,

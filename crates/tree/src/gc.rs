@@ -73,6 +73,32 @@ impl GcError {
 impl Store {
     /// Frees all objects that no ref needs, and rewrites all other objects, as deltas where
     /// possible.
+    ///
+    /// ```
+    /// use takeback_tree::{CaptureOptions, CaptureRules, Store};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let project = scratch.path().join("shop");
+    /// # std::fs::create_dir(&project)?;
+    /// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+    /// # let store = Store::open(scratch.path().join("store"))?;
+    /// # let workspace = store.workspace(&project, &Default::default())?;
+    /// # let mut lock = workspace.lock()?;
+    /// # let now = std::time::SystemTime::now();
+    /// # let rules = CaptureRules::default();
+    /// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    /// let tree = lock.capture(&options)?.tree;
+    /// let pin = lock.pin(tree, now, "before the call\n")?;
+    /// assert_eq!(store.pin_names(workspace.id())?, [pin.name.clone()]);
+    /// lock.finish(now)?;
+    ///
+    /// store.unpin(&pin.name)?;
+    /// assert_ne!(store.gc()?.objects_dropped, 0);
+    /// assert!(store.pin_names(workspace.id())?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn gc(&self) -> Result<GcOutcome, GcError> {
         let rewrite = PackRewrite::begin(self)?.ok_or(GcError::Busy)?;
         let before = self.usage()?;

@@ -60,6 +60,30 @@ impl Store {
     }
 
     /// Copies every pin that the mirror lacks, with everything that the pin needs.
+    ///
+    /// ```
+    /// use takeback_tree::{CaptureOptions, CaptureRules, Store};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let project = scratch.path().join("shop");
+    /// # std::fs::create_dir(&project)?;
+    /// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+    /// # let store = Store::open(scratch.path().join("store"))?;
+    /// # let workspace = store.workspace(&project, &Default::default())?;
+    /// # let mut lock = workspace.lock()?;
+    /// # let now = std::time::SystemTime::now();
+    /// # let rules = CaptureRules::default();
+    /// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    /// let tree = lock.capture(&options)?.tree;
+    /// lock.pin(tree, now, "before the call\n")?;
+    ///
+    /// let mirror = store.open_mirror(scratch.path().join("other-disk"))?;
+    /// store.copy_to_mirror(&mirror)?;
+    /// assert_eq!(mirror.pin_names(workspace.id())?, store.pin_names(workspace.id())?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn copy_to_mirror(&self, mirror: &Store) -> Result<MirrorReport, MirrorError> {
         let _lock = mirror.lock_shared()?;
         let mut copier = Copier {

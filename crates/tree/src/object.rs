@@ -45,6 +45,16 @@ impl ObjectKind {
 }
 
 /// A git entry mode: the kind of file and all its permission bits (`100600`, `104755`, `40750`).
+///
+/// ```
+/// use takeback_tree::Mode;
+///
+/// let script = Mode::file(0o755);
+/// assert_eq!(script, Mode(0o100755));
+/// assert!(script.is_file());
+/// assert_eq!(script.permissions(), 0o755);
+/// assert!(!script.is_same_kind(Mode::SYMLINK));
+/// ```
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default, Serialize, Deserialize,
 )]

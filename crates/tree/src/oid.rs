@@ -23,6 +23,15 @@ impl Oid {
     pub(crate) const ZERO: Oid = Oid([0; 20]);
 
     /// Computes the id of an object with this kind and content.
+    ///
+    /// ```
+    /// use takeback_tree::{ObjectKind, Oid};
+    ///
+    /// // git calculates the same id.
+    /// let id = Oid::of(ObjectKind::Blob, b"mine\n");
+    /// assert_eq!(id.to_string(), "351be5bf6e17c59ea560546d69654115ecb2fd8d");
+    /// assert_eq!("351be5bf6e17c59ea560546d69654115ecb2fd8d".parse::<Oid>().unwrap(), id);
+    /// ```
     pub fn of(kind: ObjectKind, content: &[u8]) -> Oid {
         let mut hasher = Sha1::new();
         hasher.update(kind.header(content.len() as u64));

@@ -43,6 +43,15 @@ const NOISE: [&str; 5] = ["*.pyc", "*.pyo", ".DS_Store", "Thumbs.db", "*.log"];
 /// True if a directory with this name can be regenerated. Such a directory is not captured, even if
 /// a call names it. If the call only sweeps the directory, the usual names of build output also
 /// count.
+///
+/// ```
+/// use takeback_tree::can_be_made_again;
+///
+/// assert!(can_be_made_again(b"node_modules", false));
+/// // `build` may hold files that no tool can recreate, so only a sweep leaves it out.
+/// assert!(!can_be_made_again(b"build", false));
+/// assert!(can_be_made_again(b"build", true));
+/// ```
 pub fn can_be_made_again(name: &[u8], is_swept: bool) -> bool {
     let is_in = |names: &[&str]| names.iter().any(|other| other.as_bytes() == name);
     is_in(&REMADE) || (is_swept && is_in(&OUTPUT))
@@ -62,6 +71,35 @@ fn is_default_budget(budget: &u64) -> bool {
 
 /// The configured rules of a capture. They are stored with every checkpoint, so that a restore uses
 /// the same rules as its capture.
+///
+/// ```
+/// use takeback_tree::{CaptureOptions, CaptureRules, RelPath, Store};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # let store = Store::open(scratch.path().join("store"))?;
+/// # let workspace = store.workspace(&project, &Default::default())?;
+/// # let mut lock = workspace.lock()?;
+/// # let now = std::time::SystemTime::now();
+/// std::fs::write(project.join("intro.mp4"), "frames")?;
+/// std::fs::write(project.join("app.log"), "started\n")?;
+/// let rules = CaptureRules {
+///     exclude: vec!["*.mp4".into()],
+///     // By default, logs are not captured.
+///     include: vec!["/app.log".into()],
+///     ..CaptureRules::default()
+/// };
+/// let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+/// let tree = lock.capture(&options)?.tree;
+/// lock.pin(tree, now, "")?;
+/// let has = |name: &str| store.find_entry(&tree, &RelPath::new(name).unwrap());
+/// assert!(has("app.log")?.is_some());
+/// assert!(has("intro.mp4")?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureRules {

@@ -92,6 +92,30 @@ pub struct BrokenPack {
 impl Store {
     /// Reads all objects that refs need and compares them with their ids. Compares all packs and
     /// indexes with their checksums. Captures can run at the same time; a gc waits.
+    ///
+    /// ```
+    /// use takeback_tree::{CaptureOptions, CaptureRules, PinState, Store};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let project = scratch.path().join("shop");
+    /// # std::fs::create_dir(&project)?;
+    /// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+    /// # let store = Store::open(scratch.path().join("store"))?;
+    /// # let workspace = store.workspace(&project, &Default::default())?;
+    /// # let mut lock = workspace.lock()?;
+    /// # let now = std::time::SystemTime::now();
+    /// # let rules = CaptureRules::default();
+    /// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    /// let tree = lock.capture(&options)?.tree;
+    /// lock.pin(tree, now, "before the call\n")?;
+    ///
+    /// let report = store.verify(&|done, total| eprintln!("{done} of {total}"))?;
+    /// assert!(report.is_whole());
+    /// assert_eq!(report.pins[0].state, PinState::Whole);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport, StoreError> {
         self.examine(progress).map(|examination| examination.report)
     }

@@ -134,6 +134,10 @@ fn watch_terminal(end: Arc<AtomicBool>) -> io::Result<()> {
         while watched[0].revents().is_empty() {
             let _ = poll(&mut watched, None);
         }
+        // macOS cannot watch some kinds of terminals.
+        if watched[0].revents().contains(PollFlags::NVAL) {
+            return;
+        }
         end.store(true, Ordering::Relaxed);
         let _ = dup2_stdin(&silent);
         // The thread lasts as long as the process, and keeps the other end open.

@@ -52,6 +52,15 @@ pub fn find_patch(input: &Value) -> Option<&str> {
 }
 
 /// Lists the files that a patch names, without duplicates.
+///
+/// ```
+/// use std::path::PathBuf;
+///
+/// use takeback_undo::patch::list_patched_files;
+///
+/// let patch = "*** Begin Patch\n*** Update File: cart.rs\n@@\n-old\n+new\n*** End Patch";
+/// assert_eq!(list_patched_files(patch), [PathBuf::from("cart.rs")]);
+/// ```
 pub fn list_patched_files(patch: &str) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let named = patch.lines().filter_map(|line| {

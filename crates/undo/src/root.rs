@@ -44,6 +44,21 @@ pub struct ProjectRoot {
 /// nearest project, else the directory itself. The search ends below the home directory and below
 /// temporary directories, so that a stray `.git` or `package.json` in one of them does not turn it
 /// into a workspace.
+///
+/// ```
+/// use takeback_undo::root_of;
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let scratch = std::fs::canonicalize(scratch.path())?;
+/// std::fs::create_dir_all(scratch.join("shop/src"))?;
+/// std::fs::write(scratch.join("shop/Cargo.toml"), "")?;
+/// let root = root_of(&scratch.join("shop/src"), &Default::default())?;
+/// assert_eq!(root.path, scratch.join("shop"));
+/// assert!(root.is_project);
+/// # Ok(())
+/// # }
+/// ```
 pub fn root_of(directory: &Path, forbidden: &ForbiddenRoots) -> io::Result<ProjectRoot> {
     let directory = canonicalize(directory)?;
     let candidates: Vec<&Path> =

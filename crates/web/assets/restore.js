@@ -337,7 +337,7 @@ function summary({ plan, empty }) {
     return [left ? `Nothing can be undone until you choose: ${count(left, "file")} edited since.` : "Nothing to do: everything is already in that state."];
   }
   const elsewhere = plan.elsewhere ?? [];
-  const outside = elsewhere.reduce((sum, part) => sum + part.restored.length + part.deleted.length, 0);
+  const outside = elsewhere.reduce((sum, part) => sum + files(part.restored).length + files(part.deleted).length, 0);
   const parts = [];
   const add = (number, words) => number && parts.push(words);
   const [restored, deleted] = [files(plan.restored).length, files(plan.deleted).length];
@@ -381,7 +381,7 @@ function describePlan(plan, foot) {
   nodes.push(list("Will be restored", files(plan.restored).map(show)));
   nodes.push(list("Will be deleted", files(plan.deleted).map(show)));
   for (const part of plan.elsewhere ?? []) {
-    nodes.push(list(`Changes in ${show(part.workspace)}`, [...part.restored, ...part.deleted].map(show)));
+    nodes.push(list(`Changes in ${show(part.workspace)}`, [...files(part.restored), ...files(part.deleted)].map(show)));
   }
   nodes.push(list("Kept", [...plan.kept.map((found) => show(found.path)), ...plan.guarded.map(show)]));
   if (plan.repository?.command) {

@@ -50,6 +50,7 @@ usage: cargo xtask <task>
   dist          Build the static program and all packages in target/packages, install each package
                   into a scratch directory, and run it there
                   [--binary PATH] package this program instead of building one
+                  [--binary PLATFORM=PATH] package a program for another platform as well
                   [--base-url URL] the address that releases are fetched from
   deny          Check the licenses, sources and known vulnerabilities of the dependencies
   fuzz          Feed arbitrary bytes to all code that reads text written by others

@@ -90,7 +90,13 @@ pub(crate) fn print_list(
     }
     let path = output::tilde(&list.workspace.0, context);
     if list.checkpoints.is_empty() {
-        println!("No checkpoints for {path} yet. `takeback checkpoint` takes one.");
+        println!("No checkpoints for {path} yet. They appear before an agent's next change.");
+        if !in_agent {
+            println!(
+                "`takeback install` adds takeback to your agents; `takeback checkpoint` takes one \
+                 now."
+            );
+        }
         let elsewhere =
             history::find_other_workspaces(context.opened_anyway()?, &context.directory)?;
         let lines = elsewhere.iter().map(|known| output::tilde(&known.path.0, context));

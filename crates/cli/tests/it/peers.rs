@@ -391,7 +391,8 @@ fn an_empty_list_names_the_workspaces_that_have_checkpoints() {
     session.assert(
         "
 $ takeback -C ../other rollback
-No checkpoints for ~/other yet. `takeback checkpoint` takes one.
+No checkpoints for ~/other yet. They appear before an agent's next change.
+`takeback install` adds takeback to your agents; `takeback checkpoint` takes one now.
 Other workspaces have checkpoints:
   ~/project
 ",

@@ -21,7 +21,8 @@ fn a_rollback_and_its_undo_restore_everything() {
     session.assert(
         "
 $ takeback rollback
-No checkpoints for ~/project yet. `takeback checkpoint` takes one.
+No checkpoints for ~/project yet. They appear before an agent's next change.
+`takeback install` adds takeback to your agents; `takeback checkpoint` takes one now.
 $ takeback checkpoint --reason first
 Checkpoint <id> of 1 file.
 Not covered:

@@ -107,7 +107,8 @@ $ takeback list now
 ! Usage: takeback list [OPTIONS]
 [exit Some(2)]
 $ takeback rollback
-No checkpoints for ~/project yet. `takeback checkpoint` takes one.
+No checkpoints for ~/project yet. They appear before an agent's next change.
+`takeback install` adds takeback to your agents; `takeback checkpoint` takes one now.
 $ takeback rollback 1 --force
 ! error: unexpected argument '--force' found
 ! hint: `takeback rollback --help` shows examples
@@ -354,7 +355,8 @@ takeback diff 1      show what changed since then
 takeback undo        take back only the last turn, and keep your edits
 ! warning: nowhere does not exist; using the workspace that it belongs to
 $ takeback -C a.py list
-No checkpoints for ~/project/a.py yet. `takeback checkpoint` takes one.
+No checkpoints for ~/project/a.py yet. They appear before an agent's next change.
+`takeback install` adds takeback to your agents; `takeback checkpoint` takes one now.
 Other workspaces have checkpoints:
   ~/project-fork
   ~/project

@@ -30,6 +30,27 @@ pub enum MessageFilter {
 impl Ledger {
     /// Appends messages to a session, all or none. Returns their new numbers; the `seq` of each
     /// message is ignored. A user message begins a new turn. A message without a time gets `now`.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, MessageRecord, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// # let say = |role: &str, text: &str| MessageRecord {
+    /// #     role: role.into(),
+    /// #     content: Some(text.into()),
+    /// #     ..MessageRecord::default()
+    /// # };
+    /// let messages = [say("user", "Tidy up"), say("assistant", "Done."), say("user", "Thanks")];
+    /// assert_eq!(ledger.append("mine:1", &messages, now)?, [1, 2, 3]);
+    /// assert_eq!(ledger.turns("mine:1")?.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn append(
         &mut self,
         session: &str,
@@ -55,6 +76,33 @@ impl Ledger {
     /// Replaces the current messages up to `upto` with a summary, as far as the model is concerned.
     /// Nothing is lost: the messages are only marked, and become current again if a rewind takes
     /// the summary back. Returns the number of the summary.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, MessageFilter, MessageRecord, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// # let say = |role: &str, text: &str| MessageRecord {
+    /// #     role: role.into(),
+    /// #     content: Some(text.into()),
+    /// #     ..MessageRecord::default()
+    /// # };
+    /// let messages = [say("user", "Tidy up"), say("assistant", "Done."), say("user", "Thanks")];
+    /// ledger.append("mine:1", &messages, now)?;
+    /// ledger.compact("mine:1", 2, &say("user", "The imports are tidy."), now)?;
+    ///
+    /// // The model gets the summary and what came after the summarized messages.
+    /// let current = ledger.messages("mine:1", MessageFilter::Current)?;
+    /// let texts: Vec<_> = current.iter().filter_map(|message| message.content.as_ref()).collect();
+    /// assert_eq!(texts, ["The imports are tidy.", "Thanks"]);
+    /// assert_eq!(ledger.messages("mine:1", MessageFilter::All)?.len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn compact(
         &mut self,
         session: &str,

@@ -18,6 +18,18 @@ pub use self::view::{
 };
 
 /// Renders a session as Markdown.
+///
+/// ```
+/// use takeback_ledger::{MessageRecord, SessionRecord, Transcript, render};
+///
+/// let prompt =
+///     MessageRecord { role: "user".into(), content: Some("Tidy up".into()), ..Default::default() };
+/// let session = SessionRecord { title: Some("Imports".into()), ..SessionRecord::default() };
+/// let transcript = Transcript { session, messages: vec![prompt], ..Transcript::default() };
+/// let text = render::markdown(&transcript);
+/// assert!(text.starts_with("# Imports\n"));
+/// assert!(text.contains("Tidy up"));
+/// ```
 pub fn markdown(transcript: &Transcript) -> String {
     markdown::render(transcript)
 }

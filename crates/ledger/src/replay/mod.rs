@@ -42,6 +42,18 @@ pub fn openai(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
 /// "messages": […]}`. `system` is a string, and is left out if there is no system prompt.
 ///
 /// `messages` are the current messages, in order.
+///
+/// ```
+/// use serde_json::json;
+/// use takeback_ledger::{MessageRecord, SessionRecord, replay};
+///
+/// let session = SessionRecord { system_prompt: Some("Be brief.".into()), ..Default::default() };
+/// let prompt =
+///     MessageRecord { role: "user".into(), content: Some("Tidy up".into()), ..Default::default() };
+/// let request = replay::anthropic(&session, &[prompt]);
+/// assert_eq!(request["system"], "Be brief.");
+/// assert_eq!(request["messages"][0]["role"], "user");
+/// ```
 pub fn anthropic(session: &SessionRecord, messages: &[MessageRecord]) -> Value {
     anthropic::write_request(pairing::pair_results(reading::read_items(session, messages)))
 }

@@ -55,6 +55,19 @@ impl<Id: Ord> SearchCollector<Id> {
     }
 
     /// Keeps a message if it matches. Returns true if no further message is needed.
+    ///
+    /// ```
+    /// use takeback_ledger::{MessageRecord, SearchCollector, Time};
+    ///
+    /// let said = |text: &str| MessageRecord { content: Some(text.into()), ..MessageRecord::default() };
+    /// let mut collector = SearchCollector::new("imports OR tests", 10);
+    /// for (number, text) in ["tidy the imports", "thanks", "run the tests"].iter().enumerate() {
+    ///     collector.consider(number, Time(number as i64), &said(text));
+    /// }
+    /// assert_eq!(collector.count(), 2);
+    /// // Equally good matches come newest first.
+    /// assert_eq!(collector.take_best(), [2, 0]);
+    /// ```
     pub fn consider(&mut self, id: Id, time: Time, message: &MessageRecord) -> bool {
         let is_result = matches!(message.role.as_str(), "tool" | "function");
         self.consider_fields(id, time, is_result, &Searchable::of(message).0)

@@ -97,6 +97,23 @@ impl Ledger {
     }
 
     /// Deletes old sessions, each in its own transaction. Returns the ids of the deleted sessions.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, PruneOptions, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// let options = PruneOptions { inactive_since: Time(now.0 + 1), ..PruneOptions::default() };
+    /// assert_eq!(ledger.prunable(&options)?, ["mine:1"]);
+    /// assert_eq!(ledger.prune(&options)?, ["mine:1"]);
+    /// assert!(ledger.session("mine:1").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn prune(&mut self, options: &PruneOptions) -> Result<Vec<String>, LedgerError> {
         let mut gone = Vec::new();
         for id in self.prunable(options)? {

@@ -177,6 +177,27 @@ impl Ledger {
     }
 
     /// Lists sessions, starting with the one that was active last.
+    ///
+    /// ```
+    /// use takeback_ledger::{Ledger, LedgerOptions, ListOptions, MessageRecord, SessionRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// # let say = |role: &str, text: &str| MessageRecord {
+    /// #     role: role.into(),
+    /// #     content: Some(text.into()),
+    /// #     ..MessageRecord::default()
+    /// # };
+    /// ledger.append("mine:1", &[say("user", "Tidy up the imports")], now)?;
+    /// let options = ListOptions { sources: vec!["mine".into()], ..ListOptions::default() };
+    /// assert_eq!(ledger.sessions(&options)?[0].preview, "Tidy up the imports");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn sessions(&self, options: &ListOptions) -> Result<Vec<SessionSummary>, LedgerError> {
         let sql = format!(
             "{SELECT_SESSION}

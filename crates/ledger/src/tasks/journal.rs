@@ -73,6 +73,38 @@ impl Ledger {
     /// `entries` is called with the messages that the events added, so that the entries can contain
     /// their numbers. Masking changes only strings. It keeps keys, numbers and the shape of the
     /// entries, so they can still be parsed.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use takeback_ledger::{Ledger, LedgerError, LedgerOptions, SessionRecord};
+    /// use takeback_ledger::{TaskChange, TaskRecord, Time};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let mut ledger = Ledger::open(&scratch.path().join("ledger.db"), &LedgerOptions::default())?;
+    /// # let now = Time(1_795_003_200_000);
+    /// # let session = SessionRecord { id: "mine:1".into(), source: "mine".into(), ..Default::default() };
+    /// # ledger.create_session(&session, now)?;
+    /// let task = TaskRecord {
+    ///     id: "1".into(),
+    ///     session: "mine:1".into(),
+    ///     kind: "chat".into(),
+    ///     state: "idle".into(),
+    ///     ..TaskRecord::default()
+    /// };
+    /// ledger.create_task(&task, now)?;
+    /// let lease = ledger.take_lease("1", now)?;
+    /// let change = TaskChange { state: Some("running"), ..TaskChange::default() };
+    /// ledger.append_journal(&lease, &change, |_| vec![json!({ "step": "ask the model" })], now)?;
+    ///
+    /// // After a crash, the next process reads how far the task had come.
+    /// drop(lease);
+    /// let next = ledger.take_lease("1", now)?;
+    /// assert_eq!(next.epoch(), 2);
+    /// assert_eq!(ledger.read_journal("1", 0)?[0].entry["step"], "ask the model");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn append_journal(
         &mut self,
         lease: &Lease,

@@ -52,8 +52,9 @@ impl PriceList {
     }
 }
 
-/// The list prices of models, in US dollars per million tokens: input, output, read from a cache,
-/// written to a cache. Each provider published them when the model was new.
+/// The list prices of older models, in US dollars per million tokens: input, output, read from a
+/// cache, written to a cache. They were not checked against the providers' current lists, and are
+/// used only for estimates, which are marked as such.
 #[rustfmt::skip]
 const KNOWN: &[(&str, [f64; 4])] = &[
     ("claude-opus-4-5",       [5.0, 25.0, 0.5, 6.25]),

@@ -115,6 +115,14 @@ const fn local(
 }
 
 /// Finds a well-known provider by its name.
+///
+/// ```
+/// use takeback_runtime::settings::find_ready;
+///
+/// let ready = find_ready("anthropic").unwrap();
+/// assert_eq!(ready.api_key_env, Some("ANTHROPIC_API_KEY"));
+/// assert!(find_ready("unknown").is_none());
+/// ```
 pub fn find_ready(name: &str) -> Option<&'static ReadyProvider> {
     const { &READY_PROVIDERS }.iter().find(|ready| ready.name == name)
 }

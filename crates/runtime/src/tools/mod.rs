@@ -33,6 +33,41 @@ pub(crate) use self::fetch_url::find_host;
 pub use self::registry::{ToolSettings, Tools};
 
 /// A tool that a model can call.
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use takeback_runtime::model::ToolSpec;
+/// use takeback_runtime::tools::{Tool, ToolContext, ToolOutput, Tools};
+/// use takeback_undo::ToolWork;
+///
+/// /// Tells the model how many files the directory has.
+/// struct CountFiles;
+///
+/// impl Tool for CountFiles {
+///     fn spec(&self) -> ToolSpec {
+///         ToolSpec {
+///             name: "count_files".into(),
+///             description: "Counts the files in the current directory.".into(),
+///             schema: json!({ "type": "object", "properties": {} }),
+///         }
+///     }
+///
+///     // No checkpoint is needed before a call.
+///     fn work(&self, _: &Value, _: &ToolContext<'_>) -> ToolWork {
+///         ToolWork::Reads
+///     }
+///
+///     fn run(&self, _: &Value, context: &ToolContext<'_>) -> ToolOutput {
+///         match std::fs::read_dir(context.directory) {
+///             Ok(files) => ToolOutput::success(files.count().to_string()),
+///             Err(error) => ToolOutput::error(error.to_string()),
+///         }
+///     }
+/// }
+///
+/// let tools = Tools::default().with(Box::new(CountFiles));
+/// assert!(tools.get("count_files").is_some());
+/// ```
 pub trait Tool: Send + Sync {
     /// Describes the tool to the model.
     fn spec(&self) -> ToolSpec;

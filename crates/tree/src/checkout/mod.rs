@@ -70,6 +70,33 @@ impl Store {
     /// Writes the files of a tree into a new, empty directory: contents, modes, symlinks and empty
     /// directories. `twin` is the canonical path of a workspace that may still have some of the
     /// files. These files are cloned where the file system supports that.
+    ///
+    /// ```
+    /// use takeback_tree::{CaptureOptions, CaptureRules, NewDirectory, Store};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let project = scratch.path().join("shop");
+    /// # std::fs::create_dir(&project)?;
+    /// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+    /// # let store = Store::open(scratch.path().join("store"))?;
+    /// # let workspace = store.workspace(&project, &Default::default())?;
+    /// # let mut lock = workspace.lock()?;
+    /// # let now = std::time::SystemTime::now();
+    /// # let rules = CaptureRules::default();
+    /// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+    /// let tree = lock.capture(&options)?.tree;
+    /// lock.pin(tree, now, "")?;
+    ///
+    /// let copy = scratch.path().join("copy");
+    /// let new = NewDirectory::create(&copy, ".copy-unfinished")?;
+    /// assert_eq!(store.check_out(&tree, &new, None)?.files, 1);
+    /// // The directory gets its name only now, when it is complete.
+    /// new.place(0o755)?;
+    /// assert_eq!(std::fs::read_to_string(copy.join("cart.rs"))?, "struct Cart;\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn check_out(
         &self,
         tree: &Oid,

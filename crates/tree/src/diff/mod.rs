@@ -152,6 +152,36 @@ pub struct LineCounts {
 /// Compares two trees.
 ///
 /// Every changed file is read, to determine its size and to tell text from binary content.
+///
+/// ```
+/// use takeback_tree::{
+///     CaptureOptions, CaptureRules, ChangeKind, DiffOptions, LineCounts, Store, diff_trees,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let store = Store::open(scratch.path().join("store"))?;
+/// # let workspace = store.workspace(&project, &Default::default())?;
+/// # let mut lock = workspace.lock()?;
+/// # let now = std::time::SystemTime::now();
+/// # let rules = CaptureRules::default();
+/// # let options = CaptureOptions { rules: &rules, named: &[], swept: &[], now };
+/// let before = lock.capture(&options)?.tree;
+/// lock.pin(before, now, "")?;
+/// std::fs::write(project.join("cart.rs"), "pub struct Cart;\n")?;
+/// let after = lock.capture(&options)?.tree;
+/// lock.pin(after, now, "")?;
+///
+/// let diff = diff_trees(&store, &before, &after, &DiffOptions::new(&rules))?;
+/// assert_eq!(diff.changes[0].path.to_string(), "cart.rs");
+/// assert_eq!(diff.changes[0].kind, ChangeKind::Modified);
+/// assert_eq!(diff.changes[0].lines, Some(LineCounts { insertions: 1, deletions: 1 }));
+/// # Ok(())
+/// # }
+/// ```
 pub fn diff_trees(
     store: &Store,
     from: &Oid,

@@ -2,6 +2,7 @@
 
 use takeback_tree::{Oid, RelPath};
 use takeback_undo::hook::quote_word;
+use takeback_undo::view::list_files;
 use takeback_undo::view::text::{agent_of, count, effect_kinds, group_digits};
 use takeback_undo::{Action, FileResolution, Planned, RollbackView};
 
@@ -70,8 +71,9 @@ fn list_parts(view: &RollbackView, verbs: &Verbs) -> Vec<String> {
     let inner = |paths: fn(&takeback_undo::rollback::ElsewhereView) -> usize| {
         view.elsewhere.iter().map(paths).sum::<usize>()
     };
-    let restored = view.restored.len() + inner(|group| group.restored.len());
-    let deleted = view.deleted.len() + inner(|group| group.deleted.len());
+    let restored =
+        list_files(&view.restored).len() + inner(|group| list_files(&group.restored).len());
+    let deleted = list_files(&view.deleted).len() + inner(|group| list_files(&group.deleted).len());
     let left = view.conflicts.iter().filter(|conflict| !conflict.resolved).count();
     let mut parts = Vec::new();
     if restored > 0 {

@@ -38,6 +38,25 @@ fn a_rollback_says_what_it_did_and_can_be_taken_back() {
 }
 
 #[test]
+fn a_plan_counts_files_and_not_their_directories() {
+    let mut player = Player::with_story(100, 30);
+    std::fs::remove_dir_all(player.path("src")).unwrap();
+    player.open();
+    player.expect_part("Roll back to before this turn: restores 1 file, deletes 1");
+    player.press("\n");
+    player.expect_part("• src/cart.py");
+    player.expect_no("• src ");
+}
+
+#[test]
+fn the_foot_offers_to_take_back_a_rollback_only_after_one() {
+    let mut player = Player::with_story(140, 24);
+    player.expect_no("U take back");
+    player.press("\n>\n");
+    player.expect_part("U take back");
+}
+
+#[test]
 fn chosen_files_are_restored_alone() {
     let mut player = Player::with_story(100, 24);
     player.press("j ");
@@ -79,7 +98,7 @@ fn an_undo_keeps_the_users_edits() {
     player.press("ju>\n");
     assert_eq!(player.read("src/cart.py"), "# mine\nclass Cart:\n    items = []\n");
     assert!(!player.path("tests/test_cart.py").exists());
-    player.expect_part("Undid the turn: restored 1 file, deleted 2");
+    player.expect_part("Undid the turn: restored 1 file, deleted 1");
 }
 
 #[test]

@@ -70,9 +70,9 @@ fn the_history_fits_into_140_columns() {
                                                                       │     3 +     discount = 10
                                                                       │
 ──────────────────────────────────────────────────────────────────────┴─────────────────────────────────────────────────────────────────────
- Roll back to before this turn: restores 1 file, deletes 3, takes back 2 messages
+ Roll back to before this turn: restores 1 file, deletes 2, takes back 2 messages
  ⚠ 1 file edited since, by you or another agent
- Enter roll back  u undo, keep mine  → open  Space files  / filter  d diff  U take back  s search  ? help  q quit
+ Enter roll back  u undo, keep mine  → open  Space files  / filter  d diff  s search  ? help  q quit
 ",
     );
 }

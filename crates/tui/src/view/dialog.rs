@@ -6,6 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use takeback_base::columns::width_of;
 use takeback_base::text::disarm;
+use takeback_undo::view::list_files;
 use takeback_undo::view::text::{count, shorten};
 use takeback_undo::{Resolution, RollbackView};
 
@@ -107,8 +108,8 @@ fn describe_plan(confirm: &Confirm, plan: &Plan, theme: Theme, width: usize) -> 
 
 /// Lists the files of a plan. Deleted files come first, because they matter most.
 fn list_paths(view: &RollbackView, theme: Theme) -> Vec<Line<'static>> {
-    let deleted = view.deleted.iter().map(|path| ("−", Ink::Removed, path));
-    let restored = view.restored.iter().map(|path| ("•", Ink::Warning, path));
+    let deleted = list_files(&view.deleted).into_iter().map(|path| ("−", Ink::Removed, path));
+    let restored = list_files(&view.restored).into_iter().map(|path| ("•", Ink::Warning, path));
     let all: Vec<_> = deleted.chain(restored).collect();
     let line = |(sign, ink, path): &(&str, Ink, &takeback_tree::RelPath)| {
         let since = if view.others.contains(path) { "  edited since" } else { "" };

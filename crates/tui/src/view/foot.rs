@@ -119,7 +119,6 @@ fn list_keys(model: &Model) -> Vec<(&'static str, &'static str)> {
         false => ("Enter", "restore selected"),
     };
     let undo = ("u", "undo, keep mine");
-    let rest = [("U", "take back"), ("s", "search"), ("?", "help"), ("q", "quit")];
     let mut keys = match (model.is_pane_focused, model.pane.tab) {
         (false, _) if model.subject().is_none() => vec![("c", "checkpoint")],
         (false, _) => {
@@ -134,6 +133,11 @@ fn list_keys(model: &Model) -> Vec<(&'static str, &'static str)> {
         }
         (true, _) => vec![("←", "back"), act],
     };
-    keys.extend(rest);
+    let was_rolled_back = match &model.past {
+        Load::Ready(past) => past.timeline.last_rollback().is_some(),
+        _ => false,
+    };
+    keys.extend(was_rolled_back.then_some(("U", "take back")));
+    keys.extend([("s", "search"), ("?", "help"), ("q", "quit")]);
     keys
 }

@@ -48,7 +48,7 @@ impl Work {
         }
         let working = self.explain(|opened| {
             let (workspace, history) = self.history(opened)?;
-            Ok(find_working_sessions(opened, &workspace, &history)?)
+            Ok(find_working_sessions(opened, &workspace.path, history.working_sessions())?)
         })?;
         Ok(Plan { planned, working })
     }

@@ -128,8 +128,8 @@ impl Work {
         let timeline = read_timeline_at(opened, &self.directory, limit)?;
         let mut working = Vec::new();
         if opened.has_store() {
-            let (workspace, history) = self.history(opened)?;
-            working = takeback_runtime::find_working_sessions(opened, &workspace, &history)?;
+            let in_calls = timeline.working.iter().map(String::as_str);
+            working = takeback_runtime::find_working_sessions(opened, &timeline.path, in_calls)?;
         }
         let failures = opened.failures().into_iter();
         let own = failures.filter(|failure| failure.workspace.0 == timeline.path);

@@ -232,6 +232,35 @@ fn describe_turn(session: &str, turn: Option<i64>) -> String {
 
 /// Forks a session. After an error, nothing is left of the fork. If this process is killed, the
 /// next fork finishes or removes what is left: see [`finish_forks`].
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, take_checkpoint};
+/// use takeback_undo::{
+///     CheckpointOptions, ForkFiles, ForkPoint, ForkRequest, OpenOptions, Opened, fork,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// std::fs::write(project.join("cart.rs"), "broken\n")?;
+/// let attempt = scratch.path().join("attempt");
+/// let from = ForkPoint::Checkpoint { directory: project, checkpoint: "start".into() };
+/// let request = ForkRequest {
+///     files: ForkFiles::Into(attempt.clone()),
+///     repository: false,
+///     ..ForkRequest::new(from)
+/// };
+/// assert_eq!(fork::fork(&opened, &request)?.files, 1);
+/// assert_eq!(std::fs::read_to_string(attempt.join("cart.rs"))?, "struct Cart;\n");
+/// # Ok(())
+/// # }
+/// ```
 pub fn fork(opened: &Opened, request: &ForkRequest) -> Result<Fork, ForkError> {
     finish_forks(opened);
     let wants_files = matches!(request.files, ForkFiles::Beside | ForkFiles::Into(_));

@@ -58,6 +58,25 @@ pub fn compare_tree_with_present(
 
 /// Compares the current states of two directories. Returns the changes that turn the first into the
 /// second.
+///
+/// ```
+/// use takeback_undo::history::compare_directories;
+/// use takeback_undo::{OpenOptions, Opened};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let attempt = scratch.path().join("attempt");
+/// std::fs::create_dir(&attempt)?;
+/// std::fs::write(attempt.join("cart.rs"), "pub struct Cart;\n")?;
+/// let diff = compare_directories(&opened, &project, &attempt)?;
+/// assert_eq!(diff.changes[0].path.to_string(), "cart.rs");
+/// # Ok(())
+/// # }
+/// ```
 pub fn compare_directories(
     opened: &Opened,
     first: &Path,

@@ -53,6 +53,26 @@ pub enum LabelError {
 
 /// Changes the name or the protection of the checkpoint with the given row number, step, name or
 /// id.
+///
+/// ```
+/// use takeback_undo::history::{find_workspace, label_checkpoint, open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, LabelChange, OpenOptions, Opened};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// take_checkpoint(&opened, &workspace, &CheckpointOptions::default())?;
+/// let workspace = find_workspace(&opened, &project)?;
+/// let change = LabelChange { name: Some(Some("good".into())), pinned: Some(true) };
+/// let checkpoint = label_checkpoint(&workspace, "1", &change)?;
+/// assert!(checkpoint.record.is_protected());
+/// # Ok(())
+/// # }
+/// ```
 pub fn label_checkpoint(
     workspace: &WorkspaceRef<'_>,
     checkpoint: &str,

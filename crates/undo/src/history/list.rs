@@ -121,6 +121,25 @@ pub struct OtherWorkspace {
 
 /// Lists the checkpoints of the workspace that a path belongs to. Creates nothing: without a store,
 /// the list is empty.
+///
+/// ```
+/// use takeback_undo::history::{list_checkpoints, open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, OpenOptions, Opened};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// let list = list_checkpoints(&opened, &project)?;
+/// assert_eq!(list.checkpoints[0].name.as_deref(), Some("start"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn list_checkpoints(opened: &Opened, path: &Path) -> Result<List, TakeError> {
     let mut list = if opened.has_store() {
         let workspace = find_workspace(opened, path)?;
@@ -158,29 +177,31 @@ pub(crate) fn finish_interrupted(opened: &Opened, workspace: &WorkspaceRef<'_>) 
 
 /// Lists the checkpoints of exactly this workspace. Failures and inner histories are not listed.
 pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
-    list_newest(opened, workspace, usize::MAX)
+    let history = History::read(workspace.store, &workspace.id)?;
+    Ok(list_newest(opened, workspace, &history, usize::MAX))
 }
 
-/// Lists the newest checkpoints of exactly this workspace, up to a number of rows.
+/// Lists the newest checkpoints of exactly this workspace, whose history has been read, up to a
+/// number of rows.
 pub(crate) fn list_newest(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
+    history: &History,
     limit: usize,
-) -> Result<List, StoreError> {
-    let history = History::read(workspace.store, &workspace.id)?;
+) -> List {
     // Without the ledger, the list has no prompts and no effects.
     let ledger = opened.complete_ledger(LEDGER_WAIT);
     let mut ledger_error = None;
     let mut note_error = |error: LedgerError| ledger_error = Some(error_chain(&error));
     let mut turns = ledger.as_ref().map(|ledger| ledger.call_turns());
     let effects = turns.as_mut().map(|turns| {
-        effects_by_row(turns, workspace, &history, limit).unwrap_or_else(|error| {
+        effects_by_row(turns, workspace, history, limit).unwrap_or_else(|error| {
             note_error(error);
             Vec::new()
         })
     });
     let mut effects = effects.unwrap_or_default().into_iter();
-    let mut counts = count_changes(opened, workspace, &history, limit).into_iter();
+    let mut counts = count_changes(opened, workspace, history, limit).into_iter();
     let in_force = history.standing().in_force;
     let rows = history.rows().take(limit).map(|row| {
         let counts = counts.next().flatten();
@@ -201,10 +222,10 @@ pub(crate) fn list_newest(
     });
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
-    let (failures, unreadable) = (Vec::new(), history.unreadable);
+    let (failures, unreadable) = (Vec::new(), history.unreadable.clone());
     let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
     let (workspace, inner) = (path, None);
-    Ok(List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner })
+    List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner }
 }
 
 /// Finds the other workspaces that have checkpoints, most recently used first.

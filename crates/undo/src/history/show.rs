@@ -57,6 +57,27 @@ pub enum ShowError {
 
 /// Finds a checkpoint of the workspace that a path belongs to, and returns everything that is known
 /// about the checkpoint. `checkpoint` is a number, a name or an id.
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, show_checkpoint, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, OpenOptions, Opened};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// // A checkpoint can be given by its number, its name or its id.
+/// let view = show_checkpoint(&opened, &project, "start")?;
+/// assert_eq!(view.number.as_deref(), Some("1"));
+/// assert_eq!(view.id, show_checkpoint(&opened, &project, "1")?.id);
+/// # Ok(())
+/// # }
+/// ```
 pub fn show_checkpoint(
     opened: &Opened,
     path: &Path,

@@ -55,6 +55,25 @@ pub struct TakenCheckpoint {
 /// Takes a checkpoint at the user's request, and clears the workspace's failures. An unchanged
 /// workspace gets a new checkpoint only if the user gives a reason or a name, or asks to pin the
 /// checkpoint.
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, OpenOptions, Opened};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let taken = take_checkpoint(&opened, &workspace, &CheckpointOptions::default())?;
+/// assert!(taken.is_new);
+/// // Nothing has changed, so there is nothing to keep.
+/// assert!(!take_checkpoint(&opened, &workspace, &CheckpointOptions::default())?.is_new);
+/// # Ok(())
+/// # }
+/// ```
 pub fn take_checkpoint(
     opened: &Opened,
     workspace: &Workspace<'_>,

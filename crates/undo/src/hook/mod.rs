@@ -74,6 +74,39 @@ pub struct Handled {
 
 /// Handles a report, and writes it into the ledger. No failure is fatal: the result lists all
 /// failures.
+///
+/// ```
+/// use takeback_undo::{
+///     Deadline, OpenOptions, Opened, Report, ReportedEvent, ToolCall, ToolWork, hook,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let script = "rm cart.rs && psql -c 'drop table carts'";
+/// let call = ToolCall {
+///     tool: "bash".into(),
+///     work: ToolWork::run_script(script),
+///     ..ToolCall::default()
+/// };
+/// let report = Report {
+///     agent: "mine".into(),
+///     session: "1".into(),
+///     parent: None,
+///     turn: None,
+///     directory: project,
+///     model: None,
+///     event: ReportedEvent::BeforeTool(call),
+/// };
+/// let handled = hook::handle(&opened, &report, &Deadline::open());
+/// assert_eq!(handled.checkpoints.len(), 1);
+/// assert!(handled.failures.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub fn handle(opened: &Opened, report: &Report, deadline: &Deadline) -> Handled {
     let (mut handled, workspace, events) = take_up(opened, report, deadline);
     match opened.record_events(&events, LEDGER_WAIT) {

@@ -172,6 +172,16 @@ impl ToolWork {
     }
 
     /// Guesses the effect from the name and the input of the tool.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use takeback_undo::ToolWork;
+    ///
+    /// let work = ToolWork::guess("shell", &json!({ "command": ["bash", "-c", "rm cart.rs"] }));
+    /// assert_eq!(work, ToolWork::run_script("rm cart.rs"));
+    /// // An unknown tool may change files.
+    /// assert!(matches!(ToolWork::guess("tidy", &json!({})), ToolWork::Changes { .. }));
+    /// ```
     pub fn guess(tool: &str, input: &Value) -> ToolWork {
         let paths = find_paths(input);
         let editor_command = find_editor_command(input);
@@ -289,6 +299,13 @@ fn is_shell(program: &str) -> bool {
 }
 
 /// Quotes a word so that a shell reads it back unchanged.
+///
+/// ```
+/// use takeback_undo::hook::quote_word;
+///
+/// assert_eq!(quote_word("src/cart.rs"), "src/cart.rs");
+/// assert_eq!(quote_word("my notes.txt"), "'my notes.txt'");
+/// ```
 pub fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

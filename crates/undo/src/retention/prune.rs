@@ -94,6 +94,27 @@ pub(super) struct PrunableWorkspace {
 const MAX_CALL_DAYS: u64 = 2;
 
 /// Enforces all limits now.
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, OpenOptions, Opened, PruneOptions, retention};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// let options = PruneOptions { dry_run: true, ..PruneOptions::default() };
+/// let report = retention::prune(&opened, &options)?;
+/// // Nothing exceeds a limit.
+/// assert!(report.workspaces.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub fn prune(opened: &Opened, options: &PruneOptions) -> Result<PruneReport, PruneError> {
     // Each of two concurrent prunes would evict enough to meet the size cap, so together they would
     // evict too much.

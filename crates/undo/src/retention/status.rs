@@ -65,6 +65,26 @@ pub enum StatusError {
 }
 
 /// Reads the status of the store. Does not create a store.
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, OpenOptions, Opened, retention};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// let status = retention::read_status(&opened)?;
+/// assert_eq!(status.workspaces[0].checkpoints, 1);
+/// assert!(status.store_bytes < status.max_bytes);
+/// # Ok(())
+/// # }
+/// ```
 pub fn read_status(opened: &Opened) -> Result<Status, StatusError> {
     let directory = opened.checkpoints_directory();
     let archives = list_archives(opened)?.into_iter();

@@ -27,6 +27,34 @@ use crate::history::{History, new_record, pin_tree};
 
 /// Applies a plan if the workspace is still in the state that the plan was made for. Otherwise
 /// changes nothing and returns [`RollbackError::Changed`].
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, Destination, OpenOptions, Opened, Request, rollback};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// let cart = project.join("cart.rs");
+/// std::fs::remove_file(&cart)?;
+/// let roll_back_to = |to| {
+///     let planned = rollback::plan(&opened, &Request::new(&project, to))?;
+///     rollback::apply(&opened, planned)
+/// };
+/// roll_back_to(Destination::Checkpoint("start".into()))?;
+/// assert!(cart.exists());
+/// // The state before the rollback was kept, too.
+/// roll_back_to(Destination::BeforeLastRollback)?;
+/// assert!(!cart.exists());
+/// # Ok(())
+/// # }
+/// ```
 pub fn apply(opened: &Opened, planned: Planned) -> Result<RollbackView, RollbackError> {
     let Planned { mut work, mut view } = planned;
     let (workspace, _revived) = revive_workspace(opened, &work.workspace.0)?;

@@ -44,6 +44,15 @@ pub enum Merged {
 ///
 /// A file with a NUL byte among its first 8,000 bytes is binary. It counts as one conflict, unless
 /// only one side changed it or both sides are equal.
+///
+/// ```
+/// use takeback_undo::rollback::merge::{Conflicts, Merged, merge};
+///
+/// let merged = merge(b"a\nb\nc\n", b"A\nb\nc\n", b"a\nb\nC\n", Conflicts::Report);
+/// assert_eq!(merged, Merged::Clean(b"A\nb\nC\n".to_vec()));
+/// let merged = merge(b"a\n", b"mine\n", b"theirs\n", Conflicts::Report);
+/// assert_eq!(merged, Merged::Conflict { count: 1 });
+/// ```
 pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], conflicts: Conflicts<'_>) -> Merged {
     if ours == base || ours == theirs {
         return Merged::Clean(theirs.to_vec());

@@ -31,6 +31,31 @@ use crate::history::workspace::{find_inner_history, find_workspace_with, revive_
 use crate::history::{History, TakeError, WorkspaceRef, effects_of_row, find_workspace};
 
 /// Plans a request. Changes no files, except to finish or revert an interrupted rollback.
+///
+/// ```
+/// use takeback_undo::history::{open_workspace, take_checkpoint};
+/// use takeback_undo::{CheckpointOptions, Destination, OpenOptions, Opened, Request, rollback};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let scratch = tempfile::tempdir()?;
+/// # let project = scratch.path().join("shop");
+/// # std::fs::create_dir(&project)?;
+/// # std::fs::write(project.join("cart.rs"), "struct Cart;\n")?;
+/// # let opened = Opened::new(OpenOptions::new(scratch.path().join("home")));
+/// let workspace = open_workspace(&opened, &project)?;
+/// let options = CheckpointOptions { name: Some("start".into()), ..CheckpointOptions::default() };
+/// take_checkpoint(&opened, &workspace, &options)?;
+/// std::fs::remove_file(project.join("cart.rs"))?;
+/// std::fs::write(project.join("notes.txt"), "mine\n")?;
+/// // Only this file, so the conversation and all other files stay as they are.
+/// let mut request = Request::new(&project, Destination::Checkpoint("start".into()));
+/// request.paths = vec![project.join("cart.rs")];
+/// let planned = rollback::plan(&opened, &request)?;
+/// assert_eq!(planned.view().restored[0].to_string(), "cart.rs");
+/// assert!(planned.view().deleted.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub fn plan(opened: &Opened, request: &Request) -> Result<Planned, RollbackError> {
     let (workspace, revived) = revive_workspace(opened, &find_directory(opened, request)?)?;
     let paths = relative_paths(&workspace, &request.directory, &request.paths)?;

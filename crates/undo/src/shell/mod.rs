@@ -160,11 +160,38 @@ pub struct PlainCommand {
 /// Lists the commands of a script that is nothing but a list of commands. Returns `None` if
 /// anything in the script could change the meaning of its words, such as an assignment, a function
 /// or a substitution, or if a command runs other commands, as `sudo` and `bash -c` do.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use takeback_undo::shell::{ScriptContext, list_plain_commands};
+///
+/// let shop = Path::new("/srv/shop");
+/// let context = ScriptContext { directory: shop, workspace: shop, home: None };
+/// let commands = list_plain_commands("git push origin main; ls", &context).unwrap();
+/// assert_eq!(commands[0].prefix.as_deref(), Some("git push"));
+/// assert!(!commands[1].mutates);
+/// assert_eq!(list_plain_commands("$(cat script)", &context), None);
+/// ```
 pub fn list_plain_commands(script: &str, context: &ScriptContext<'_>) -> Option<Vec<PlainCommand>> {
     plain_commands::list_commands(script, context)
 }
 
 /// Analyzes a script for bash or zsh. A script that cannot be parsed may change files.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use takeback_undo::shell::{EffectKind, ScriptContext, analyze_script};
+///
+/// let shop = Path::new("/srv/shop");
+/// let context = ScriptContext { directory: shop, workspace: shop, home: None };
+/// assert!(!analyze_script("git status && grep -r cart src", &context).mutates);
+/// let analysis = analyze_script("rm src/cart.rs && git push", &context);
+/// assert!(analysis.mutates);
+/// assert_eq!(analysis.paths, [shop.join("src/cart.rs")]);
+/// assert_eq!(analysis.effects[0].kind, EffectKind::Publish);
+/// ```
 pub fn analyze_script(script: &str, context: &ScriptContext<'_>) -> ScriptAnalysis {
     analyzer::Analyzer::new(context).analyze(script)
 }

@@ -8,6 +8,24 @@ use crate::Opened;
 use crate::history::record::Checkpoint;
 use crate::history::{History, WorkspaceRef, end_of_row, list_changes};
 
+/// Lists the paths in a plan that a user would count as files: all except the directories that
+/// contain other paths in the list.
+///
+/// ```
+/// use takeback_tree::RelPath;
+/// use takeback_undo::view::list_files;
+///
+/// # fn main() -> Result<(), takeback_tree::InvalidPath> {
+/// let paths = [RelPath::new("docs")?, RelPath::new("docs/index.md")?, RelPath::new("empty")?];
+/// assert_eq!(list_files(&paths), [&paths[1], &paths[2]]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn list_files(paths: &[RelPath]) -> Vec<&RelPath> {
+    let above: HashSet<RelPath> = paths.iter().filter_map(RelPath::parent).collect();
+    paths.iter().filter(|path| !above.contains(*path)).collect()
+}
+
 /// Lists the changes that a checkpoint's turn made itself or, for a safety checkpoint, the changes
 /// that its rollback made. If `paths` is not empty, lists only changes to these paths.
 pub fn list_own_changes(

@@ -8,7 +8,7 @@ mod languages;
 pub mod text;
 mod timeline;
 
-pub use self::changes::{list_changed_paths, list_others_changes, list_own_changes};
+pub use self::changes::{list_changed_paths, list_files, list_others_changes, list_own_changes};
 pub use self::diff::{
     DiffView, FileDiff, Image, Line, Part, Section, diff_file, image_type, is_image,
 };

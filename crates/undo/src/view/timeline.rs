@@ -128,7 +128,7 @@ fn read_newest(
     limit: usize,
 ) -> Result<Timeline, StoreError> {
     let history = History::read(workspace.store(), workspace.id())?;
-    let list = list_newest(opened, workspace, limit)?;
+    let list = list_newest(opened, workspace, &history, limit);
     let is_partial = list.checkpoints.len() < history.rows().count();
     let mut problems = list.unreadable;
     if let Some(error) = list.ledger_error {

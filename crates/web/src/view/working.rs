@@ -12,7 +12,7 @@ impl Work {
     /// Finds the sessions that are working in a workspace.
     pub(crate) fn working(&self, known: &WorkspaceRef<'_>) -> Result<Vec<String>, WorkError> {
         let history = History::read(known.store(), known.id())?;
-        Ok(find_working_sessions(&self.opened, known, &history)?)
+        Ok(find_working_sessions(&self.opened, &known.path, history.working_sessions())?)
     }
 
     /// Refuses to change a workspace in which an agent is working.

@@ -1,8 +1,11 @@
 //! Installs each package into a scratch directory, and plays a short story with the program there.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::packages::Packages;
 use super::{run_for_output, write_file};
@@ -81,7 +84,28 @@ fn install_npm(packages: &Packages, to: &Path) -> Result<PathBuf, Failure> {
     npm.current_dir(to).args(["install", "--offline", "--ignore-scripts", "--no-audit"]);
     npm.arg("--cache").arg(to.join("cache"));
     run_step(npm.args(&packages.npm))?;
-    Ok(to.join("node_modules/.bin/takeback"))
+    let launcher = to.join("node_modules/.bin/takeback");
+    pass_signal(&launcher, to)?;
+    Ok(launcher)
+}
+
+/// Ends a launcher with a signal, and waits until the program that it started has also ended.
+fn pass_signal(launcher: &Path, directory: &Path) -> Result<(), Failure> {
+    let mut command = Command::new(launcher);
+    command.arg("serve").current_dir(directory).env("HOME", directory.join("home"));
+    command.env_remove("TAKEBACK_HOME").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut output = BufReader::new(child.stdout.take().expect("the output is piped"));
+    let mut text = String::new();
+    output.read_line(&mut text).map_err(|error| error.to_string())?;
+    kill_process(Pid::from_child(&child), Signal::TERM).map_err(|error| error.to_string())?;
+    // The output ends when no process has it open any more.
+    output.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    let status = child.wait().map_err(|error| error.to_string())?;
+    match text.starts_with("http://") && status.code().is_some() {
+        true => Ok(()),
+        false => Err(format!("`takeback serve` ended with {status}: {text}")),
+    }
 }
 
 fn install_wheel(packages: &Packages, to: &Path) -> Result<PathBuf, Failure> {

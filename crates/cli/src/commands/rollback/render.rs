@@ -1,10 +1,10 @@
 //! Prints the plans and results of rollbacks and undos.
 
-use std::collections::HashSet;
 use std::process::ExitCode;
 
 use takeback_agents::Rewind;
 use takeback_tree::{Head, KeptPath, KeptReason, RelPath};
+use takeback_undo::view::list_files;
 use takeback_undo::view::text::effect_kinds;
 use takeback_undo::{Action, MovedSession, RollbackView};
 
@@ -142,10 +142,8 @@ fn sum_up(view: &RollbackView, verbs: &Verbs) -> Option<String> {
     Some(format!("{}.", capitalize(&format!("{}{all}", verbs.auxiliary))))
 }
 
-/// Counts the paths in a list, except the directories that contain other paths in the list.
 fn count_files(paths: &[RelPath]) -> usize {
-    let above: HashSet<RelPath> = paths.iter().filter_map(RelPath::parent).collect();
-    paths.iter().filter(|path| !above.contains(*path)).count()
+    list_files(paths).len()
 }
 
 fn capitalize(text: &str) -> String {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::json;
 use takeback_undo::{
@@ -10,6 +11,7 @@ use takeback_undo::{
 
 use crate::Failure;
 use crate::bench::scratch::io_failure;
+use crate::run::run_step;
 
 /// Plays turns of two agents, each of which changes one file.
 pub(in crate::bench) fn write_history(
@@ -18,6 +20,8 @@ pub(in crate::bench) fn write_history(
     turns: usize,
 ) -> Result<(), Failure> {
     fs::create_dir_all(project.join("src")).map_err(io_failure("create", project))?;
+    // Otherwise, the project would be part of the repository that contains the scratch files.
+    run_step(Command::new("git").args(["init", "--quiet"]).arg(project))?;
     for file in 0..40 {
         write(project, file, 0)?;
     }
