@@ -7,7 +7,9 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use takeback_base::hex;
-use takeback_tree::{AnyPath, Checkout, NewDirectory, Oid, RelPath, Store, WorkspaceId};
+use takeback_tree::{
+    AnyPath, Checkout, NewDirectory, Oid, PinName, RelPath, Store, WorkspaceId,
+};
 
 use super::error::ObjectsError;
 use super::fetch::{Fetcher, ScratchStore};
@@ -186,7 +188,16 @@ impl Pull<'_> {
         // The directory must not get its name before it has its history: an interrupted pull can
         // then be repeated.
         let checkpoints = copy.finish(now)?;
-        into.place(0o700).map_err(failed())?;
+        if let Err(error) = into.place(0o700) {
+            // Another process has created the directory. It must not get a history that is not its
+            // own.
+            let workspace = local.workspace_id(destination);
+            for pin in pins {
+                let _ = local.unpin(&PinName { workspace: workspace.clone(), seq: pin.seq });
+            }
+            let _ = local.forget_workspace(&workspace);
+            return Err(failed()(error));
+        }
         let Checkout { files, unprivileged, .. } = written;
         Ok(Placed { files, checkpoints, damaged, unprivileged })
     }

@@ -30,6 +30,8 @@ pub(crate) struct UploadState {
     pub(crate) packs: BTreeMap<String, u64>,
     /// The size of all packs when all of them were last rewritten.
     pub(crate) full_bytes: u64,
+    /// For each workspace, the highest number of a checkpoint that was uploaded.
+    pub(crate) newest: BTreeMap<String, u64>,
     /// The packs in the bucket that turned out to be damaged.
     pub(crate) broken: BTreeSet<String>,
 }

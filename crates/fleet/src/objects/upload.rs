@@ -36,6 +36,9 @@ const MANY_PACKS: usize = 24;
 /// those in the store.
 const SLACK: u64 = 1 << 20;
 
+/// The number of times that an upload begins again because there are new checkpoints.
+const MAX_ROUNDS: usize = 5;
+
 /// The number of small objects that are created at the same time.
 const THREADS: usize = 8;
 
@@ -103,7 +106,25 @@ impl Objects {
         progress: &(dyn Fn(UploadProgress) + Sync),
     ) -> Result<UploadReport, ObjectsError> {
         let _lock = self.lock()?;
-        let result = self.upload_all(store, rules, progress);
+        let mut result = self.upload_all(store, rules, progress);
+        // Another process may have added checkpoints in the meantime, and may have found this one
+        // at work.
+        for _ in 0..MAX_ROUNDS {
+            let Ok((report, _)) = &result else { break };
+            if self.count_waiting(store)? == 0 {
+                break;
+            }
+            let before = report.clone();
+            result = self.upload_all(store, rules, progress).map(|(report, inventory)| {
+                let report = UploadReport {
+                    checkpoints: before.checkpoints + report.checkpoints,
+                    packs: before.packs + report.packs,
+                    bytes: before.bytes + report.bytes,
+                    damaged: report.damaged,
+                };
+                (report, inventory)
+            });
+        }
         let mut last = self.last_upload();
         match &result {
             Ok((report, inventory)) => {
@@ -124,15 +145,30 @@ impl Objects {
         result.map(|(report, _)| report)
     }
 
-    /// Counts the checkpoints that the bucket lacked after the last upload, according to the number
-    /// of checkpoints then. Makes no request.
+    /// Counts the checkpoints that are newer than the last upload. Makes no request.
     pub fn count_waiting(&self, store: &Store) -> Result<u64, ObjectsError> {
-        let mut count: u64 = 0;
+        let newest = self.read_state()?.newest;
+        let mut count = 0;
         for workspace in store.pinned_workspaces()? {
-            count += store.pin_names(&workspace)?.len() as u64;
+            let newest = newest.get(&workspace.to_string()).copied().unwrap_or(0);
+            let names = store.pin_names(&workspace)?;
+            count += names.iter().filter(|name| name.seq > newest).count() as u64;
         }
-        let last = self.last_upload();
-        Ok(count.saturating_sub(last.checkpoints))
+        Ok(count)
+    }
+
+    /// Remembers which checkpoints were uploaded.
+    fn remember_newest(
+        &self,
+        local: &[RemoteRef],
+        state: &mut UploadState,
+    ) -> Result<(), ObjectsError> {
+        let newest = local.iter().map(|it| (it.workspace.to_string(), it.seq)).collect();
+        if state.newest == newest {
+            return Ok(());
+        }
+        state.newest = newest;
+        state.write(&self.files)
     }
 
     fn upload_all(
@@ -158,6 +194,7 @@ impl Objects {
         let staged = self.read_staged()?;
         let is_done = missing.is_empty() && facts.is_empty() && staged.is_empty();
         if is_done && broken.is_empty() && replaced.is_empty() {
+            self.remember_newest(&local, &mut state)?;
             return Ok((UploadReport::default(), inventory));
         }
         self.claim(&inventory, &mut state)?;
@@ -199,6 +236,7 @@ impl Objects {
         state.packs.retain(|digest, _| !plan.broken.contains(digest) || is_sent(&digest));
         state.broken.clear();
         state.write(&self.files)?;
+        self.remember_newest(&local, &mut state)?;
         let inventory = self.read_inventory()?;
         self.sweep_index_cache(&inventory);
         Ok((report, inventory))

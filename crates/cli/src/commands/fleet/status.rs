@@ -94,7 +94,7 @@ fn print_status(view: &StatusView) {
     }
     table.print();
     let failed = view.checkpoints.as_ref().and_then(|it| it.problem.as_ref());
-    for problem in failed {
+    if let Some(problem) = failed {
         problem.report(false);
     }
     if let Some(problem) = &view.problem {
@@ -125,7 +125,7 @@ fn add_checkpoints(table: &mut Table, view: &CheckpointsView) {
         }),
     );
     if let Some((bytes, total)) = view.last.progress {
-        let text = format!("{} of {}", output::bytes(bytes), output::size(total));
+        let text = format!("{} of {}", output::bytes(bytes), output::bytes(total));
         add("Uploading", Cell::new(text));
     }
     if let (Some(time), Some(error)) = (view.last.failed_at, &view.last.error) {

@@ -257,3 +257,40 @@ fn workspaces_of_all_machines_are_listed() {
     fs::remove_dir_all(bucket.path().join("workspaces")).unwrap();
     assert!(reader.in_directory(bucket.path()).workspaces().unwrap().is_empty());
 }
+
+#[test]
+fn waiting_checkpoints_are_counted_without_a_request() {
+    let bucket = tempfile::tempdir().unwrap();
+    let mut machine = Machine::new("first");
+    machine.write("a.txt", "one");
+    machine.pin();
+    machine.pin();
+    let objects = machine.in_directory(bucket.path());
+    assert_eq!(objects.count_waiting(&machine.store).unwrap(), 2);
+    machine.upload(bucket.path()).unwrap();
+    assert_eq!(objects.count_waiting(&machine.store).unwrap(), 0);
+    // A deleted checkpoint does not hide one that waits.
+    let id = machine.store.workspace_id(&machine.project);
+    machine.store.unpin(&PinName { workspace: id, seq: 1 }).unwrap();
+    machine.pin();
+    assert_eq!(objects.count_waiting(&machine.store).unwrap(), 1);
+    let last = objects.last_upload();
+    assert_eq!((last.checkpoints, last.damaged, last.progress), (2, 0, None));
+    assert!(last.bytes > 0 && last.error.is_none());
+}
+
+#[test]
+fn the_rate_of_an_upload_is_limited() {
+    use std::io::Read;
+    use std::time::Instant;
+
+    use crate::objects::bucket::LimitedReader;
+
+    let content = vec![7; 60_000];
+    let started = Instant::now();
+    let mut read = Vec::new();
+    LimitedReader::new(content.as_slice(), Some(200_000)).read_to_end(&mut read).unwrap();
+    assert!(read == content);
+    // The last tenth of a second's worth is not waited for.
+    assert!(started.elapsed() >= std::time::Duration::from_millis(150));
+}

@@ -102,6 +102,9 @@ fn a_pull_never_touches_existing_files() {
         .filter(|name| name.to_string_lossy().starts_with(".takeback"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+    // The directory does not get a history that is not its own.
+    let id = reader.store.workspace_id(&destination);
+    assert!(reader.store.pin_names(&id).unwrap().is_empty());
 }
 
 #[test]
