@@ -7,9 +7,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use takeback_base::hex;
-use takeback_tree::{
-    AnyPath, Checkout, NewDirectory, Oid, PinName, RelPath, Store, WorkspaceId,
-};
+use takeback_tree::{AnyPath, Checkout, NewDirectory, Oid, PinName, RelPath, Store, WorkspaceId};
 
 use super::error::ObjectsError;
 use super::fetch::{Fetcher, ScratchStore};

@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     /// The new directory, which must be empty or not exist yet [default: ./ and the name of the
     /// workspace]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    directory: Option<PathBuf>,
+    destination: Option<PathBuf>,
     /// The machine, if several have such a workspace
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
@@ -152,8 +152,8 @@ fn choose_destination(
     from: &RemoteWorkspace,
     context: &Context,
 ) -> Result<PathBuf, Failure> {
-    let path = match &arguments.directory {
-        Some(directory) => context.directory.join(directory),
+    let path = match &arguments.destination {
+        Some(destination) => context.directory.join(destination),
         None => context.directory.join(from.path.0.file_name().unwrap_or_default()),
     };
     let path = normalize(&canonicalize_existing(&path));

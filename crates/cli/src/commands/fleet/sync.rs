@@ -43,12 +43,16 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
     // Each of the two is done even if the other fails.
     let shipped = ship(context);
     let uploaded = objects::upload(context, false);
-    let shipped = match (shipped, &uploaded) {
-        (Ok(shipped), _) => shipped,
+    let (shipped, uploaded) = match (shipped, uploaded) {
+        (Ok(shipped), uploaded) => (shipped, uploaded?),
         (Err(failure), Err(second)) => return Err(failure.because_of(&second.message)),
-        (Err(failure), Ok(_)) => return Err(failure),
+        (Err(failure), Ok(uploaded)) => {
+            if let Some(uploaded) = uploaded.filter(|_| !context.globals.json) {
+                print_uploaded(&uploaded);
+            }
+            return Err(failure);
+        }
     };
-    let uploaded = uploaded?;
     let mut view = json!({ "rows": shipped.rows, "batches": shipped.batches });
     if let Some(uploaded) = &uploaded {
         view["uploaded"] = json!(uploaded);
