@@ -19,12 +19,14 @@ const VERSION: u32 = 1;
 struct FleetObject {
     version: u32,
     fleet: String,
+    /// The id of the bucket, which stays the same if its address changes.
+    bucket: String,
 }
 
 impl Objects {
     /// Makes sure that the bucket belongs to this machine's fleet. If the bucket belongs to none,
-    /// it becomes this fleet's if `create` is true.
-    pub(super) fn check_fleet(&self, create: bool) -> Result<(), ObjectsError> {
+    /// it becomes this fleet's if `create` is true. Returns the id of the bucket.
+    pub(super) fn check_fleet(&self, create: bool) -> Result<String, ObjectsError> {
         let target = || self.bucket.target().to_owned();
         for _ in 0..2 {
             if let Some(content) = self.bucket.read(FLEET)? {
@@ -37,7 +39,7 @@ impl Objects {
                 })?;
                 return match (found.version > VERSION, found.fleet == self.identity.fleet) {
                     (true, _) => Err(ObjectsError::TooNew { target: target() }),
-                    (_, true) => Ok(()),
+                    (_, true) => Ok(found.bucket),
                     (_, false) => Err(ObjectsError::OtherFleet { target: target() }),
                 };
             }
@@ -45,7 +47,11 @@ impl Objects {
                 return Err(ObjectsError::Empty { target: target() });
             }
             // Another fleet may do the same at this moment: the object is read again.
-            let object = FleetObject { version: VERSION, fleet: self.identity.fleet.clone() };
+            let object = FleetObject {
+                version: VERSION,
+                fleet: self.identity.fleet.clone(),
+                bucket: hex::random_digits(32),
+            };
             let json = serde_json::to_vec(&object).expect("it has only text and numbers");
             self.bucket.create(FLEET, &Content::Bytes(&json))?;
         }

@@ -59,9 +59,9 @@ impl Objects {
         options: &CollectOptions,
     ) -> Result<Collected, ObjectsError> {
         let _lock = self.lock()?;
-        self.check_fleet(false)?;
+        let bucket = self.check_fleet(false)?;
         let inventory = self.read_inventory()?;
-        let mut state = self.read_state()?;
+        let mut state = self.read_state(&bucket)?;
         self.check_claim(&inventory, &state)?;
         let local = list_local_refs(store)?;
         let mut foreign = self.find_foreign_workspaces(store, &inventory, &local)?;

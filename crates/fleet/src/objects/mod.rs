@@ -109,8 +109,9 @@ impl Objects {
         FileLock::try_exclusive(&path).map_err(ObjectsError::file(&path))?.ok_or(ObjectsError::Busy)
     }
 
-    fn read_state(&self) -> Result<UploadState, ObjectsError> {
-        UploadState::read(&self.files, &self.identity.machine, self.bucket.target())
+    /// Reads the memory of this machine's uploads to the bucket with this id.
+    fn read_state(&self, bucket: &str) -> Result<UploadState, ObjectsError> {
+        UploadState::read(&self.files, &self.identity.machine, bucket)
     }
 
     fn key(&self) -> Result<&[u8; 32], ObjectsError> {

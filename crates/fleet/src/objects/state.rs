@@ -19,7 +19,9 @@ const LAST_UPLOAD: &str = "last_upload.json";
 pub(crate) struct UploadState {
     /// The id of the machine under which the uploads were made.
     pub(crate) machine: String,
-    /// The address that they went to.
+    /// The id of the bucket that they went to.
+    pub(crate) bucket: String,
+    /// The address of the bucket. It may change.
     pub(crate) target: String,
     /// The receipts of the latest uploads, by number. The receipt is written here before the upload
     /// begins.
@@ -37,20 +39,25 @@ pub(crate) struct UploadState {
 }
 
 impl UploadState {
-    /// Reads the memory of uploads to this address. A damaged file counts as missing.
+    /// Reads the memory of the latest uploads, to whatever bucket. A damaged file counts as missing.
+    pub(crate) fn read_latest(files: &Files) -> Result<UploadState, ObjectsError> {
+        let text = files.read(STATE)?.unwrap_or_default();
+        Ok(serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// Reads the memory of uploads to this bucket.
     pub(crate) fn read(
         files: &Files,
         machine: &str,
-        target: &str,
+        bucket: &str,
     ) -> Result<UploadState, ObjectsError> {
-        let text = files.read(STATE)?.unwrap_or_default();
-        let state: UploadState = serde_json::from_str(&text).unwrap_or_default();
-        let (machine, target) = (machine.to_owned(), target.to_owned());
-        match state.machine == machine && state.target == target {
+        let state = UploadState::read_latest(files)?;
+        let (machine, bucket) = (machine.to_owned(), bucket.to_owned());
+        match state.machine == machine && state.bucket == bucket {
             true => Ok(state),
             false => {
                 let accepts_any = state.accepts_any && state.machine.is_empty();
-                Ok(UploadState { machine, target, accepts_any, ..UploadState::default() })
+                Ok(UploadState { machine, bucket, accepts_any, ..UploadState::default() })
             }
         }
     }

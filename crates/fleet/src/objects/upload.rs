@@ -147,10 +147,13 @@ impl Objects {
 
     /// Counts the checkpoints that are newer than the last upload. Makes no request.
     pub fn count_waiting(&self, store: &Store) -> Result<u64, ObjectsError> {
-        let newest = self.read_state()?.newest;
+        let state = UploadState::read_latest(&self.files)?;
+        let is_same =
+            state.machine == self.identity.machine && state.target == self.bucket.target();
         let mut count = 0;
         for workspace in store.pinned_workspaces()? {
-            let newest = newest.get(&workspace.to_string()).copied().unwrap_or(0);
+            let newest = state.newest.get(&workspace.to_string()).filter(|_| is_same);
+            let newest = newest.copied().unwrap_or(0);
             let names = store.pin_names(&workspace)?;
             count += names.iter().filter(|name| name.seq > newest).count() as u64;
         }
@@ -164,10 +167,11 @@ impl Objects {
         state: &mut UploadState,
     ) -> Result<(), ObjectsError> {
         let newest = local.iter().map(|it| (it.workspace.to_string(), it.seq)).collect();
-        if state.newest == newest {
+        if state.newest == newest && state.target == self.bucket.target() {
             return Ok(());
         }
         state.newest = newest;
+        self.bucket.target().clone_into(&mut state.target);
         state.write(&self.files)
     }
 
@@ -177,9 +181,9 @@ impl Objects {
         rules: &CaptureRules,
         progress: &(dyn Fn(UploadProgress) + Sync),
     ) -> Result<(UploadReport, Inventory), ObjectsError> {
-        self.check_fleet(true)?;
+        let bucket = self.check_fleet(true)?;
         let inventory = self.read_inventory()?;
-        let mut state = self.read_state()?;
+        let mut state = self.read_state(&bucket)?;
         self.check_claim(&inventory, &state)?;
         let local = list_local_refs(store)?;
         let missing: Vec<RemoteRef> =

@@ -59,7 +59,7 @@ impl Objects {
     /// machine's own packs is uploaded again the next time. `progress` is called with the number of
     /// bytes that have been read.
     pub fn verify(&self, progress: &dyn Fn(u64)) -> Result<VerifiedObjects, ObjectsError> {
-        self.check_fleet(false)?;
+        let bucket = self.check_fleet(false)?;
         let mut result = VerifiedObjects::default();
         let listing = self.bucket.list("")?;
         let mut machines: BTreeMap<String, Listing> = BTreeMap::new();
@@ -82,7 +82,11 @@ impl Objects {
         for (machine, listing) in machines {
             result.machines += 1;
             let inventory = Inventory::read(&machine, listing);
-            self.verify_machine(&machine, &inventory, &facts, &mut result, progress)?;
+            let broken =
+                self.verify_machine(&machine, &inventory, &facts, &mut result, progress)?;
+            if machine == self.identity.machine {
+                self.remember_damage(&bucket, &inventory, broken, &mut result)?;
+            }
         }
         Ok(result)
     }
@@ -112,6 +116,7 @@ impl Objects {
         Ok(())
     }
 
+    /// Verifies the objects of one machine. Returns the digests of damaged packs.
     fn verify_machine(
         &self,
         machine: &str,
@@ -119,7 +124,7 @@ impl Objects {
         facts: &BTreeMap<(String, String), (String, AnyPath)>,
         result: &mut VerifiedObjects,
         progress: &dyn Fn(u64),
-    ) -> Result<(), ObjectsError> {
+    ) -> Result<Vec<String>, ObjectsError> {
         let scratch = ScratchStore::create(self)?;
         let mut broken = Vec::new();
         for pack in &inventory.packs {
@@ -157,21 +162,19 @@ impl Objects {
         for pin in &report.pins {
             result.affected.extend(describe_damage(machine, pin, facts));
         }
-        if machine == self.identity.machine {
-            self.remember_damage(inventory, broken, result)?;
-        }
-        Ok(())
+        Ok(broken)
     }
 
     /// Makes the next upload replace what is damaged of this machine's packs.
     fn remember_damage(
         &self,
+        bucket: &str,
         inventory: &Inventory,
         broken: Vec<String>,
         result: &mut VerifiedObjects,
     ) -> Result<(), ObjectsError> {
         let Ok(_lock) = self.lock() else { return Ok(()) };
-        let mut state = self.read_state()?;
+        let mut state = self.read_state(bucket)?;
         for digest in state.packs.keys() {
             if inventory.find_pack(digest).is_none() {
                 result.note(&ObjectsError::Missing { key: format!("pack {digest}") });

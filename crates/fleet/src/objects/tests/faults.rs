@@ -239,3 +239,24 @@ fn a_missing_or_unusable_directory_is_an_error_that_says_so() {
     let last = machine.in_directory(bucket.path()).last_upload();
     assert!(last.error.is_some() && last.succeeded_at.is_none());
 }
+
+#[test]
+fn a_bucket_whose_address_changes_is_recognized() {
+    let parent = tempfile::tempdir().unwrap();
+    let (old, new) = (parent.path().join("old"), parent.path().join("new"));
+    fs::create_dir(&old).unwrap();
+    let mut machine = Machine::new("first");
+    machine.write("a.txt", "one");
+    machine.pin();
+    machine.upload(&old).unwrap();
+    fs::rename(&old, &new).unwrap();
+    machine.write("a.txt", "two");
+    machine.pin();
+    assert_eq!(machine.upload(&new).unwrap().checkpoints, 1);
+    assert_pulled(&machine, &new);
+    // An empty bucket at the old address gets everything.
+    fs::create_dir(&old).unwrap();
+    assert_eq!(machine.in_directory(&old).count_waiting(&machine.store).unwrap(), 2);
+    assert_eq!(machine.upload(&old).unwrap().checkpoints, 2);
+    assert_pulled(&machine, &old);
+}
