@@ -1,4 +1,4 @@
-//! `takeback fleet`: one ledger for many machines.
+//! `takeback fleet`: one ledger and all checkpoints of many machines.
 
 mod gc;
 mod init;

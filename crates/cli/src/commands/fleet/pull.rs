@@ -40,8 +40,8 @@ pub(super) struct Arguments {
     /// workspace]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     destination: Option<PathBuf>,
-    /// The machine, if several have such a workspace
-    #[arg(long, value_name = "NAME")]
+    /// The name or the id of the machine, if several have such a workspace
+    #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// Copy only the checkpoint whose files are written
     #[arg(long)]
@@ -119,7 +119,8 @@ fn find_workspace<'w>(
                 true => found.path.0 == path,
                 false => found.path.0.ends_with(path),
             };
-            let is_there = machine.is_none_or(|machine| found.machine == machine);
+            let is_there = machine
+                .is_none_or(|machine| found.machine == machine || found.machine_id == machine);
             is_named && is_there && !found.single_file
         };
         workspaces.iter().filter(is_wanted).collect()
@@ -137,7 +138,7 @@ fn find_workspace<'w>(
         _ => {
             let places: Vec<String> = found
                 .iter()
-                .map(|it| format!("{} on {}", it.path.0.display(), it.machine))
+                .map(|it| format!("{} on {} ({})", it.path.0.display(), it.machine, it.machine_id))
                 .collect();
             Err(Failure::new(format!("{wanted:?} is the name of several workspaces"))
                 .because_of(&places.join(", "))
