@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::agent::{Agent, configure, eventually, everything, steps};
+use crate::agent::{Agent, configure, eventually, everything};
 use crate::fleet_server::Server;
 use crate::session::{Session, said};
 
@@ -87,7 +87,7 @@ fn another_machine_gets_the_files_with_their_history_and_can_roll_back() {
     let list = json_in(&fleet.second, &destination, &["rollback"]);
     let rows = list["checkpoints"].as_array().unwrap();
     assert_eq!(rows.len(), 3, "{list}");
-    assert!(steps(&rows[0])[0].starts_with("pulled from"), "{list}");
+    assert!(rows[0]["reason"].as_str().unwrap().starts_with("pulled from"), "{list}");
     json_in(&fleet.second, &destination, &["rollback", "3", "--yes"]);
     assert_eq!(fs::read_to_string(destination.join("a.txt")).unwrap(), "before\n");
     json_in(&fleet.second, &destination, &["rollback", "undo", "--yes"]);
