@@ -39,7 +39,7 @@ fn every_object_is_in_exactly_one_pack_and_private_ones_are_apart() {
     let (scratch, store, commits) = store_with_states();
     // Deltas in the store must not lead from one pack to another.
     store.gc().unwrap();
-    let needs = store.find_needs(&[commits.clone()]).unwrap();
+    let needs = store.find_needs(std::slice::from_ref(&commits)).unwrap();
     assert!(needs.is_complete);
     let rules = CaptureRules::default();
     for (max_pack, least) in [(u64::MAX, 2), (1, needs.objects.len())] {
@@ -47,7 +47,7 @@ fn every_object_is_in_exactly_one_pack_and_private_ones_are_apart() {
         fs::create_dir(&directory).unwrap();
         let export = store
             .export(&ExportOptions {
-                histories: &[commits.clone()],
+                histories: std::slice::from_ref(&commits),
                 privacy: ExportPrivacy::Private(&rules),
                 has: &|_| false,
                 directory: &directory,
