@@ -13,9 +13,9 @@ use takeback_tree::{Oid, Store, WorkspaceId};
 
 use super::Objects;
 use super::bucket::Content;
+use super::choices::{find_broken_packs, list_local_refs};
 use super::error::ObjectsError;
 use super::layout::{Inventory, ListedPack, RemoteRef, machine_prefix};
-use super::upload::{find_broken_packs, list_local_refs};
 
 /// The options for deleting.
 #[derive(Clone, Copy, Debug)]

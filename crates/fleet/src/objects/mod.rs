@@ -7,10 +7,12 @@
 
 mod address;
 mod bucket;
+mod choices;
 mod claim;
 mod collect;
 mod directory;
 mod error;
+mod facts;
 mod fetch;
 mod layout;
 mod packs;

@@ -10,10 +10,10 @@ use takeback_base::hex;
 use takeback_tree::{AnyPath, Checkout, NewDirectory, Oid, PinName, RelPath, Store, WorkspaceId};
 
 use super::error::ObjectsError;
+use super::facts::{SEALED_FACTS, WorkspaceFacts};
 use super::fetch::{Fetcher, ScratchStore};
 use super::layout::{Inventory, RemoteRef, WORKSPACES, machine_prefix, workspaces_prefix};
 use super::packs::Purpose;
-use super::upload::{SEALED_FACTS, WorkspaceFacts};
 use super::{Objects, stream};
 
 /// A workspace of which the bucket has checkpoints.

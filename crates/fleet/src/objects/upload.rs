@@ -4,37 +4,28 @@
 //! need them. After every request, the bucket is consistent, and another upload continues from
 //! there. Nothing in the local store is changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use serde::Serialize;
 use takeback_base::errors::error_messages;
-use takeback_base::hex;
 use takeback_ledger::Time;
-use takeback_tree::{
-    AnyPath, CaptureRules, Export, ExportOptions, ExportPrivacy, Oid, Store, WorkspaceId,
-};
+use takeback_tree::{CaptureRules, Export, ExportOptions, ExportPrivacy, Oid, Store};
 
+use super::Objects;
 use super::bucket::Content;
+use super::choices::{
+    choose_histories, choose_replaced, count_used, find_broken_packs, list_local_refs,
+};
 use super::error::ObjectsError;
-use super::layout::{Inventory, RemoteRef, machine_prefix, workspaces_prefix};
-use super::packs::Purpose;
+use super::layout::{Inventory, RemoteRef, machine_prefix};
 use super::staging::StagedPack;
 use super::state::{LastUpload, UploadState};
-use super::{Objects, stream};
 use crate::Encrypt;
 
 /// The size in bytes after which another pack is begun. A reader downloads whole packs.
 const MAX_PACK: u64 = 32 << 20;
-
-/// With more packs than this, small packs are merged into one.
-const MANY_PACKS: usize = 24;
-
-/// The slack in bytes before the packs in the bucket are rewritten because they are larger than
-/// those in the store.
-const SLACK: u64 = 1 << 20;
 
 /// The number of times that an upload begins again because there are new checkpoints.
 const MAX_ROUNDS: usize = 5;
@@ -63,19 +54,6 @@ pub struct UploadReport {
     pub damaged: u64,
 }
 
-/// The content of an object below `workspaces/`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct WorkspaceFacts {
-    pub(super) version: u32,
-    /// The name of the machine.
-    pub(super) machine: String,
-    /// The id of the machine's store.
-    pub(super) store: String,
-    pub(super) path: AnyPath,
-    #[serde(default)]
-    pub(super) single_file: bool,
-}
-
 /// The facts with which packs are sent.
 struct SentPacks<'a> {
     inventory: &'a Inventory,
@@ -91,9 +69,6 @@ struct ExportPlan<'a> {
     broken: BTreeSet<String>,
     rules: &'a CaptureRules,
 }
-
-/// The mark at the beginning of encrypted facts.
-pub(super) const SEALED_FACTS: u8 = b'*';
 
 impl Objects {
     /// Uploads every checkpoint that the bucket lacks. `rules` name the private files. Fails with
@@ -353,59 +328,6 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Finds the facts about workspaces that the bucket lacks: keys and contents.
-    fn find_missing_facts(
-        &self,
-        store: &Store,
-        local: &[RemoteRef],
-    ) -> Result<Vec<(String, Vec<u8>)>, ObjectsError> {
-        let prefix = workspaces_prefix(&self.identity.machine);
-        let listing = self.bucket.list(&prefix)?;
-        let known: HashSet<&str> = listing.objects.iter().map(|it| it.key.as_str()).collect();
-        let workspaces: BTreeSet<&WorkspaceId> = local.iter().map(|it| &it.workspace).collect();
-        let mut missing = Vec::new();
-        for workspace in workspaces {
-            let Some(info) = store.workspace_info(workspace)? else { continue };
-            let facts = WorkspaceFacts {
-                version: 1,
-                machine: self.name.clone(),
-                store: store.uuid().to_owned(),
-                path: info.path,
-                single_file: info.single_file,
-            };
-            let json = serde_json::to_vec(&facts).expect("it has only text");
-            // The name depends on the facts, not on their encryption, so that equal facts have one
-            // name. The key keeps others from guessing the path.
-            let mut hasher = Sha256::new();
-            if let Some(key) = &self.key {
-                hasher.update(key.0);
-            }
-            let digest = hex::encode(&hasher.chain_update(&json).finalize());
-            let key = format!("{prefix}{workspace}.{digest}.json");
-            if !known.contains(key.as_str()) {
-                missing.push((key, self.encode_facts(json)?));
-            }
-        }
-        Ok(missing)
-    }
-
-    fn encode_facts(&self, json: Vec<u8>) -> Result<Vec<u8>, ObjectsError> {
-        if self.encrypt != Encrypt::All {
-            return Ok(json);
-        }
-        let mut sealed = vec![SEALED_FACTS];
-        let purpose = Purpose::Workspace.to_bytes(&self.identity.machine);
-        stream::encrypt(self.key()?, &purpose, &mut json.as_slice(), &mut sealed)
-            .expect("writing to memory succeeds");
-        Ok(sealed)
-    }
-
-    fn send_facts(&self, facts: &[(String, Vec<u8>)]) -> Result<(), ObjectsError> {
-        facts.iter().try_for_each(|(key, content)| {
-            self.bucket.create(key, &Content::Bytes(content)).map(drop)
-        })
-    }
-
     /// Creates the refs, several at a time.
     fn send_refs(&self, refs: &[&RemoteRef]) -> Result<(), ObjectsError> {
         let prefix = format!("{}refs/", machine_prefix(&self.identity.machine));
@@ -435,90 +357,4 @@ impl Objects {
             None => Ok(()),
         }
     }
-}
-
-/// Lists the pins of the local store, workspace by workspace, oldest first.
-pub(super) fn list_local_refs(store: &Store) -> Result<Vec<RemoteRef>, ObjectsError> {
-    let mut refs = Vec::new();
-    for workspace in store.pinned_workspaces()? {
-        for name in store.pin_names(&workspace)? {
-            // A damaged ref is reported by `takeback doctor`.
-            if let Ok(Some(commit)) = store.pin_id(&name) {
-                refs.push(RemoteRef { workspace: workspace.clone(), seq: name.seq, commit });
-            }
-        }
-    }
-    Ok(refs)
-}
-
-/// Finds the packs that cannot be relied on: those that a verification found damaged, those whose
-/// size has changed, and those that are missing.
-pub(super) fn find_broken_packs(inventory: &Inventory, state: &UploadState) -> BTreeSet<String> {
-    let is_broken = |(digest, size): &(&String, &u64)| {
-        inventory.find_pack(digest).is_none_or(|pack| pack.size != **size)
-    };
-    let changed = state.packs.iter().filter(is_broken).map(|(digest, _)| digest);
-    changed.chain(&state.broken).cloned().collect()
-}
-
-fn count_used(inventory: &Inventory) -> usize {
-    inventory.packs.iter().filter(|pack| pack.gone.is_none()).count()
-}
-
-/// Chooses the packs to merge. Each of the other packs is larger than all smaller ones together, so
-/// few packs remain. If the packs have become larger than those of the store, which may have found
-/// better deltas, all are rewritten.
-fn choose_replaced(
-    store: &Store,
-    inventory: &Inventory,
-    broken: &BTreeSet<String>,
-    state: &UploadState,
-) -> Result<BTreeSet<String>, ObjectsError> {
-    let mut packs: Vec<(u64, &String)> = inventory
-        .packs
-        .iter()
-        .filter(|pack| pack.gone.is_none() && !broken.contains(&pack.name.pack))
-        .map(|pack| (pack.size, &pack.name.pack))
-        .collect();
-    packs.sort_unstable();
-    let total: u64 = packs.iter().map(|(size, _)| size).sum();
-    let local = store.pack_bytes()?.max(state.full_bytes);
-    let mut merged = 0;
-    if total > local + local / 20 + SLACK {
-        merged = packs.len();
-    } else if packs.len() > MANY_PACKS {
-        let mut sum = 0;
-        for (index, (size, _)) in packs.iter().enumerate() {
-            if *size <= sum {
-                merged = index + 1;
-            }
-            sum += size;
-        }
-    }
-    Ok(packs.into_iter().take(merged).map(|(_, digest)| digest.clone()).collect())
-}
-
-/// Chooses the commits to traverse: for each workspace, the newest first. If nothing that is in the
-/// bucket has to be rewritten, the new ones and the newest one that is there are enough, because an
-/// uploaded checkpoint is complete.
-fn choose_histories(local: &[RemoteRef], inventory: &Inventory, rewrites: bool) -> Vec<Vec<Oid>> {
-    let mut by_workspace: BTreeMap<&WorkspaceId, Vec<&RemoteRef>> = BTreeMap::new();
-    for found in local {
-        by_workspace.entry(&found.workspace).or_default().push(found);
-    }
-    let mut histories = Vec::new();
-    for refs in by_workspace.values() {
-        let is_new = |it: &RemoteRef| !inventory.refs.contains_key(it);
-        let newest_uploaded = refs.iter().rev().find(|it| !is_new(it)).map(|it| it.commit);
-        let chosen: Vec<Oid> = refs
-            .iter()
-            .rev()
-            .filter(|it| rewrites || is_new(it) || Some(it.commit) == newest_uploaded)
-            .map(|it| it.commit)
-            .collect();
-        if rewrites || refs.iter().any(|it| is_new(it)) {
-            histories.push(chosen);
-        }
-    }
-    histories
 }
