@@ -71,6 +71,9 @@ impl Fleet {
             }
             Err(error) => return Err(FleetError::from_postgres(error, &target)),
         };
+        if options.resend {
+            crate::objects::accept_uploads(&self.files)?;
+        }
         match is_new_machine || options.resend {
             true => ledger.restart_outbox()?,
             false => ledger.start_outbox()?,

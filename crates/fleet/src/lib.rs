@@ -11,6 +11,7 @@ mod error;
 mod fleet;
 mod identity;
 mod join;
+mod objects;
 mod schema;
 mod seal;
 mod search;
@@ -24,6 +25,10 @@ pub use error::FleetError;
 pub use fleet::{Fleet, FleetOptions};
 pub use identity::KEY_PREFIX;
 pub use join::{JoinOptions, Joined};
+pub use objects::{
+    Affected, CollectOptions, Collected, LastUpload, Objects, ObjectsError, ObjectsOptions, Placed,
+    Pull, PullPin, RemoteWorkspace, S3Access, UploadProgress, UploadReport, VerifiedObjects,
+};
 pub use search::{FleetHit, FleetResults};
 pub use sessions::FleetSession;
 pub use settings::{Encrypt, FleetSettings};

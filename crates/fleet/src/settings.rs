@@ -15,9 +15,14 @@ pub struct FleetSettings {
     /// The name of this machine; its host name by default.
     #[serde(deserialize_with = "parse_name")]
     pub name: Option<String>,
+    /// The address of the object storage for checkpoints.
+    #[serde(deserialize_with = "parse_objects")]
+    pub objects: Option<String>,
     /// The address of the fleet's database.
     #[serde(deserialize_with = "parse_postgres")]
     pub postgres: Option<String>,
+    /// The maximum number of kilobytes of checkpoints to upload per second.
+    pub upload_kb_per_second: Option<u64>,
 }
 
 /// The data that is encrypted with the fleet's key before it leaves the machine.
@@ -26,7 +31,7 @@ pub struct FleetSettings {
 pub enum Encrypt {
     /// Everything that people read: messages, calls, effects, titles and directories.
     All,
-    /// Private files. No file leaves the machine yet, so nothing in the ledger is encrypted.
+    /// Private files. Nothing in the ledger is encrypted.
     #[default]
     Private,
     /// Nothing; a machine can then join without the key.
@@ -52,6 +57,14 @@ pub(crate) fn is_name(name: &str) -> bool {
 fn parse_postgres<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let address = Option::<String>::deserialize(deserializer)?;
     match address.as_deref().map(check_postgres) {
+        Some(Err(problem)) => Err(D::Error::custom(format!("invalid value: {problem}"))),
+        _ => Ok(address),
+    }
+}
+
+fn parse_objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let address = Option::<String>::deserialize(deserializer)?;
+    match address.as_deref().map(crate::objects::check_address) {
         Some(Err(problem)) => Err(D::Error::custom(format!("invalid value: {problem}"))),
         _ => Ok(address),
     }

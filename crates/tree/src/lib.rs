@@ -56,6 +56,7 @@ mod checkout;
 mod compare;
 mod diff;
 mod edit;
+mod export;
 #[cfg(feature = "faults")]
 pub mod fault;
 #[cfg(not(feature = "faults"))]
@@ -75,6 +76,7 @@ mod pack;
 mod pack_rewrite;
 mod packs;
 mod path;
+mod pin_copy;
 mod pins;
 mod reachability;
 mod repack;
@@ -103,6 +105,9 @@ pub use diff::{
     UnifiedDiff, compare_nodes, diff_trees, find_hunks, split_lines,
 };
 pub use edit::{EditError, NewContent, NewEntry, TreeEdit};
+pub use export::{
+    Export, ExportError, ExportOptions, ExportPrivacy, ExportedPack, Needs, read_pack_index,
+};
 pub use forbidden::ForbiddenRoots;
 pub use gc::{GcError, GcOutcome};
 pub use git::{
@@ -116,6 +121,7 @@ pub use object::{Mode, ObjectKind};
 pub use oid::{InvalidOid, Oid};
 pub use pack::MAX_OBJECT;
 pub use path::{AnyPath, InvalidPath, RelPath};
+pub use pin_copy::{PinCopy, PinCopyError};
 pub use pins::{Pin, PinName, WorkspaceId};
 pub use repair::{RepairError, RepairReport};
 pub use restore::{

@@ -86,12 +86,7 @@ impl Store {
     /// ```
     pub fn copy_to_mirror(&self, mirror: &Store) -> Result<MirrorReport, MirrorError> {
         let _lock = mirror.lock_shared()?;
-        let mut copier = Copier {
-            from: self,
-            packs: mirror.packs(),
-            writer: mirror.new_pack(),
-            mirror: mirror.directory().to_owned(),
-        };
+        let mut copier = Copier::new(self, mirror);
         let mut report = MirrorReport::default();
         let (mut copied, mut known) = (Vec::new(), HashMap::new());
         for workspace in self.pinned_workspaces()? {
@@ -172,16 +167,16 @@ fn drop_old_names(mirror: &Store, known: &HashMap<Oid, PinName>) -> Result<(), S
 }
 
 /// A copy in progress.
-struct Copier<'a> {
+pub(crate) struct Copier<'a> {
     from: &'a Store,
     /// The packs of the mirror.
     packs: Arc<Packs>,
-    writer: PackWriter,
+    pub(crate) writer: PackWriter,
     mirror: PathBuf,
 }
 
 /// The reason why a pin was not copied.
-enum CopyError {
+pub(crate) enum CopyError {
     /// An object of the pin is lost or damaged. Other pins are not affected.
     Damaged,
     Mirror(MirrorError),
@@ -193,10 +188,16 @@ impl From<ObjectError> for CopyError {
     }
 }
 
-impl Copier<'_> {
+impl<'a> Copier<'a> {
+    /// Begins to copy objects into a store whose lock the caller must hold.
+    pub(crate) fn new(from: &'a Store, mirror: &Store) -> Copier<'a> {
+        let (packs, writer) = (mirror.packs(), mirror.new_pack());
+        Copier { from, packs, writer, mirror: mirror.directory().to_owned() }
+    }
+
     /// Copies a commit with its attachment and its tree. An object is written only after everything
     /// that it refers to, so an object that the mirror has is complete.
-    fn copy_commit(&mut self, id: Oid) -> Result<(), CopyError> {
+    pub(crate) fn copy_commit(&mut self, id: Oid) -> Result<(), CopyError> {
         let mut waiting = vec![id];
         let mut commits = Vec::new();
         while let Some(id) = waiting.pop().filter(|id| !self.has_object(id)) {

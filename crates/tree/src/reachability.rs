@@ -109,6 +109,33 @@ impl NeededObjects {
         }
     }
 
+    /// Divides the objects into groups that do not refer to each other. `find_group` returns the
+    /// number of an object's group, or `None` to leave the object out.
+    pub(crate) fn divide(
+        &self,
+        sources: &SourcePacks,
+        mut find_group: impl FnMut(&Oid, ObjectPlace) -> Option<usize>,
+    ) -> Vec<NeededObjects> {
+        let mut groups: Vec<NeededObjects> = Vec::new();
+        // The group of each object, and its number there.
+        let mut places: Vec<Option<(usize, u32)>> = Vec::with_capacity(self.objects.len());
+        for object in &self.objects {
+            let oid = sources.object(object.place).oid;
+            let Some(group) = find_group(&oid, object.place) else {
+                places.push(None);
+                continue;
+            };
+            groups.resize_with(groups.len().max(group + 1), || NeededObjects::new(self.absent));
+            let base = object.resembles.and_then(|base| *places.get(base as usize)?);
+            let resembles = base.filter(|(of, _)| *of == group).map(|(_, number)| number);
+            let number = groups[group].objects.len() as u32;
+            groups[group].numbers.insert(oid, number);
+            groups[group].objects.push(NeededObject { resembles, ..*object });
+            places.push(Some((group, number)));
+        }
+        groups
+    }
+
     /// Adds an object. Returns true if it has not been reached before.
     fn add_object(
         &mut self,

@@ -274,7 +274,7 @@ fn fetch_langgraph() -> Option<PathBuf> {
 
 /// Installs packages into an environment of their own, unless they are installed. Returns its
 /// directory.
-fn install_from_pypi(name: &str, version: &str, packages: &[&str]) -> Option<PathBuf> {
+pub(crate) fn install_from_pypi(name: &str, version: &str, packages: &[&str]) -> Option<PathBuf> {
     let environment = target_directory().join("tools").join(format!("{name}-{version}"));
     // If the installation was cut off, this file does not exist.
     let marker = environment.join("installed");

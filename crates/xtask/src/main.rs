@@ -20,6 +20,7 @@ mod recording;
 mod results;
 mod run;
 mod soak;
+mod storage;
 mod test;
 
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use crate::fuzz::UsualTargets;
 use crate::nextest;
 use crate::results::Tally;
 use crate::run::{cargo, is_success, run_step, run_step_with_output};
+use crate::storage;
 
 /// Programs that the tests run, each with its Debian package.
 const PROGRAMS: [(&str, &str); 3] = [("git", "git"), ("setpriv", "util-linux"), ("c++", "g++")];
@@ -33,6 +34,7 @@ pub(crate) fn test_everything() -> Result<(), Failure> {
         let fetched = agents.join();
         clients::fetch_checkers();
         browser::fetch_tools();
+        storage::fetch_server();
         fetched
     });
     let targets = UsualTargets::start_build()?;

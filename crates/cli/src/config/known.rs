@@ -122,7 +122,13 @@ pub(crate) const SETTINGS: &[KnownSetting] = &[
     setting("checkpoints.timeout_ms", NUMBER, "the longest time that an agent waits"),
     setting("fleet.encrypt", "all, private or off", "what leaves this machine encrypted"),
     setting("fleet.name", TEXT, "the name of this machine, in place of its host name"),
+    setting("fleet.objects", "an address", "the object storage for the fleet's checkpoints"),
     setting("fleet.postgres", "an address", "the address of the fleet's database"),
+    setting(
+        "fleet.upload_kb_per_second",
+        NUMBER,
+        "the highest rate at which checkpoints are uploaded",
+    ),
     setting("ledger.redact", SWITCH, "mask secrets before anything is written into the ledger"),
     setting("prices.NAME.cache_read", PRICE, "the price of a model's cached input"),
     setting("prices.NAME.cache_write", PRICE, "the price of a model's input written to a cache"),

@@ -201,7 +201,7 @@ Setup and maintenance:
   sessions     List, show, search and edit the sessions of all agents
   checkpoints  Maintain the store of all checkpoints
   config       Show or change the settings
-  fleet        Share one ledger between many machines, in PostgreSQL
+  fleet        Share one ledger and all checkpoints between many machines
   completions  Complete commands, checkpoints, sessions and settings in your shell
   explain      Explain whether takeback expects a shell command to change files
   demo         Try takeback on a scratch project

@@ -24,6 +24,7 @@ mod elsewhere;
 mod example;
 mod export;
 mod fleet;
+mod fleet_objects;
 #[allow(dead_code, reason = "the tests of the fleet's own crate use all of it")]
 #[path = "../../../fleet/tests/it/server.rs"]
 mod fleet_server;

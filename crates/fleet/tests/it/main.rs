@@ -1,4 +1,4 @@
-//! Tests of the fleet with a real PostgreSQL server.
+//! Tests of the fleet with real servers: PostgreSQL, and the S3 protocol.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -7,5 +7,7 @@ mod join;
 mod kills;
 mod machine;
 mod reading;
+mod s3;
+mod s3_server;
 mod server;
 mod sync;

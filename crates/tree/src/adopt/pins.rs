@@ -31,7 +31,7 @@ pub struct AdoptLock<'s> {
 }
 
 impl<'s> AdoptLock<'s> {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: &'s Store,
         path: &Path,
         workspace: WorkspaceId,
@@ -44,6 +44,10 @@ impl<'s> AdoptLock<'s> {
     /// Returns the id of the workspace.
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace
+    }
+
+    pub(crate) fn store_directory(&self) -> &Path {
+        self.store.directory()
     }
 
     /// Reads the pins of the workspace, oldest first. Skips pins that cannot be read.
@@ -86,6 +90,22 @@ impl<'s> AdoptLock<'s> {
         self.store.renumber_pins(&self.workspace, &numbers.moves).map_err(&failed)?;
         self.create_refs(&pins).map_err(&failed)?;
         Ok(pins)
+    }
+
+    /// Pins commits under these numbers. The caller must have made the commits durable and must
+    /// have made sure that no existing pin has one of the numbers.
+    pub(crate) fn pin_copies(self, pins: &[(u64, Oid)], now: SystemTime) -> io::Result<()> {
+        self.write_info(to_milliseconds(now))?;
+        self.reserve_numbers(pins.iter().map(|(seq, _)| seq + 1).max().unwrap_or(1))?;
+        let pins: Vec<Pin> = pins
+            .iter()
+            .map(|(seq, id)| {
+                let name = PinName { workspace: self.workspace.clone(), seq: *seq };
+                let message = String::new();
+                Pin { name, id: *id, tree: Oid::EMPTY_TREE, attachment: None, time: 0, message }
+            })
+            .collect();
+        self.create_refs(&pins)
     }
 
     fn make_pin(&self, older: &OlderPin, seq: u64, message: String) -> Result<Pin, PinError> {

@@ -1,9 +1,13 @@
-//! `takeback fleet`: one ledger for many machines.
+//! `takeback fleet`: one ledger and all checkpoints of many machines.
 
+mod gc;
 mod init;
 mod machines;
+mod objects;
+mod pull;
 mod status;
 mod sync;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -16,19 +20,23 @@ use crate::failure::Failure;
 
 pub(crate) use self::sync::{find_problem, ship_deletion, sync_quietly};
 
-/// Share one ledger between many machines, in PostgreSQL
+/// Share one ledger and all checkpoints between many machines
 ///
-/// Each machine keeps writing to its own ledger, and ships what has changed at the end of a turn.
-/// The setting `fleet.postgres` in config.toml, or the variable TAKEBACK_FLEET_POSTGRES, is the
-/// address of the database.
+/// Each machine keeps writing to its own ledger and store. At the end of a turn, it ships what has
+/// changed in the ledger to PostgreSQL, and uploads new checkpoints to object storage. The setting
+/// `fleet.postgres` in config.toml, or the variable TAKEBACK_FLEET_POSTGRES, is the address of the
+/// database; `fleet.objects` is that of the object storage, if checkpoints are to be shared.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   takeback config set fleet.postgres postgres://takeback@db.example/fleet
   takeback fleet init         create the fleet, or join it
   takeback fleet status       how far behind is it?
-  takeback fleet sync         ship the changes now
-  takeback fleet machines     the machines of the fleet")]
+  takeback fleet sync         ship and upload the changes now
+  takeback fleet machines     the machines of the fleet
+  takeback fleet pull shop    the files of the workspace `shop` on another machine
+  takeback fleet verify       check everything in the object storage
+  takeback fleet gc           delete what this machine no longer needs there")]
 pub(crate) struct Arguments {
     // Defaults to `status`: see `arguments/subcommands.rs`.
     #[command(subcommand)]
@@ -37,11 +45,14 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum FleetCommand {
+    Gc(gc::Arguments),
     Init(init::Arguments),
     Leave(init::LeaveArguments),
     Machines(machines::Arguments),
+    Pull(pull::Arguments),
     Status(status::Arguments),
     Sync(sync::Arguments),
+    Verify(verify::Arguments),
 }
 
 impl Arguments {
@@ -53,11 +64,14 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, Failure> {
     match &arguments.command {
+        FleetCommand::Gc(arguments) => gc::run(arguments, context),
         FleetCommand::Init(arguments) => init::run(arguments, context),
         FleetCommand::Leave(_) => init::run_leave(context),
         FleetCommand::Machines(_) => machines::run(context),
+        FleetCommand::Pull(arguments) => pull::run(arguments, context),
         FleetCommand::Status(_) => status::run(context),
         FleetCommand::Sync(arguments) => sync::run(arguments, context),
+        FleetCommand::Verify(_) => verify::run(context),
     }
 }
 
@@ -83,7 +97,11 @@ fn make_fleet(settings: &FleetSettings, context: &Context) -> Result<Fleet, Fail
     Ok(Fleet::new(FleetOptions {
         home: &context.home,
         settings,
-        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        host_name: host_name(),
         version: env!("CARGO_PKG_VERSION"),
     })?)
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use takeback_fleet::{FleetStatus, LastSync, ServerStatus};
 
+use super::objects::{CheckpointsView, find_checkpoints};
 use super::open_fleet;
 use crate::commands::sessions::text::local_time;
 use crate::context::Context;
@@ -31,6 +32,8 @@ struct StatusView {
     last: LastSync,
     server: Option<ServerStatus>,
     problem: Option<Failure>,
+    /// The checkpoints in the object storage; null if none is configured.
+    checkpoints: Option<CheckpointsView>,
 }
 
 pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
@@ -43,8 +46,11 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
         Ok(server) => (Some(server), None),
         Err(error) => (None, Some(Failure::from(error))),
     };
-    let view = StatusView { name, waiting, last, server, problem };
-    let code = if view.problem.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let checkpoints = find_checkpoints(context)?;
+    let view = StatusView { name, waiting, last, server, problem, checkpoints };
+    let has_problem = view.checkpoints.as_ref().is_some_and(|it| it.problem.is_some());
+    let code =
+        if view.problem.is_none() && !has_problem { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if !output::answers_json(&view, context) {
         print_status(&view);
     }
@@ -83,8 +89,51 @@ fn print_status(view: &StatusView) {
         let failed = format!("failed {}: {error}", local_time(time));
         add("Last attempt", Cell::styled(Style::Warning, failed));
     }
+    if let Some(checkpoints) = &view.checkpoints {
+        add_checkpoints(&mut table, checkpoints);
+    }
     table.print();
+    let failed = view.checkpoints.as_ref().and_then(|it| it.problem.as_ref());
+    if let Some(problem) = failed {
+        problem.report(false);
+    }
     if let Some(problem) = &view.problem {
         problem.report(false);
+    }
+}
+
+fn add_checkpoints(table: &mut Table, view: &CheckpointsView) {
+    let count = |number: u64, noun: &str| {
+        output::count(usize::try_from(number).unwrap_or(usize::MAX), noun)
+    };
+    let mut add = |title: &str, cell: Cell| table.add([Cell::new(title), cell]);
+    let Some(target) = &view.target else { return };
+    add("Checkpoints", Cell::new(format!("in {target}")));
+    let uploaded = view.last.succeeded_at.map_or_else(
+        || "never".to_owned(),
+        |time| {
+            let (checkpoints, bytes) = (view.last.checkpoints, output::bytes(view.last.bytes));
+            format!("{} ({bytes}), {}", count(checkpoints, "checkpoint"), local_time(time))
+        },
+    );
+    add("Uploaded", Cell::new(uploaded));
+    add(
+        "Not uploaded",
+        Cell::new(match view.waiting {
+            0 => "nothing".to_owned(),
+            waiting => count(waiting, "checkpoint"),
+        }),
+    );
+    if let Some((bytes, total)) = view.last.progress {
+        let text = format!("{} of {}", output::bytes(bytes), output::bytes(total));
+        add("Uploading", Cell::new(text));
+    }
+    if let (Some(time), Some(error)) = (view.last.failed_at, &view.last.error) {
+        let failed = format!("failed {}: {error}", local_time(time));
+        add("Last upload", Cell::styled(Style::Warning, failed));
+    }
+    if view.last.damaged > 0 {
+        let damaged = format!("{} damaged here", count(view.last.damaged, "checkpoint"));
+        add("Left out", Cell::styled(Style::Warning, damaged));
     }
 }

@@ -1,20 +1,22 @@
-//! `takeback fleet sync`: ships what has changed.
+//! `takeback fleet sync`: ships what has changed, and uploads new checkpoints.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use takeback_fleet::{SyncReport, UploadReport};
 
-use super::{make_fleet, open_fleet, read_settings};
+use super::{make_fleet, objects, open_fleet, read_settings};
 use crate::background;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Progress};
 
-/// Ship what has changed to the fleet's database
+/// Ship what has changed to the fleet's database, and upload new checkpoints
 ///
-/// Rows that were not shipped stay in the ledger, and the next attempt ships them.
+/// Rows that were not shipped stay in the ledger, and the next attempt ships them. An upload that is
+/// cut off continues where it was. Checkpoints are uploaded if `fleet.objects` is set.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -38,29 +40,72 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Result<ExitCode, 
         sync_quietly(context);
         return Ok(ExitCode::SUCCESS);
     }
-    let fleet = open_fleet(context)?;
-    let progress = Progress::counting("shipping", "rows");
-    let mut ledger = context.ledger()?;
-    let report = fleet.sync(&mut ledger, context.now(), &|rows| progress.step(rows, None))?;
-    drop(progress);
-    let view = json!({ "rows": report.rows, "batches": report.batches });
+    // Each of the two is done even if the other fails.
+    let shipped = ship(context);
+    let uploaded = objects::upload(context, false);
+    let (shipped, uploaded) = match (shipped, uploaded) {
+        (Ok(shipped), uploaded) => (shipped, uploaded?),
+        (Err(failure), Err(second)) => return Err(failure.because_of(&second.message)),
+        (Err(failure), Ok(uploaded)) => {
+            if let Some(uploaded) = uploaded.filter(|_| !context.globals.json) {
+                print_uploaded(&uploaded);
+            }
+            return Err(failure);
+        }
+    };
+    let mut view = json!({ "rows": shipped.rows, "batches": shipped.batches });
+    if let Some(uploaded) = &uploaded {
+        view["uploaded"] = json!(uploaded);
+    }
     if !output::answers_json(&view, context) {
-        match usize::try_from(report.rows).unwrap_or(usize::MAX) {
-            0 => println!("Nothing had changed."),
+        match usize::try_from(shipped.rows).unwrap_or(usize::MAX) {
+            0 => println!("Nothing had changed in the ledger."),
             rows => println!("Shipped {}.", output::count(rows, "row")),
+        }
+        if let Some(uploaded) = &uploaded {
+            print_uploaded(uploaded);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ships what has changed if this machine belongs to a fleet. Records a failure for `takeback fleet
-/// status`; the end of the next turn tries again.
+fn ship(context: &Context) -> Result<SyncReport, Failure> {
+    let fleet = open_fleet(context)?;
+    let progress = Progress::counting("shipping", "rows");
+    let mut ledger = context.ledger()?;
+    Ok(fleet.sync(&mut ledger, context.now(), &|rows| progress.step(rows, None))?)
+}
+
+fn print_uploaded(uploaded: &UploadReport) {
+    let count = |number: u64, noun: &str| {
+        output::count(usize::try_from(number).unwrap_or(usize::MAX), noun)
+    };
+    match uploaded.checkpoints {
+        0 => println!("No checkpoints were new."),
+        checkpoints => println!(
+            "Uploaded {} ({}).",
+            count(checkpoints, "checkpoint"),
+            output::bytes(uploaded.bytes)
+        ),
+    }
+    if uploaded.damaged > 0 {
+        let damaged = count(uploaded.damaged, "checkpoint");
+        output::warn(&format!(
+            "{damaged} could not be uploaded, because the local store is damaged; run `takeback \
+             doctor`"
+        ));
+    }
+}
+
+/// Ships what has changed, and uploads new checkpoints, if this machine belongs to a fleet. Records
+/// a failure for `takeback fleet status`; the end of the next turn tries again.
 pub(crate) fn sync_quietly(context: &Context) {
     let Ok(Some(settings)) = read_settings(context) else { return };
     let Ok(fleet) = make_fleet(&settings, context) else { return };
     if let Ok(Some(mut ledger)) = context.opened().map(|opened| opened.ledger().ok().flatten()) {
         let _ = fleet.sync(&mut ledger, context.now(), &|_| {});
     }
+    let _ = objects::upload(context, true);
 }
 
 /// If this machine belongs to a fleet, ships a deletion in the background, and tells the user.
@@ -85,11 +130,23 @@ pub(crate) fn find_problem(context: &Context) -> Option<Failure> {
         let fleet = make_fleet(&settings, context)?;
         let ledger = context.opened()?.ledger()?;
         let Some((waiting, error)) = fleet.last_failure(ledger.as_deref())? else {
-            return Ok(None);
+            return find_upload_problem(context);
         };
         let waiting = output::count(usize::try_from(waiting).unwrap_or(usize::MAX), "change");
         let problem = format!("the fleet's database is {waiting} behind");
         Ok(Some(Failure::new(problem).because_of(&error)))
     };
     behind().unwrap_or_else(Some)
+}
+
+/// Returns a problem for `takeback doctor` if the last attempt to upload checkpoints has failed.
+fn find_upload_problem(context: &Context) -> Result<Option<Failure>, Failure> {
+    let Some(view) = objects::find_checkpoints(context)? else { return Ok(None) };
+    if let Some(problem) = view.problem {
+        return Ok(Some(problem));
+    }
+    let Some(error) = view.last.error else { return Ok(None) };
+    let waiting = output::count(usize::try_from(view.waiting).unwrap_or(usize::MAX), "checkpoint");
+    let problem = format!("the fleet's object storage is {waiting} behind");
+    Ok(Some(Failure::new(problem).because_of(&error)))
 }

@@ -4,6 +4,7 @@ mod checkpoints;
 mod fleet;
 mod fork;
 mod ledger;
+mod objects;
 mod provider;
 mod rollback;
 mod store;

@@ -1,0 +1,81 @@
+//! The checkpoints of a fleet: opening the object storage, and uploading.
+
+use serde::Serialize;
+use takeback_fleet::{
+    FleetSettings, LastUpload, Objects, ObjectsError, ObjectsOptions, S3Access, UploadReport,
+};
+
+use super::{host_name, read_settings};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Progress;
+
+/// The state of the checkpoints in the object storage.
+#[derive(Serialize)]
+pub(super) struct CheckpointsView {
+    /// The address as people see it.
+    pub(super) target: Option<String>,
+    /// The number of checkpoints that are not uploaded.
+    pub(super) waiting: u64,
+    #[serde(flatten)]
+    pub(super) last: LastUpload,
+    pub(super) problem: Option<Failure>,
+}
+
+/// Opens the object storage that the settings name.
+pub(super) fn open_objects(context: &Context) -> Result<Objects, Failure> {
+    let settings = read_settings(context)?.unwrap_or_default();
+    Ok(open_with(&settings, context)?)
+}
+
+fn open_with(settings: &FleetSettings, context: &Context) -> Result<Objects, ObjectsError> {
+    let variable = |name: &str| Some(context.variable(name)?.to_string_lossy().into_owned());
+    let access = S3Access {
+        access_key: variable("AWS_ACCESS_KEY_ID"),
+        secret_key: variable("AWS_SECRET_ACCESS_KEY"),
+        session_token: variable("AWS_SESSION_TOKEN"),
+        region: variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION")),
+        endpoint: variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")),
+    };
+    let host_name = host_name();
+    Objects::open(ObjectsOptions { home: &context.home, settings, host_name, access: &access })
+}
+
+/// Uploads the checkpoints that the object storage lacks. Returns `None` if none is configured.
+pub(super) fn upload(context: &Context, is_silent: bool) -> Result<Option<UploadReport>, Failure> {
+    let settings = read_settings(context)?.filter(|settings| settings.objects.is_some());
+    let Some(settings) = settings else { return Ok(None) };
+    let objects = open_with(&settings, context)?;
+    let opened = context.opened()?;
+    let (store, rules) = (opened.store()?, opened.rules());
+    if is_silent {
+        return Ok(Some(objects.upload(store, rules, context.now(), &|_| {})?));
+    }
+    let progress = Progress::counting("uploading", "bytes");
+    let report = objects.upload(store, rules, context.now(), &|step| {
+        progress.step(step.bytes, Some(step.total));
+    })?;
+    Ok(Some(report))
+}
+
+/// Returns the state of the checkpoints, without a request to the object storage. Returns `None` if
+/// none is configured.
+pub(super) fn find_checkpoints(context: &Context) -> Result<Option<CheckpointsView>, Failure> {
+    let settings = read_settings(context)?.filter(|settings| settings.objects.is_some());
+    let Some(settings) = settings else { return Ok(None) };
+    let view = match open_with(&settings, context) {
+        Ok(objects) => CheckpointsView {
+            target: Some(objects.target().to_owned()),
+            waiting: objects.count_waiting(context.opened()?.store()?)?,
+            last: objects.last_upload(),
+            problem: None,
+        },
+        Err(error) => CheckpointsView {
+            target: None,
+            waiting: 0,
+            last: LastUpload::default(),
+            problem: Some(error.into()),
+        },
+    };
+    Ok(Some(view))
+}

@@ -1,0 +1,134 @@
+//! The checkpoints of a fleet, in object storage.
+//!
+//! Each machine uploads its own checkpoints, under its own id, in a detached process: packs that
+//! are built for upload (`takeback_tree::Store::export`), their indexes, and one small object for
+//! each checkpoint. Everything is immutable and created once, so nothing contends. `layout` describes
+//! the keys.
+
+mod address;
+mod bucket;
+mod choices;
+mod claim;
+mod collect;
+mod directory;
+mod error;
+mod facts;
+mod fetch;
+mod layout;
+mod packs;
+mod pull;
+mod s3;
+mod staging;
+mod state;
+mod stream;
+mod upload;
+mod verify;
+
+use std::path::Path;
+
+use takeback_base::durable::FileLock;
+
+pub use self::collect::{CollectOptions, Collected};
+pub use self::error::ObjectsError;
+pub use self::pull::{Placed, Pull, PullPin, RemoteWorkspace};
+pub use self::s3::S3Access;
+pub use self::state::LastUpload;
+pub use self::upload::{UploadProgress, UploadReport};
+pub use self::verify::{Affected, VerifiedObjects};
+
+use self::address::ObjectsAddress;
+use self::bucket::Bucket;
+use self::directory::DirectoryBucket;
+use self::s3::S3Bucket;
+use self::state::UploadState;
+use crate::identity::{Files, FleetKey, Identity};
+use crate::{Encrypt, FleetSettings};
+
+/// The values that the caller provides to open the checkpoints of a fleet.
+pub struct ObjectsOptions<'a> {
+    /// Takeback's own directory.
+    pub home: &'a Path,
+    /// The user's settings.
+    pub settings: &'a FleetSettings,
+    /// The name of this machine if the settings have none.
+    pub host_name: String,
+    /// The keys and the server for addresses that begin with `s3://`.
+    pub access: &'a S3Access,
+}
+
+/// The checkpoints of a fleet in object storage.
+pub struct Objects {
+    bucket: Box<dyn Bucket>,
+    files: Files,
+    identity: Identity,
+    key: Option<FleetKey>,
+    encrypt: Encrypt,
+    name: String,
+}
+
+/// Checks the form of an address. The error explains the problem.
+pub(crate) fn check_address(address: &str) -> Result<(), String> {
+    ObjectsAddress::parse(address).map(drop)
+}
+
+impl Objects {
+    /// Opens the object storage that the settings name, but makes no request yet. The machine must
+    /// have joined the fleet.
+    pub fn open(options: ObjectsOptions<'_>) -> Result<Objects, ObjectsError> {
+        let ObjectsOptions { home, settings, host_name, access } = options;
+        let address = settings.objects.as_deref().ok_or(ObjectsError::NotConfigured)?;
+        let limit = settings.upload_kb_per_second.map(|limit| limit.saturating_mul(1024).max(1));
+        let bucket: Box<dyn Bucket> =
+            match ObjectsAddress::parse(address).map_err(ObjectsError::BadAddress)? {
+                ObjectsAddress::Directory(path) => Box::new(DirectoryBucket::open(&path, limit)?),
+                ObjectsAddress::S3 { bucket, prefix } => {
+                    Box::new(S3Bucket::open(&bucket, &prefix, access, limit)?)
+                }
+            };
+        let files = Files::in_home(home);
+        let identity = files.read_identity()?.ok_or(ObjectsError::NotJoined)?;
+        let key = files.read_key()?;
+        if key.is_none() && settings.encrypt != Encrypt::Off {
+            return Err(ObjectsError::NoKey);
+        }
+        let name = settings.name.clone().unwrap_or(host_name);
+        Ok(Objects { bucket, files, identity, key, encrypt: settings.encrypt, name })
+    }
+
+    /// Returns the address as people see it.
+    pub fn target(&self) -> &str {
+        self.bucket.target()
+    }
+
+    /// Returns the last attempts to upload. Makes no request.
+    pub fn last_upload(&self) -> LastUpload {
+        LastUpload::read(&self.files)
+    }
+
+    /// Takes the lock that only one process of this machine holds at a time.
+    fn lock(&self) -> Result<FileLock, ObjectsError> {
+        let path = self.files.path_in_new("objects.lock")?;
+        FileLock::try_exclusive(&path).map_err(ObjectsError::file(&path))?.ok_or(ObjectsError::Busy)
+    }
+
+    /// Reads the memory of this machine's uploads to the bucket with this id.
+    fn read_state(&self, bucket: &str) -> Result<UploadState, ObjectsError> {
+        UploadState::read(&self.files, &self.identity.machine, bucket)
+    }
+
+    fn key(&self) -> Result<&[u8; 32], ObjectsError> {
+        self.key.as_ref().map(|FleetKey(key)| key).ok_or(ObjectsError::NoKey)
+    }
+}
+
+/// Makes the next upload accept what the bucket has from this machine, because this home was restored
+/// from an older copy.
+pub(crate) fn accept_uploads(files: &Files) -> Result<(), crate::FleetError> {
+    match UploadState::reset(files) {
+        Err(ObjectsError::Fleet(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

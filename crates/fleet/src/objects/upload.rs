@@ -1,0 +1,360 @@
+//! Uploading this machine's checkpoints.
+//!
+//! The order of the requests is that of the store: packs, then their indexes, then the refs that
+//! need them. After every request, the bucket is consistent, and another upload continues from
+//! there. Nothing in the local store is changed.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde::Serialize;
+use takeback_base::errors::error_messages;
+use takeback_ledger::Time;
+use takeback_tree::{CaptureRules, Export, ExportOptions, ExportPrivacy, Oid, Store};
+
+use super::Objects;
+use super::bucket::Content;
+use super::choices::{
+    choose_histories, choose_replaced, count_used, find_broken_packs, list_local_refs,
+};
+use super::error::ObjectsError;
+use super::layout::{Inventory, RemoteRef, machine_prefix};
+use super::staging::StagedPack;
+use super::state::{LastUpload, UploadState};
+use crate::Encrypt;
+
+/// The size in bytes after which another pack is begun. A reader downloads whole packs.
+const MAX_PACK: u64 = 32 << 20;
+
+/// The number of times that an upload begins again because there are new checkpoints.
+const MAX_ROUNDS: usize = 5;
+
+/// The number of small objects that are created at the same time.
+const THREADS: usize = 8;
+
+/// The progress of an upload.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
+pub struct UploadProgress {
+    pub bytes: u64,
+    pub total: u64,
+}
+
+/// The result of an upload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UploadReport {
+    /// The number of checkpoints that were uploaded, of all kinds.
+    pub checkpoints: u64,
+    /// The number of packs that were uploaded.
+    pub packs: u64,
+    /// The size of these packs and their indexes.
+    pub bytes: u64,
+    /// The number of checkpoints that could not be uploaded, because they are damaged here.
+    pub damaged: u64,
+}
+
+/// The facts with which packs are sent.
+struct SentPacks<'a> {
+    inventory: &'a Inventory,
+    broken: &'a BTreeSet<String>,
+    progress: &'a (dyn Fn(UploadProgress) + Sync),
+}
+
+/// The facts from which packs are built.
+struct ExportPlan<'a> {
+    local: &'a [RemoteRef],
+    inventory: &'a Inventory,
+    staged: Vec<StagedPack>,
+    broken: BTreeSet<String>,
+    rules: &'a CaptureRules,
+}
+
+impl Objects {
+    /// Uploads every checkpoint that the bucket lacks. `rules` name the private files. Fails with
+    /// [`ObjectsError::Busy`] if another process is uploading.
+    pub fn upload(
+        &self,
+        store: &Store,
+        rules: &CaptureRules,
+        now: Time,
+        progress: &(dyn Fn(UploadProgress) + Sync),
+    ) -> Result<UploadReport, ObjectsError> {
+        let _lock = self.lock()?;
+        let mut result = self.upload_all(store, rules, progress);
+        // Another process may have added checkpoints in the meantime, and may have found this one
+        // at work.
+        for _ in 0..MAX_ROUNDS {
+            let Ok((report, _)) = &result else { break };
+            if self.count_waiting(store)? == 0 {
+                break;
+            }
+            let before = report.clone();
+            result = self.upload_all(store, rules, progress).map(|(report, inventory)| {
+                let report = UploadReport {
+                    checkpoints: before.checkpoints + report.checkpoints,
+                    packs: before.packs + report.packs,
+                    bytes: before.bytes + report.bytes,
+                    damaged: report.damaged,
+                };
+                (report, inventory)
+            });
+        }
+        let mut last = self.last_upload();
+        match &result {
+            Ok((report, inventory)) => {
+                last = LastUpload {
+                    succeeded_at: Some(now),
+                    checkpoints: inventory.refs.len() as u64,
+                    bytes: inventory.bytes,
+                    damaged: report.damaged,
+                    ..LastUpload::default()
+                };
+            }
+            Err(error) => {
+                last.failed_at = Some(now);
+                last.error = Some(error_messages(error).join(": "));
+            }
+        }
+        last.write(&self.files);
+        result.map(|(report, _)| report)
+    }
+
+    /// Counts the checkpoints that are newer than the last upload. Makes no request.
+    pub fn count_waiting(&self, store: &Store) -> Result<u64, ObjectsError> {
+        let state = UploadState::read_latest(&self.files)?;
+        let is_same =
+            state.machine == self.identity.machine && state.target == self.bucket.target();
+        let mut count = 0;
+        for workspace in store.pinned_workspaces()? {
+            let newest = state.newest.get(&workspace.to_string()).filter(|_| is_same);
+            let newest = newest.copied().unwrap_or(0);
+            let names = store.pin_names(&workspace)?;
+            count += names.iter().filter(|name| name.seq > newest).count() as u64;
+        }
+        Ok(count)
+    }
+
+    /// Remembers which checkpoints were uploaded.
+    fn remember_newest(
+        &self,
+        local: &[RemoteRef],
+        state: &mut UploadState,
+    ) -> Result<(), ObjectsError> {
+        let newest = local.iter().map(|it| (it.workspace.to_string(), it.seq)).collect();
+        if state.newest == newest && state.target == self.bucket.target() {
+            return Ok(());
+        }
+        state.newest = newest;
+        self.bucket.target().clone_into(&mut state.target);
+        state.write(&self.files)
+    }
+
+    fn upload_all(
+        &self,
+        store: &Store,
+        rules: &CaptureRules,
+        progress: &(dyn Fn(UploadProgress) + Sync),
+    ) -> Result<(UploadReport, Inventory), ObjectsError> {
+        let bucket = self.check_fleet(true)?;
+        let inventory = self.read_inventory()?;
+        let mut state = self.read_state(&bucket)?;
+        self.check_claim(&inventory, &state)?;
+        let local = list_local_refs(store)?;
+        let missing: Vec<RemoteRef> =
+            local.iter().filter(|it| !inventory.refs.contains_key(it)).cloned().collect();
+        let facts = self.find_missing_facts(store, &local)?;
+        let broken = find_broken_packs(&inventory, &state);
+        let replaced = match self.find_foreign_workspaces(store, &inventory, &local)?.is_empty() {
+            true => choose_replaced(store, &inventory, &broken, &state)?,
+            // Which packs the checkpoints of an earlier store need is not known here.
+            false => BTreeSet::new(),
+        };
+        let staged = self.read_staged()?;
+        let is_done = missing.is_empty() && facts.is_empty() && staged.is_empty();
+        if is_done && broken.is_empty() && replaced.is_empty() {
+            self.remember_newest(&local, &mut state)?;
+            return Ok((UploadReport::default(), inventory));
+        }
+        self.claim(&inventory, &mut state)?;
+        let mut report = UploadReport::default();
+        let sent = SentPacks { inventory: &inventory, broken: &broken, progress };
+        self.send_packs(&staged, &sent, &mut state, &mut report)?;
+
+        let broken = broken.clone();
+        let plan = ExportPlan { local: &local, inventory: &inventory, staged, broken, rules };
+        let (mut export, mut new) = self.build_packs(store, &plan, &replaced)?;
+        let is_whole = export.damaged.is_empty() && !export.has_losses;
+        let mut replaced = replaced;
+        if !replaced.is_empty() && !is_whole {
+            // The bucket may have what the store has lost.
+            new.iter().for_each(|pack| self.unstage(pack));
+            replaced.clear();
+            (export, new) = self.build_packs(store, &plan, &replaced)?;
+        }
+        self.send_packs(&new, &sent, &mut state, &mut report)?;
+        if !replaced.is_empty() && replaced.len() + plan.broken.len() >= count_used(&inventory) {
+            state.full_bytes = new.iter().map(|pack| pack.size).sum();
+        }
+        let damaged: HashSet<Oid> = export.damaged.iter().copied().collect();
+        report.damaged = damaged.len() as u64;
+        let refs: Vec<&RemoteRef> =
+            missing.iter().filter(|it| !damaged.contains(&it.commit)).collect();
+        self.send_facts(&facts)?;
+        self.send_refs(&refs)?;
+        report.checkpoints = refs.len() as u64;
+
+        if !replaced.is_empty() {
+            // A checkpoint is marked before the packs that it needs, so they go no earlier.
+            self.mark_deleted_refs(&inventory, &local)?;
+        }
+        let is_sent = |digest: &&String| new.iter().any(|pack| pack.name.pack == **digest);
+        let unused: Vec<&String> =
+            plan.broken.iter().chain(&replaced).filter(|digest| !is_sent(digest)).collect();
+        self.mark_packs(&inventory, unused.into_iter())?;
+        state.packs.retain(|digest, _| !plan.broken.contains(digest) || is_sent(&digest));
+        state.broken.clear();
+        state.write(&self.files)?;
+        self.remember_newest(&local, &mut state)?;
+        let inventory = self.read_inventory()?;
+        self.sweep_index_cache(&inventory);
+        Ok((report, inventory))
+    }
+
+    /// Builds packs with the objects that the bucket lacks, and stages them.
+    fn build_packs(
+        &self,
+        store: &Store,
+        plan: &ExportPlan<'_>,
+        replaced: &BTreeSet<String>,
+    ) -> Result<(Export, Vec<StagedPack>), ObjectsError> {
+        let has = self.list_objects(plan, replaced)?;
+        let rewrites = !plan.broken.is_empty() || !replaced.is_empty();
+        let histories = choose_histories(plan.local, plan.inventory, rewrites);
+        let building = self.prepare_building()?;
+        let export = store.export(&ExportOptions {
+            histories: &histories,
+            privacy: match self.encrypt {
+                Encrypt::All => ExportPrivacy::All,
+                Encrypt::Private => ExportPrivacy::Private(plan.rules),
+                Encrypt::Off => ExportPrivacy::Off,
+            },
+            has: &|oid| has.contains(oid),
+            directory: &building,
+            max_pack: MAX_PACK,
+        })?;
+        let staged = export.packs.iter().map(|pack| self.stage(pack, &building));
+        let staged = staged.collect::<Result<_, _>>()?;
+        Ok((export, staged))
+    }
+
+    /// Uploads packs, each followed by its index, and remembers them.
+    fn send_packs(
+        &self,
+        staged: &[StagedPack],
+        sent: &SentPacks<'_>,
+        state: &mut UploadState,
+        report: &mut UploadReport,
+    ) -> Result<(), ObjectsError> {
+        let total: u64 = staged.iter().map(|pack| pack.size + pack.index_size).sum();
+        let mut bytes = 0;
+        let mut last = self.last_upload();
+        for pack in staged {
+            (sent.progress)(UploadProgress { bytes, total });
+            last.progress = Some((bytes, total));
+            last.write(&self.files);
+            self.send_pack(pack, sent, report)?;
+            state.packs.insert(pack.name.pack.clone(), pack.size);
+            state.write(&self.files)?;
+            self.unstage(pack);
+            bytes += pack.size + pack.index_size;
+        }
+        (sent.progress)(UploadProgress { bytes, total });
+        Ok(())
+    }
+
+    fn send_pack(
+        &self,
+        pack: &StagedPack,
+        sent: &SentPacks<'_>,
+        report: &mut UploadReport,
+    ) -> Result<(), ObjectsError> {
+        let digest = &pack.name.pack;
+        let known = sent.inventory.find_pack(digest);
+        if sent.inventory.gone_packs.contains_key(digest) {
+            self.unmark_pack(digest)?;
+        }
+        let is_broken = sent.broken.contains(digest);
+        if known.is_some() && !is_broken {
+            return Ok(());
+        }
+        let prefix = format!("{}packs/", machine_prefix(&self.identity.machine));
+        let files = [
+            (pack.name.pack_file(), pack.size, digest),
+            (pack.name.index_file(), pack.index_size, &pack.name.index),
+        ];
+        if is_broken {
+            // What has this name now is not what it should be. The index goes first: without it, a
+            // pack is invisible.
+            for (file, ..) in files.iter().rev() {
+                self.bucket.remove(&format!("{prefix}{file}"))?;
+            }
+        }
+        for (file, length, digest) in files {
+            let path = self.staged_file(&file);
+            let content = Content::File { path: &path, length, digest };
+            self.bucket.create(&format!("{prefix}{file}"), &content)?;
+        }
+        report.packs += 1;
+        report.bytes += pack.size + pack.index_size;
+        Ok(())
+    }
+
+    /// Lists the objects in the packs of the bucket, except in broken packs and in those that are
+    /// to be replaced or deleted.
+    fn list_objects(
+        &self,
+        plan: &ExportPlan<'_>,
+        replaced: &BTreeSet<String>,
+    ) -> Result<HashSet<Oid>, ObjectsError> {
+        let listed = plan.inventory.packs.iter().filter(|pack| pack.gone.is_none());
+        let names = listed.map(|pack| &pack.name).chain(plan.staged.iter().map(|pack| &pack.name));
+        let mut objects = HashSet::new();
+        for name in names {
+            if !plan.broken.contains(&name.pack) && !replaced.contains(&name.pack) {
+                objects.extend(self.read_index(&self.identity.machine, name)?);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Creates the refs, several at a time.
+    fn send_refs(&self, refs: &[&RemoteRef]) -> Result<(), ObjectsError> {
+        let prefix = format!("{}refs/", machine_prefix(&self.identity.machine));
+        let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let failure = Mutex::new(None);
+        let work = || {
+            while let Some(found) = refs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let key = format!("{prefix}{}", found.name());
+                let content = found.content();
+                let created = self.bucket.create(&key, &Content::Bytes(content.as_bytes()));
+                if let Err(error) = created {
+                    has_failed.store(true, Ordering::Relaxed);
+                    *failure.lock().expect("no thread panics") = Some(error);
+                }
+                if has_failed.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS.min(refs.len()) {
+                scope.spawn(work);
+            }
+        });
+        match failure.into_inner().expect("no thread panics") {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
