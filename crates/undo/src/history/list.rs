@@ -1,5 +1,6 @@
 //! The list of a workspace's checkpoints, for the terminal, JSON output and agents.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -158,29 +159,30 @@ pub(crate) fn finish_interrupted(opened: &Opened, workspace: &WorkspaceRef<'_>) 
 
 /// Lists the checkpoints of exactly this workspace. Failures and inner histories are not listed.
 pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
-    list_newest(opened, workspace, usize::MAX)
+    let history = History::read(workspace.store, &workspace.id)?;
+    Ok(list_history(opened, workspace, &history, usize::MAX))
 }
 
-/// Lists the newest checkpoints of exactly this workspace, up to a number of rows.
-pub(crate) fn list_newest(
+/// Lists the newest checkpoints of a history, up to a number of rows.
+pub(crate) fn list_history(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
+    history: &History,
     limit: usize,
-) -> Result<List, StoreError> {
-    let history = History::read(workspace.store, &workspace.id)?;
+) -> List {
     // Without the ledger, the list has no prompts and no effects.
     let ledger = opened.complete_ledger(LEDGER_WAIT);
     let mut ledger_error = None;
     let mut note_error = |error: LedgerError| ledger_error = Some(error_chain(&error));
     let mut turns = ledger.as_ref().map(|ledger| ledger.call_turns());
     let effects = turns.as_mut().map(|turns| {
-        effects_by_row(turns, workspace, &history, limit).unwrap_or_else(|error| {
+        effects_by_row(turns, workspace, history, limit).unwrap_or_else(|error| {
             note_error(error);
             Vec::new()
         })
     });
     let mut effects = effects.unwrap_or_default().into_iter();
-    let mut counts = count_changes(opened, workspace, &history, limit).into_iter();
+    let mut counts = count_changes(opened, workspace, history, limit).into_iter();
     let in_force = history.standing().in_force;
     let rows = history.rows().take(limit).map(|row| {
         let counts = counts.next().flatten();
@@ -201,10 +203,10 @@ pub(crate) fn list_newest(
     });
     let checkpoints = rows.collect();
     let path = AnyPath(workspace.path.clone());
-    let (failures, unreadable) = (Vec::new(), history.unreadable);
+    let (failures, unreadable) = (Vec::new(), history.unreadable.clone());
     let repositories = WorkspaceState::new(workspace.store.notes(&workspace.id)).repositories();
     let (workspace, inner) = (path, None);
-    Ok(List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner })
+    List { workspace, checkpoints, failures, unreadable, repositories, ledger_error, inner }
 }
 
 /// Finds the other workspaces that have checkpoints, most recently used first.
@@ -315,15 +317,16 @@ fn effects_by_row(
     if known.is_empty() {
         return Ok(effects);
     }
-    let mut turns = Vec::new();
-    for row in &rows {
-        let turn = find_ledger_turn(call_turns, row)?;
-        turns.push(row.turn().zip(turn).map(|((session, _), turn)| (session, turn.turn)));
+    // Several rows may have the same turn. The newest of them gets its effects.
+    let mut places: HashMap<(&str, i64), usize> = HashMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        if let Some(((session, _), turn)) = row.turn().zip(find_ledger_turn(call_turns, row)?) {
+            places.entry((session, turn.turn)).or_insert(place);
+        }
     }
     for (session, turn, effect) in known {
         let time = effect.time.unwrap_or_default();
-        let of_turn = turns.iter().position(|known| *known == Some((session.as_str(), turn)));
-        let row = of_turn.or_else(|| {
+        let row = places.get(&(session.as_str(), turn)).copied().or_else(|| {
             let is_after = |row: &Row<'_>| row.first().record.moment() <= time;
             rows.iter().position(|row| row.has_session(&session) && is_after(row))
         });

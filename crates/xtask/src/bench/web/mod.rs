@@ -3,7 +3,7 @@
 
 mod client;
 mod hello;
-pub(super) mod history;
+pub(crate) mod history;
 mod streams;
 
 use std::fs;
@@ -166,7 +166,17 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
         client.get(&format!("/w/{workspace}"))?;
         times.push(start.elapsed());
     }
-    times.sort();
+    let mut changed = Vec::new();
+    for _ in 0..5 {
+        streams::change(&served, &workspace, 1)?;
+        let start = Instant::now();
+        client.get(&format!("/w/{workspace}"))?;
+        changed.push(start.elapsed());
+    }
+    let median = |mut times: Vec<Duration>| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64() * 1e3
+    };
     let page = client.get(&format!("/w/{workspace}"))?;
     let mut weight = page.len();
     // Each script names the scripts that it needs.
@@ -182,15 +192,10 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
             }
         }
     }
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    figures.push(figure("first page right after the start", ms(cold), "ms", None));
+    figures.push(figure("first page right after the start", median(vec![cold]), "ms", None));
     let limit = Some(Limit::AtMost(50.0));
-    figures.push(figure(
-        "first page of the timeline (median)",
-        ms(times[times.len() / 2]),
-        "ms",
-        limit,
-    ));
+    figures.push(figure("first page of the timeline (median)", median(times), "ms", limit));
+    figures.push(figure("first page right after a change (median)", median(changed), "ms", None));
     let limit = Some(Limit::AtMost(150.0));
     figures.push(figure(
         "weight of the page with scripts and styles",

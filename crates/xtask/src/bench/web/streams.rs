@@ -65,7 +65,7 @@ fn open_stream(served: &Served) -> Result<BufReader<TcpStream>, Failure> {
 }
 
 /// Pins and unpins a checkpoint. Each change is sent to every stream.
-fn change(served: &Served, workspace: &str, count: usize) -> Result<(), Failure> {
+pub(super) fn change(served: &Served, workspace: &str, count: usize) -> Result<(), Failure> {
     let list =
         served.client()?.get(&format!("/api/v1/checkpoints?workspace={workspace}&limit=1"))?;
     let list: serde_json::Value = serde_json::from_str(&list).map_err(|error| error.to_string())?;
