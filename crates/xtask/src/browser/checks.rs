@@ -208,7 +208,8 @@ fn open_a_turn(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.wait_for("document.querySelector('a.row[aria-current]')")?;
     // A step back leaves the list as it is.
     browser.run("document.querySelector('.entries').dataset.seen = 'yes'; history.back()")?;
-    browser.wait_for("!location.pathname.includes('/c/') && document.querySelector('.overview')")?;
+    browser
+        .wait_for("!location.pathname.includes('/c/') && document.querySelector('.overview')")?;
     browser.wait_for("!document.querySelector('a.row[aria-current]')")?;
     browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
 }

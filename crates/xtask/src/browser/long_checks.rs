@@ -8,11 +8,11 @@ use crate::Failure;
 use crate::bench::web::history::LongHistory;
 
 /// The number of turns at first, and the number that appears while the user is reading.
-const TURNS: usize = 1_200;
+const TURNS: usize = 600;
 const LATER: usize = 60;
 
 /// The maximum number of entries that the page may keep at the same time.
-const MAX_IN_PAGE: u64 = 350;
+const MAX_IN_PAGE: u64 = 300;
 
 /// Scrolls through a list, from its top to its end, by less than a page at a time. Returns the ids
 /// of the entries that were in view, in order, and the largest number of entries in the page.
@@ -108,6 +108,10 @@ fn expect_whole(browser: &Browser, workspace: &str, turns: usize) -> Result<(), 
     let differs = seen.iter().zip(&known).position(|(seen, known)| seen != known);
     expect(
         seen == known,
-        &format!("{} of {} turns were in view; they differ at {differs:?}", seen.len(), known.len()),
+        &format!(
+            "{} of {} turns were in view; they differ at {differs:?}",
+            seen.len(),
+            known.len()
+        ),
     )
 }

@@ -34,7 +34,12 @@ pub(in crate::bench) fn write_history(
 
 impl LongHistory {
     pub(crate) fn begin(home: &Path, project: &Path) -> Result<LongHistory, Failure> {
-        fs::create_dir_all(project.join("src")).map_err(io_failure("create", project))?;
+        // Without a repository of its own, the directory would belong to the one around it.
+        for directory in ["src", ".git/objects", ".git/refs/heads"] {
+            fs::create_dir_all(project.join(directory)).map_err(io_failure("create", project))?;
+        }
+        fs::write(project.join(".git/HEAD"), "ref: refs/heads/main\n")
+            .map_err(io_failure("write", project))?;
         for file in 0..40 {
             write(project, file, 0)?;
         }
