@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::{Figure, Limit, Served, figure, find_workspace};
+use super::{Figure, Limit, Served, figure};
 use crate::Failure;
 
 /// The number of streams.
@@ -16,14 +16,16 @@ const STREAMS: usize = 200;
 /// The number of changes that are sent to all streams.
 const CHANGES: usize = 300;
 
-/// Opens many streams, and measures the server's memory before and after many changes.
+/// Opens many streams, and measures the server's memory before and after many changes to a
+/// workspace. It should be a small one, because each change reads its history.
 pub(super) fn measure_streams(
     program: &Path,
     home: &Path,
+    project: &Path,
     figures: &mut Vec<Figure>,
 ) -> Result<(), Failure> {
     let served = Served::start(program, home)?;
-    let workspace = find_workspace(&served.client()?.get("/")?)?;
+    let workspace = find_workspace(&served, project)?;
     let readers: Result<Vec<_>, Failure> = (0..STREAMS).map(|_| open_stream(&served)).collect();
     let readers = readers?;
     // A few changes are sent first, so that buffers have their usual size.
@@ -47,6 +49,15 @@ pub(super) fn measure_streams(
     let what = "its growth after 300 more changes";
     figures.push(figure(what, growth, "%", Some(Limit::AtMost(5.0))));
     Ok(())
+}
+
+fn find_workspace(served: &Served, project: &Path) -> Result<String, Failure> {
+    let known = served.client()?.get("/api/v1/workspaces")?;
+    let known: Vec<serde_json::Value> =
+        serde_json::from_str(&known).map_err(|error| error.to_string())?;
+    let own = known.iter().find(|known| known["path"].as_str().map(Path::new) == Some(project));
+    let id = own.and_then(|own| own["id"].as_str());
+    id.map(str::to_owned).ok_or_else(|| "the server does not know the workspace".into())
 }
 
 fn open_stream(served: &Served) -> Result<BufReader<TcpStream>, Failure> {
