@@ -151,13 +151,16 @@ export function joinDays(before, chunk) {
   first?.classList.toggle("continued", first.dataset.day === last);
 }
 
-/** Changes the list without moving the entry at the top of the view. */
+/** Changes the list without moving the entry at the top of the view, or the focus. */
 export function keepPlace(change) {
   const view = scroller();
   const edge = WIDE.matches ? view.getBoundingClientRect().top : 0;
   const isRead = view.scrollTop > 0;
   const read = isRead && [...entries().querySelectorAll(".row")].find((row) => row.getBoundingClientRect().bottom > edge);
   const before = read && read.getBoundingClientRect().top;
+  const focused = entries().contains(document.activeElement) ? document.activeElement : null;
   change();
+  // An entry that moves to another place in the page loses the focus.
+  if (focused?.isConnected) focused.focus({ preventScroll: true });
   if (read?.isConnected) view.scrollTop += read.getBoundingClientRect().top - before;
 }

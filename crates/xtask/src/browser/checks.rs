@@ -340,7 +340,12 @@ fn use_the_keyboard(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failu
 
 fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let served = context.served;
-    browser.run("document.querySelector('.entries').dataset.seen = 'yes'")?;
+    browser.press(&["j"])?;
+    browser.wait_for("document.activeElement.matches('a.row')")?;
+    browser.run(
+        "document.querySelector('.entries').dataset.seen = 'yes';
+         window.focused = document.activeElement",
+    )?;
     let taken = takeback(served.base(), &story::shop(served.base()))
         .args(["checkpoint", "--reason", "from the terminal"])
         .stdout(Stdio::null())
@@ -348,7 +353,8 @@ fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), F
     expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
     browser
         .wait_for("document.querySelector('.entries').textContent.includes('from the terminal')")?;
-    browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
+    browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")?;
+    browser.wait_for("document.activeElement === window.focused")
 }
 
 fn lose_the_connection(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
