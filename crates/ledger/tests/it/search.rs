@@ -9,7 +9,7 @@ use takeback_ledger::{Event, MessageRecord, SearchOptions, SessionRecord};
 use crate::support::{FOREVER, Fixture, at, message, open_raw, session, tail_length};
 
 #[test]
-fn search_filters_and_shows_the_messages_around_a_hit() {
+fn a_search_filters_and_shows_the_messages_around_a_match() {
     let mut fixture = Fixture::new();
     for (id, source) in [("a", "x"), ("b", "y")] {
         let session = SessionRecord {
@@ -56,7 +56,7 @@ fn search_filters_and_shows_the_messages_around_a_hit() {
 }
 
 #[test]
-fn only_the_sessions_of_a_workspace_are_searched_if_asked() {
+fn on_request_only_the_sessions_of_a_workspace_are_searched() {
     let mut fixture = Fixture::new();
     for (id, workspace) in [("a", "/shop"), ("b", "/blog")] {
         let session =
