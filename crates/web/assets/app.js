@@ -107,6 +107,23 @@ function markCurrent(url) {
   }
 }
 
+/** Shows the overview again after a step back, and leaves the list where it is. */
+async function showOverview() {
+  const mine = (opening = Symbol("opening"));
+  try {
+    const page = await fetchPart(location.href);
+    if (opening !== mine) return;
+    const pane = detail();
+    pane.replaceChildren(...page.querySelector("[data-pane=detail]").childNodes);
+    updateTimes(pane);
+    startRestore(pane);
+    document.title = page.querySelector("title").textContent;
+    markCurrent(new URL(location.href));
+  } catch (error) {
+    showProblem(error);
+  }
+}
+
 /** Goes back to the list, in a window that shows only one pane. */
 export function close() {
   const list = document.querySelector(".entries")?.dataset.list;
@@ -198,7 +215,7 @@ window.addEventListener("popstate", () => {
   if (/^\/w\/[^/]+\/c\//.test(location.pathname)) open(location.href, { push: false });
   else if (document.querySelector(".entries")?.dataset.list === location.pathname) {
     document.querySelector(".panes").className = "panes show-list";
-    if (matchMedia("(min-width: 1100px)").matches) location.reload();
+    showOverview();
   } else location.reload();
 });
 

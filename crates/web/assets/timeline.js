@@ -1,107 +1,78 @@
 // Loads older entries when they come into view, and new ones when they appear.
 
 import { fetchPart, make, showOffline, updateTimes } from "./page.js";
+import {
+  addChunk, chunkOf, dropEmpty, forgetChunk, joinDays, keepPlace, knownTurns, scroller, setAddress, showChunk,
+  startWindow, turnsOf, updateOlder, updateTurn,
+} from "./window.js";
 
-const scroller = () =>
-  matchMedia("(min-width: 1100px)").matches
-    ? document.querySelector("[data-pane=list]")
-    : document.scrollingElement;
+const entries = () => document.querySelector(".entries");
 
 export function startTimeline() {
-  const first = document.querySelector(".entries > .chunk");
-  if (first) watchChunk(first);
+  if (entries()) startWindow(isOlder ? location.href : firstAddress(), watchEnd);
   watchEnd();
-  if (document.querySelector(".entries")) listen();
+  if (entries()) listen();
 }
 
-const isPane = () => matchMedia("(min-width: 1100px)").matches;
-const root = () => (isPane() ? document.querySelector("[data-pane=list]") : null);
+/** True if the page shows older entries, to which no new ones are added. */
+const isOlder = new URLSearchParams(location.search).has("before");
+
+let endWatcher;
 
 /** Loads the next entries when the user comes near the end of the list. */
 function watchEnd() {
+  endWatcher?.disconnect();
   const link = document.querySelector("a[data-more]");
   if (!link) return;
-  const watcher = new IntersectionObserver(async ([seen]) => {
-    if (!seen.isIntersecting) return;
+  const watcher = new IntersectionObserver(async (seen) => {
+    if (!seen.some((found) => found.isIntersecting)) return;
     watcher.disconnect();
-    const more = link.closest(".more");
     try {
-      const address = new URL(link.href);
-      address.searchParams.set("part", "rows");
-      const part = await fetchPart(address);
-      updateTimes(part);
-      appendChunk(part);
-      more.replaceWith(...part.querySelectorAll(".more, .end"));
+      const address = link.href;
+      const part = await fetchRows(address);
+      // Meanwhile, the list has been replaced.
+      if (!link.isConnected) return;
+      appendChunk(part, address);
+      link.closest(".more").replaceWith(...part.querySelectorAll(".more, .end"));
       watchEnd();
     } catch {
       // The link still works, and scrolling again repeats the request.
       watcher.observe(link);
     }
-  }, { root: root(), rootMargin: "1200px" });
+  }, { root: scroller() === document.scrollingElement ? null : scroller(), rootMargin: "1200px" });
   watcher.observe(link);
+  endWatcher = watcher;
+}
+
+async function fetchRows(address) {
+  const url = new URL(address, location.href);
+  url.searchParams.set("part", "rows");
+  const part = await fetchPart(url);
+  updateTimes(part);
+  return part;
 }
 
 /** Adds entries at the end. */
-function appendChunk(part) {
-  const entries = document.querySelector(".entries");
+function appendChunk(part, address) {
   const chunk = part.querySelector(".entries > .chunk");
   if (!chunk) return;
-  joinDays(entries.lastElementChild, chunk);
-  entries.append(chunk);
-  watchChunk(chunk);
-}
-
-/** Leaves out the heading of a day that began in the chunk before. */
-function joinDays(before, chunk) {
-  const days = (content(before) ?? before)?.querySelectorAll?.(".day") ?? [];
-  const last = days[days.length - 1]?.dataset.day;
-  const first = chunk.querySelector(".day");
-  first?.classList.toggle("continued", first.dataset.day === last);
-}
-
-// The entries of chunks that are far from the visible part. Only entries near the view are in the
-// page, so that it stays fast with thousands of them.
-const hidden = new Map();
-const content = (chunk) => hidden.get(chunk);
-
-function watchChunk(chunk) {
-  const watcher = new IntersectionObserver(([seen]) => {
-    if (!chunk.isConnected) watcher.disconnect();
-    else if (seen.isIntersecting) showChunk(chunk);
-    else hideChunk(chunk);
-  }, { root: root(), rootMargin: "2000px" });
-  watcher.observe(chunk);
-}
-
-function hideChunk(chunk) {
-  if (hidden.has(chunk) || chunk.contains(document.activeElement) || !chunk.offsetHeight) return;
-  chunk.style.height = `${chunk.offsetHeight}px`;
-  const fragment = document.createDocumentFragment();
-  fragment.append(...chunk.childNodes);
-  hidden.set(chunk, fragment);
-}
-
-function showChunk(chunk) {
-  const fragment = hidden.get(chunk);
-  if (!fragment) return;
-  hidden.delete(chunk);
-  updateTimes(fragment);
-  for (const link of fragment.querySelectorAll("a[data-open]")) {
-    if (link.pathname === location.pathname) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-  }
-  chunk.append(fragment);
-  chunk.style.height = "";
+  // An entry that has meanwhile been shown at the top is not shown again.
+  const known = knownTurns();
+  for (const turn of turnsOf(chunk)) if (known.has(turn.dataset.id)) turn.remove();
+  dropEmpty(chunk);
+  joinDays(entries().lastElementChild, chunk);
+  entries().append(chunk);
+  addChunk(chunk, address);
 }
 
 /** Listens for changes. When the browser reconnects, it tells the server the last event. */
 function listen() {
   const own = document.body.dataset.workspace;
   const stream = new EventSource("/api/v1/events");
-  const refresh = debounce(async () => {
+  const refresh = debounce(inTurn(async () => {
     await refreshList();
     document.dispatchEvent(new Event("takeback:refreshed"));
-  }, 150);
+  }), 150);
   // A short interruption shows nothing.
   let offline;
   stream.addEventListener("open", () => {
@@ -134,91 +105,157 @@ function debounce(run, wait) {
   };
 }
 
+/** Never runs a task twice at a time. Calls while it runs lead to one more run. */
+function inTurn(task) {
+  let running = false;
+  let isDue = false;
+  return async () => {
+    isDue = true;
+    if (running) return;
+    running = true;
+    while (isDue) {
+      isDue = false;
+      await task();
+    }
+    running = false;
+  };
+}
+
+/** The address of the newest entries that the filter allows. */
+const firstAddress = () => `${entries().dataset.list}?${entries().dataset.query}`;
+
+/** The number of pages of new entries that are inserted. With more, the list begins anew. */
+const MAX_PAGES = 10;
+
+/** Fetches the newest entries, page by page, until one of them is already shown. */
+async function fetchNewest() {
+  const pages = [];
+  let address = firstAddress();
+  const known = knownTurns();
+  while (address && pages.length < MAX_PAGES) {
+    const part = await fetchRows(address);
+    pages.push({ part, address });
+    if (!known.size || [...part.querySelectorAll(".turn")].some((turn) => known.has(turn.dataset.id))) break;
+    address = part.querySelector("a[data-more]")?.href;
+  }
+  return pages;
+}
+
 /** Fetches the newest entries and puts the new ones at the top, without moving the others. */
 async function refreshList() {
-  const entries = document.querySelector(".entries");
-  const address = new URL(entries.dataset.list, location.href);
-  address.search = entries.dataset.query;
-  address.searchParams.set("part", "rows");
-  let part;
+  let pages;
   try {
-    part = await fetchPart(address);
+    pages = isOlder ? [] : await fetchNewest();
   } catch {
     // The server has ended, or is busy. The next event brings the page up to date.
     return;
   }
-  updateTimes(part);
-  // New entries belong in the first chunks.
-  [...entries.children].slice(0, 2).forEach(showChunk);
-  const known = new Map([...entries.querySelectorAll(".turn")].map((turn) => [turn.dataset.id, turn]));
-  const fresh = [...part.querySelectorAll(".turn")].filter((turn) => !known.has(turn.dataset.id));
-  updateKnown(part, known);
   refreshHead();
-  if (!fresh.length) return;
-  if (!known.size) {
-    document.querySelector(".pane-list > .empty")?.remove();
-    entries.replaceChildren(...part.querySelector(".entries").children);
-    watchChunk(entries.firstElementChild);
-    return;
+  if (!pages.length) return;
+  const known = knownTurns();
+  const fetched = pages.flatMap(({ part }) => [...part.querySelectorAll(".turn")]);
+  for (const turn of fetched) {
+    const old = known.get(turn.dataset.id);
+    if (old) updateTurn(old, turn);
   }
-  insertFresh(part, entries, known);
-  announce(fresh.length);
+  const last = fetched.findLast((turn) => known.has(turn.dataset.id));
+  if (last) mergePages(pages, fetched, known, last.dataset.id);
+  else replaceList(pages);
+  const { state } = pages[0].part.querySelector(".entries").dataset;
+  // Rollbacks and names can change entries of any age.
+  if (state !== entries().dataset.state) updateOlder(new Set(fetched.map((turn) => known.get(turn.dataset.id)).filter(Boolean).map(chunkOf)));
+  entries().dataset.state = state;
 }
 
-/** Updates rows that are already shown: which are struck through, and which one is current. */
-function updateKnown(part, known) {
-  for (const turn of part.querySelectorAll(".turn")) {
+/** Inserts new entries at the top, and removes those that no longer exist. */
+function mergePages(pages, fetched, known, last) {
+  const ids = new Set(fetched.map((turn) => turn.dataset.id));
+  const fresh = fetched.filter((turn) => !known.has(turn.dataset.id));
+  const order = [...known.keys()];
+  const gone = order.slice(0, order.indexOf(last)).filter((id) => !ids.has(id));
+  if (!fresh.length && !gone.length) return;
+  // The entries that move to the new chunks, or are removed, must be in the page.
+  for (const id of [...ids, ...gone]) if (known.has(id)) showChunk(chunkOf(known.get(id)));
+  keepPlace(() => {
+    gone.forEach((id) => known.get(id).remove());
+    insertPages(pages, known);
+  });
+  if (fresh.length) announce(fresh.length);
+}
+
+function insertPages(pages, known) {
+  const list = entries();
+  const added = pages.map(({ part }) => part.querySelector(".entries > .chunk"));
+  const losing = new Set();
+  for (const turn of added.flatMap(turnsOf)) {
     const old = known.get(turn.dataset.id);
     if (!old) continue;
-    const row = old.querySelector(".row");
-    const now = turn.querySelector(".row");
-    old.className = turn.className;
-    row.replaceChildren(...now.childNodes);
-    const steps = turn.querySelector(".steps");
-    const oldSteps = old.querySelector(".steps");
-    if (steps && !oldSteps) old.append(steps);
-    else if (steps && steps.querySelectorAll("ol > li").length !== oldSteps.querySelectorAll("ol > li").length) {
-      steps.open = oldSteps.open;
-      oldSteps.replaceWith(steps);
-    }
+    losing.add(chunkOf(old));
+    // Entries that are already shown keep what the user has unfolded.
+    turn.replaceWith(old);
+  }
+  const next = pages.at(-1).part.querySelector("a[data-more]")?.href;
+  for (const chunk of losing) {
+    dropEmpty(chunk);
+    if (next) setAddress(chunk, next);
+  }
+  for (const chunk of [...list.children]) {
+    if (turnsOf(chunk).length) continue;
+    forgetChunk(chunk);
+    chunk.remove();
+  }
+  const following = list.firstElementChild;
+  list.prepend(...added);
+  added.forEach((chunk, index) => addChunk(chunk, pages[index].address));
+  added.slice(1).forEach((chunk, index) => joinDays(added[index], chunk));
+  if (following) joinDays(added.at(-1), following);
+  markCurrent(added);
+}
+
+/** Marks the row whose turn is shown. */
+function markCurrent(chunks) {
+  for (const link of chunks.flatMap((chunk) => [...chunk.querySelectorAll("a[data-open]")])) {
+    if (link.pathname === location.pathname) link.setAttribute("aria-current", "true");
   }
 }
 
-/** Inserts the new first page before older entries, without scrolling the list. */
-function insertFresh(part, entries, known) {
-  const view = scroller();
-  const before = view.scrollHeight;
-  const place = view.scrollTop;
-  const current = document.querySelector("a.row[aria-current]")?.pathname;
+/** Shows the newest entries instead of the present ones, with which they have none in common. */
+function replaceList(pages) {
+  const list = entries();
+  for (const chunk of [...list.children]) forgetChunk(chunk);
+  list.parentElement.querySelectorAll(":scope > :is(.empty, .more, .end)").forEach((old) => old.remove());
+  const { part } = pages[0];
   const chunk = part.querySelector(".entries > .chunk");
-  // Entries that are already shown keep what the user has unfolded.
-  for (const turn of chunk.querySelectorAll(".turn")) {
-    const old = known.get(turn.dataset.id);
-    if (old) turn.replaceWith(old);
+  list.before(...part.querySelectorAll(".empty"));
+  list.after(...part.querySelectorAll(".more, .end"));
+  list.replaceChildren(...(chunk ? [chunk] : []));
+  if (chunk) {
+    addChunk(chunk, pages[0].address);
+    markCurrent([chunk]);
   }
-  for (const empty of entries.querySelectorAll(".run:not(:has(.turn)), .day:not(:has(.turn))")) empty.remove();
-  for (const old of [...entries.children]) {
-    if (!old.childElementCount && !hidden.has(old)) old.remove();
-  }
-  if (entries.firstElementChild) joinDays(chunk, entries.firstElementChild);
-  entries.prepend(chunk);
-  watchChunk(chunk);
-  if (current) document.querySelector(`a.row[href="${CSS.escape(current)}"]`)?.setAttribute("aria-current", "true");
-  if (place > 0) view.scrollTop = place + (view.scrollHeight - before);
+  watchEnd();
 }
 
 /** Says that there are new entries above, if the user is reading further down. */
 function announce(number) {
   const view = scroller();
+  const known = document.querySelector(".new-entries");
   if (view.scrollTop < 80) return;
-  document.querySelector(".new-entries")?.remove();
-  const button = make("button", { type: "button", class: "small", text: `${number} new ↑` });
-  const box = make("div", { class: "new-entries" }, button);
+  const total = number + Number(known?.dataset.number ?? 0);
+  known?.remove();
+  const button = make("button", { type: "button", class: "small", text: `${total} new ↑` });
+  const box = make("div", { class: "new-entries", "data-number": total, role: "status" }, button);
   button.addEventListener("click", () => {
     view.scrollTo({ top: 0 });
     box.remove();
   });
-  document.querySelector(".entries").before(box);
+  // Scrolling does not bubble, so it is caught in the capture phase.
+  document.addEventListener("scroll", function look() {
+    if (box.isConnected && view.scrollTop >= 80) return;
+    box.remove();
+    document.removeEventListener("scroll", look, true);
+  }, true);
+  entries().before(box);
 }
 
 /** Updates the last action in the head. */

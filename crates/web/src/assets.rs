@@ -24,7 +24,7 @@ pub(crate) const STYLES: [&str; 3] = [
 ];
 
 /// The files, with their names and types.
-const FILES: [(&str, &str, &str); 13] = [
+const FILES: [(&str, &str, &str); 14] = [
     ("app.css", STYLE, STYLES[0]),
     ("diff.css", STYLE, STYLES[1]),
     ("charts.css", STYLE, STYLES[2]),
@@ -33,6 +33,7 @@ const FILES: [(&str, &str, &str); 13] = [
     ("app.js", SCRIPT, include_str!("../assets/app.js")),
     ("page.js", SCRIPT, include_str!("../assets/page.js")),
     ("timeline.js", SCRIPT, include_str!("../assets/timeline.js")),
+    ("window.js", SCRIPT, include_str!("../assets/window.js")),
     ("restore.js", SCRIPT, include_str!("../assets/restore.js")),
     ("chat.js", SCRIPT, include_str!("../assets/chat.js")),
     ("turn.js", SCRIPT, include_str!("../assets/turn.js")),

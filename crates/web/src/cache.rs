@@ -18,9 +18,12 @@ use crate::view::timeline::{Timeline, read_timeline};
 /// The maximum number of timelines that are kept.
 const MAX_KEPT: usize = 64;
 
-/// A timeline or an answer is kept only if its latest change is at least this old. A file system
-/// may give the same time to two changes in quick succession.
-const SETTLED: Duration = Duration::from_secs(2);
+/// A timeline or an answer is kept only if its latest change was at least this old when it was read.
+/// A file system may give the same time to two changes in quick succession.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The age that is needed on a file system that stores at most hundredths of a second.
+const COARSELY_SETTLED: Duration = Duration::from_secs(2);
 
 /// Values that change whenever the data of a timeline changes. The data comes from the pins and the
 /// ledger.
@@ -51,12 +54,13 @@ impl TimelineCache {
         {
             return Ok(timeline.clone());
         }
-        // The stamp is taken before the timeline is read, so a change in the meantime is noticed
-        // the next time.
+        // The stamp and the time are taken before the timeline is read, so a change in the meantime
+        // is noticed the next time.
+        let now = system_time(opened.now());
         let timeline = Arc::new(read_timeline(opened, workspace)?);
         let mut kept = lock();
         kept.remove(workspace.id());
-        if stamp.is_settled(system_time(opened.now())) {
+        if stamp.latest().is_some_and(|latest| is_settled(latest, now)) {
             if kept.len() >= MAX_KEPT {
                 kept.clear();
             }
@@ -87,12 +91,10 @@ impl AnswerCache {
         (look_at(opened) == seen).then_some(answer)
     }
 
-    /// Keeps an answer. `seen` was determined before the answer, so a change in the meantime is
-    /// noticed the next time.
+    /// Keeps an answer. `seen` and `now` were determined before the answer, so a change in the
+    /// meantime is noticed the next time.
     pub(crate) fn keep(&self, key: String, seen: Seen, now: Time, answer: Bytes) {
-        let is_settled = seen.latest().is_some_and(|latest| {
-            system_time(now).duration_since(latest).is_ok_and(|age| age > SETTLED)
-        });
+        let is_settled = seen.latest().is_some_and(|latest| is_settled(latest, system_time(now)));
         if !is_settled || answer.len() > MAX_ANSWER {
             return;
         }
@@ -108,9 +110,34 @@ fn system_time(time: Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(time.0).unwrap_or(0))
 }
 
+/// Returns true if a change after `now` would get a later time than `latest`.
+fn is_settled(latest: SystemTime, now: SystemTime) -> bool {
+    let since_epoch = latest.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // A coarse file system stores at most hundredths of a second. By chance, a fine one may store
+    // such a time, too.
+    let is_coarse = since_epoch.subsec_nanos().is_multiple_of(10_000_000);
+    let needed = if is_coarse { COARSELY_SETTLED } else { SETTLED };
+    now.duration_since(latest).is_ok_and(|age| age > needed)
+}
+
 impl Stamp {
-    fn is_settled(&self, now: SystemTime) -> bool {
-        let times = self.ledger.iter().flatten().map(|(_, time)| *time).chain(self.pins);
-        times.max().is_some_and(|latest| now.duration_since(latest).is_ok_and(|age| age > SETTLED))
+    fn latest(&self) -> Option<SystemTime> {
+        self.ledger.iter().flatten().map(|(_, time)| *time).chain(self.pins).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_settles_later_on_a_coarse_file_system() {
+        let time = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        assert!(!is_settled(time(5_003), time(5_053)));
+        assert!(is_settled(time(5_003), time(5_153)));
+        assert!(!is_settled(time(5_000), time(5_153)));
+        assert!(is_settled(time(5_000), time(7_001)));
+        // The clock of a server may be ahead.
+        assert!(!is_settled(time(9_003), time(5_000)));
     }
 }

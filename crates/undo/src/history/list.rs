@@ -1,5 +1,6 @@
 //! The list of a workspace's checkpoints, for the terminal, JSON output and agents.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -178,12 +179,11 @@ pub(crate) fn finish_interrupted(opened: &Opened, workspace: &WorkspaceRef<'_>) 
 /// Lists the checkpoints of exactly this workspace. Failures and inner histories are not listed.
 pub fn list_workspace(opened: &Opened, workspace: &WorkspaceRef<'_>) -> Result<List, StoreError> {
     let history = History::read(workspace.store, &workspace.id)?;
-    Ok(list_newest(opened, workspace, &history, usize::MAX))
+    Ok(list_history(opened, workspace, &history, usize::MAX))
 }
 
-/// Lists the newest checkpoints of exactly this workspace, whose history has been read, up to a
-/// number of rows.
-pub(crate) fn list_newest(
+/// Lists the newest checkpoints of a history, up to a number of rows.
+pub(crate) fn list_history(
     opened: &Opened,
     workspace: &WorkspaceRef<'_>,
     history: &History,
@@ -336,15 +336,16 @@ fn effects_by_row(
     if known.is_empty() {
         return Ok(effects);
     }
-    let mut turns = Vec::new();
-    for row in &rows {
-        let turn = find_ledger_turn(call_turns, row)?;
-        turns.push(row.turn().zip(turn).map(|((session, _), turn)| (session, turn.turn)));
+    // Several rows may have the same turn. The newest of them gets its effects.
+    let mut places: HashMap<(&str, i64), usize> = HashMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        if let Some(((session, _), turn)) = row.turn().zip(find_ledger_turn(call_turns, row)?) {
+            places.entry((session, turn.turn)).or_insert(place);
+        }
     }
     for (session, turn, effect) in known {
         let time = effect.time.unwrap_or_default();
-        let of_turn = turns.iter().position(|known| *known == Some((session.as_str(), turn)));
-        let row = of_turn.or_else(|| {
+        let row = places.get(&(session.as_str(), turn)).copied().or_else(|| {
             let is_after = |row: &Row<'_>| row.first().record.moment() <= time;
             rows.iter().position(|row| row.has_session(&session) && is_after(row))
         });

@@ -39,7 +39,7 @@ pub use self::list::{
     EffectView, List, OtherWorkspace, RowView, StepView, UncoveredView, find_other_workspaces,
     list_checkpoints, list_workspace,
 };
-pub(crate) use self::list::{effects_of_row, finish_interrupted, list_newest};
+pub(crate) use self::list::{effects_of_row, finish_interrupted, list_history};
 pub use self::show::{CheckpointView, ShowError, show_checkpoint};
 pub use self::take::{CheckpointOptions, NameError, TakeError, TakenCheckpoint, take_checkpoint};
 pub(crate) use self::take::{has_pin, new_record, pin_tree};

@@ -13,7 +13,7 @@ use super::text;
 use crate::Opened;
 use crate::history::record::Action;
 use crate::history::{
-    History, RowView, TakeError, WorkspaceRef, find_workspace, finish_interrupted, list_newest,
+    History, RowView, TakeError, WorkspaceRef, find_workspace, finish_interrupted, list_history,
 };
 
 /// Everything that the timeline of one workspace shows.
@@ -128,7 +128,7 @@ fn read_newest(
     limit: usize,
 ) -> Result<Timeline, StoreError> {
     let history = History::read(workspace.store(), workspace.id())?;
-    let list = list_newest(opened, workspace, &history, limit);
+    let list = list_history(opened, workspace, &history, limit);
     let is_partial = list.checkpoints.len() < history.rows().count();
     let mut problems = list.unreadable;
     if let Some(error) = list.ledger_error {
@@ -163,8 +163,7 @@ fn sort_entries(entries: &mut [Entry], history: &History) -> Vec<u64> {
     let known = rows.chain(history.rollbacks().map(|(safety, _)| safety));
     let numbers: HashMap<Oid, u64> =
         known.map(|checkpoint| (checkpoint.pin.id, checkpoint.pin.name.seq)).collect();
-    // A row that appeared after the history was read is the newest.
-    let number = |entry: &Entry| numbers.get(&entry.id()).copied().unwrap_or(u64::MAX);
+    let number = |entry: &Entry| numbers[&entry.id()];
     entries.sort_by_key(|entry| Reverse(number(entry)));
     entries.iter().map(number).collect()
 }

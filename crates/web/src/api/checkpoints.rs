@@ -117,7 +117,7 @@ pub(super) async fn list(
     let filter = FilterQuery { agent, session, text, file, since, until, before };
     let filter = Filter::new(filter, &app.zone)?;
     let answer = app.work(move |work| {
-        let seen = look_at(&work.opened);
+        let (now, seen) = (work.opened.now(), look_at(&work.opened));
         let timelines = match workspace {
             Some(id) => vec![work.timeline(&id)?],
             None => work.all_timelines()?,
@@ -136,7 +136,7 @@ pub(super) async fn list(
             total: page.total,
         };
         let answer = Bytes::from(serde_json::to_vec(&page).expect("plain data becomes JSON"));
-        work.app.answers.keep(key, seen, work.opened.now(), answer.clone());
+        work.app.answers.keep(key, seen, now, answer.clone());
         Ok(answer)
     });
     Ok(json_response(answer.await?))

@@ -14,7 +14,7 @@ use takeback_runtime::{AGENT, TaskView, list_goals, list_open_tasks};
 use takeback_undo::history::find_workspace;
 
 use super::goals::render_goal;
-use super::layout::{Shell, note, relative_time};
+use super::layout::{Shell, note, relative_time, with_code};
 use super::sessions::{TurnPlace, find_checkpoints, render_summary};
 use super::timeline::encode;
 use super::{PageResult, conversation};
@@ -109,7 +109,7 @@ fn render_composer(work: &Work, is_busy: bool) -> Markup {
         form .composer data-busy[is_busy] {
             ul #commands hidden aria-label="Commands" {
                 @for (name, about) in work.app.chat.commands() {
-                    li { button type="button" tabindex="-1" data-command=(name) { code { "/" (name) } span .faint { (about) } } }
+                    li { button type="button" tabindex="-1" data-command=(name) { code { "/" (name) } span .faint { (with_code(about)) } } }
                 }
             }
             p .working role="status" { "takeback is working…" }

@@ -70,7 +70,7 @@ fn render_piece(piece: &Piece, role: &str) -> Markup {
             details .tool .call { summary { span .tool-name { (text::one_line(name)) } " " code { (text::shorten(&text::one_line(&text::describe_input(&piece.text)), 120)) } } (plain()) }
         },
         PieceKind::Result(name) => html! {
-            details .tool .result { summary { "Result" @if !name.is_empty() { " of " (text::shorten(&text::one_line(name), 40)) } " " span .faint { (text::count(piece.text.lines().count() as u64, "line")) } } (plain()) }
+            details .tool .result { summary { "Result" @if !name.is_empty() { " of " (text::shorten(&text::one_line(name), 40)) } " " span .faint { "· " (text::count(piece.text.lines().count() as u64, "line")) } } (plain()) }
         },
         PieceKind::Data => html! { details .tool { summary { "Data" } (plain()) } },
     }

@@ -15,7 +15,7 @@ use takeback_undo::{DirectoryState, Status};
 
 use super::PageResult;
 use super::charts::{Point, columns};
-use super::layout::{Shell, column, note, relative_time, sentence};
+use super::layout::{Shell, column, note, relative_time, sentence, with_code};
 use crate::api::Params;
 use crate::app::{App, Work};
 use crate::checkup::{Checkup, Finding};
@@ -50,7 +50,7 @@ fn render(work: &Work, status: &Status, checkup: &Checkup) -> Markup {
     html! {
         h1 { "Health" }
         @if checkup.findings.is_empty() {
-            (note("good", &html! { p { strong { "Everything is protected." } " No checkpoint has failed." @if checkup.is_thorough { " All checkpoints and messages are intact." } } }))
+            (note("good", &html! { p { strong { "No problem found." } " No checkpoint has failed." @if checkup.is_thorough { " All checkpoints and messages are intact." } } }))
         }
         @for Finding { message, hint } in &checkup.findings {
             (note("warning", &html! { p { strong { (text::visible(&sentence(message))) } } p { (with_code(&sentence(hint))) "." } }))
@@ -117,15 +117,6 @@ fn render_agents(checkup: &Checkup, now: Timestamp) -> Markup {
                     } }
                 }
             }
-        }
-    }
-}
-
-/// Renders the parts of a hint between backticks as code.
-fn with_code(hint: &str) -> Markup {
-    html! {
-        @for (index, part) in hint.split('`').enumerate() {
-            @if index % 2 == 1 { code { (text::visible(part)) } } @else { (text::visible(part)) }
         }
     }
 }

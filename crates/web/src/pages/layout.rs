@@ -170,6 +170,15 @@ pub(super) fn column(content: &Markup) -> Markup {
     html! { div .column { (content) } }
 }
 
+/// Renders the parts of a text between backticks as code.
+pub(super) fn with_code(words: &str) -> Markup {
+    html! {
+        @for (index, part) in words.split('`').enumerate() {
+            @if index % 2 == 1 { code { (text::visible(part)) } } @else { (text::visible(part)) }
+        }
+    }
+}
+
 /// Renders a problem: the message, its causes, and what to do next.
 pub(super) fn problem_box(problem: &Problem) -> Markup {
     html! {

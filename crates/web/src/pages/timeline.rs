@@ -1,6 +1,7 @@
 //! The list of turns, checkpoints and rollbacks, grouped by day and session.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -40,13 +41,31 @@ impl ListView<'_> {
                 }
             }
             @if page.entries.is_empty() { (self.render_empty()) }
-            div .entries data-list=(self.address) data-query=(self.query_string(None)) { @if !page.entries.is_empty() { div .chunk { (self.render_groups(page)) } } }
+            div .entries data-list=(self.address) data-query=(self.query_string(None)) data-state=(self.find_state()) { @if !page.entries.is_empty() { div .chunk { (self.render_groups(page)) } } }
             @if let Some(next) = &page.next {
                 p .more { a href={ (self.address) "?" (self.query_string(Some(&next.to_string()))) } data-more="" { "Older" } }
             } @else if !page.entries.is_empty() {
                 p .end .faint { (text::count(page.total as u64, "entry").replace("entrys", "entries")) }
             }
         }
+    }
+
+    /// Returns a value that changes when entries of any age change: when turns are taken back or
+    /// reinstated, or when checkpoints are named or pinned. New entries alone do not change it.
+    fn find_state(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        for timeline in self.timelines {
+            let rows = timeline.entries.iter().filter_map(|entry| match entry {
+                Entry::Row(row) => Some(row.as_ref()),
+                Entry::Rollback(_) => None,
+            });
+            let newest = rows.clone().next().map(|row| row.id);
+            timeline.current().filter(|current| Some(*current) != newest).hash(&mut hasher);
+            for row in rows.filter(|row| row.taken_back || row.pinned || row.name.is_some()) {
+                (row.id, row.taken_back, row.pinned, &row.name).hash(&mut hasher);
+            }
+        }
+        format!("{:x}", hasher.finish())
     }
 
     fn render_empty(&self) -> Markup {

@@ -106,7 +106,7 @@ fn render_group(work: &Work, title: &str, label: &str, totals: &[UsageTotal]) ->
                             th scope="row" { bdi { (name(total)) } }
                             td .share { (bar(tokens(total) as f64 / most)) }
                             td .number title=(text::group_digits(tokens(total).unsigned_abs())) { (short_number(tokens(total))) }
-                            td .number { (format_cost(total.cost())) @if total.estimated_cost_usd > 0.0 { span title="estimated" { " ~" } } @if total.unpriced_sessions > 0 { span title=(format!("no price for {}", text::count(total.unpriced_sessions as u64, "session"))) { " ?" } } }
+                            td .number { @if total.estimated_cost_usd > 0.0 { span title="estimated" { "~" } } (format_cost(total.cost())) @if total.unpriced_sessions > 0 { span title=(format!("no price for {}", text::count(total.unpriced_sessions as u64, "session"))) { " ?" } } }
                             td .number { (text::group_digits(total.sessions as u64)) }
                         }
                     } }

@@ -28,7 +28,7 @@ fn an_empty_home_explains_itself() {
     assert!(page.contains("No checkpoints yet"), "{page}");
     assert!(page.contains("takeback install claude"), "{page}");
     assert!(scratch.browser().page("/sessions").contains("No sessions yet"));
-    assert!(scratch.browser().page("/health").contains("Everything is protected"));
+    assert!(scratch.browser().page("/health").contains("No problem found"));
     assert!(scratch.browser().page("/search?q=x").contains("No message matches"));
 }
 
@@ -106,7 +106,7 @@ fn the_health_page_shows_what_doctor_found() {
     let page = browser.page("/health?thorough=1");
     assert!(page.contains("A &lt;b&gt;finding&lt;/b&gt;"), "{page}");
     assert!(page.contains("Run <code>takeback</code>."), "{page}");
-    assert!(!page.contains("Everything is protected"), "{page}");
+    assert!(!page.contains("No problem found"), "{page}");
     let answer = browser.json("/api/v1/doctor?thorough=true");
     assert_eq!(answer["findings"][0]["message"], "a <b>finding</b>");
     assert_eq!(browser.json("/api/v1/doctor")["findings"], serde_json::json!([]));

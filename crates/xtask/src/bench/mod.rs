@@ -18,7 +18,7 @@ mod screen;
 mod takeback;
 mod targets;
 mod trees;
-mod web;
+pub(crate) mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

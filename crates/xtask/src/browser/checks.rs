@@ -1,7 +1,6 @@
 //! `cargo xtask test-web`: uses the pages as a user does, in a real Chromium.
 
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -11,7 +10,9 @@ use super::model::Model;
 use super::proxy::Proxy;
 use super::served::{Served, takeback};
 use super::story::Length;
-use super::{accessibility, build_program, chat_checks, install_browser, restore_checks, story};
+use super::{
+    accessibility, build_program, chat_checks, install_browser, long_checks, restore_checks, story,
+};
 use crate::Failure;
 use crate::results::Tally;
 use crate::run::target_directory;
@@ -76,8 +77,7 @@ const CHECKS: [Check; 25] = [
     full("a turn is stopped with the keyboard", chat_checks::stop),
     full("axe-core finds nothing serious, in light and dark", examine_all),
     usual("axe-core finds nothing serious on the pages used most", examine_some),
-    // This one comes last, because it adds many checkpoints, which hide the incident.
-    full("the timeline keeps only what is near the view", scroll_the_timeline),
+    full("a long timeline is scrolled from end to end", long_checks::scroll_a_long_timeline),
 ];
 
 /// Runs `cargo xtask test-web [word…]`: the checks whose names contain one of the words, or all.
@@ -174,11 +174,11 @@ pub(super) fn expect(is_true: bool, message: &str) -> Result<(), Failure> {
 pub(super) const PLANNED: &str = "!document.querySelector('form.restore button').disabled";
 const INCIDENT: &str = "a.row[href*='/c/']";
 
-/// Opens the turn that deleted too much.
+/// Opens the turn that deleted too much. Rollbacks of that turn name its prompt, too.
 pub(super) fn open_incident(browser: &Browser) -> Result<(), Failure> {
     let click = "const rows = [...document.querySelectorAll('a.row')];
          rows.find((row) => row.textContent.includes('tidy up the imports')
-           && !row.textContent.includes('Rolled')).click()";
+           && !row.closest('.safety')).click()";
     browser.run(click)?;
     browser.wait_for("document.querySelector('.turn-head h1')?.textContent.includes('tidy up')")?;
     browser.wait_for(PLANNED)
@@ -206,8 +206,12 @@ fn open_a_turn(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
     browser.click(INCIDENT)?;
     browser.wait_for("location.pathname.includes('/c/') && document.querySelector('.detail')")?;
     browser.wait_for("document.querySelector('a.row[aria-current]')")?;
-    browser.run("history.back()")?;
-    browser.wait_for("!location.pathname.includes('/c/')")
+    // A step back leaves the list as it is.
+    browser.run("document.querySelector('.entries').dataset.seen = 'yes'; history.back()")?;
+    browser
+        .wait_for("!location.pathname.includes('/c/') && document.querySelector('.overview')")?;
+    browser.wait_for("!document.querySelector('a.row[aria-current]')")?;
+    browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
 }
 
 fn switch_the_diff(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failure> {
@@ -244,52 +248,6 @@ fn open_an_export(browser: &Browser, context: &CheckContext<'_>) -> Result<(), F
         browser.check_logs(&[&address])?;
     }
     browser.open(&format!("{}/", served.origin()))
-}
-
-fn scroll_the_timeline(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
-    let served = context.served;
-    let shop = story::shop(served.base());
-    for number in 0..110 {
-        let taken = takeback(served.base(), &shop)
-            .args(["checkpoint", "--pin", "--reason", &format!("bulk {number}")])
-            .stdout(Stdio::null())
-            .status();
-        expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
-    }
-    open_shop(browser, served)?;
-    let scroll = "const pane = document.querySelector('[data-pane=list]'); pane.scrollTop = pane.scrollHeight;";
-    for chunks in 2..=3 {
-        browser.run(scroll)?;
-        browser.wait_for(&format!("document.querySelectorAll('.chunk').length >= {chunks}"))?;
-    }
-    browser.run(scroll)?;
-    browser.wait_for("document.querySelector('.chunk').childElementCount === 0")?;
-    let first = "document.querySelector('.chunk')";
-    browser.wait_for(&format!("{first}.offsetHeight > 1000"))?;
-    read_on(browser, &shop, served)?;
-    // Entries that were removed from the page return when they are near the view.
-    browser.run("document.querySelector('[data-pane=list]').scrollTop = 0")?;
-    browser.wait_for(&format!("{first}.textContent.includes('bulk 109')"))
-}
-
-/// Checks that what the user is reading stays in its place when a new entry appears above it.
-fn read_on(browser: &Browser, shop: &Path, served: &Served) -> Result<(), Failure> {
-    browser.run(
-        "const pane = document.querySelector('[data-pane=list]').getBoundingClientRect();
-         window.read = [...document.querySelectorAll('a.row')].find((row) => row.getBoundingClientRect().top > pane.top + 200);
-         window.place = window.read.getBoundingClientRect().top",
-    )?;
-    let taken = takeback(served.base(), shop)
-        .args(["checkpoint", "--pin", "--reason", "above"])
-        .stdout(Stdio::null())
-        .status();
-    expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
-    browser.wait_for("document.querySelector('.new-entries button')?.textContent === '1 new ↑'")?;
-    browser.wait_for(
-        "window.read.isConnected && Math.abs(window.read.getBoundingClientRect().top - window.place) <= 2",
-    )?;
-    browser.click(".new-entries button")?;
-    browser.wait_for("document.querySelector('.entries').textContent.includes('above')")
 }
 
 /// Examines every page.
@@ -382,7 +340,12 @@ fn use_the_keyboard(browser: &Browser, _: &CheckContext<'_>) -> Result<(), Failu
 
 fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {
     let served = context.served;
-    browser.run("document.querySelector('.entries').dataset.seen = 'yes'")?;
+    browser.press(&["j"])?;
+    browser.wait_for("document.activeElement.matches('a.row')")?;
+    browser.run(
+        "document.querySelector('.entries').dataset.seen = 'yes';
+         window.focused = document.activeElement",
+    )?;
     let taken = takeback(served.base(), &story::shop(served.base()))
         .args(["checkpoint", "--reason", "from the terminal"])
         .stdout(Stdio::null())
@@ -390,7 +353,8 @@ fn see_a_new_turn(browser: &Browser, context: &CheckContext<'_>) -> Result<(), F
     expect(taken.is_ok_and(|status| status.success()), "no checkpoint was taken")?;
     browser
         .wait_for("document.querySelector('.entries').textContent.includes('from the terminal')")?;
-    browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")
+    browser.wait_for("document.querySelector('.entries').dataset.seen === 'yes'")?;
+    browser.wait_for("document.activeElement === window.focused")
 }
 
 fn lose_the_connection(browser: &Browser, context: &CheckContext<'_>) -> Result<(), Failure> {

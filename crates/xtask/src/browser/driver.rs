@@ -14,7 +14,13 @@ use crate::Failure;
 /// tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The time between two attempts to click an element.
+/// The time that a script waits in the page before it is run again.
+const SLICE: Duration = Duration::from_secs(5);
+
+/// The longest time that a script may take, unless it is known to be slow.
+const SCRIPT: Duration = Duration::from_secs(30);
+
+/// The time between two attempts, when the page is just being replaced.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The longest time that a slow script may take.
@@ -70,7 +76,7 @@ impl Browser {
         } } });
         let answer = browser.send("POST", "/session", &capabilities)?;
         browser.session = answer["sessionId"].as_str().ok_or("no session")?.to_owned();
-        browser.set_patience(PATIENCE)?;
+        browser.set_patience(SCRIPT)?;
         Ok(browser)
     }
 
@@ -83,7 +89,7 @@ impl Browser {
     pub(crate) fn run_slowly(&self, script: &str) -> Result<Value, Failure> {
         self.set_patience(LONG)?;
         let result = self.run(script);
-        self.set_patience(PATIENCE)?;
+        self.set_patience(SCRIPT)?;
         result
     }
 
@@ -126,16 +132,31 @@ impl Browser {
         self.command("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Waits until an expression is true in the page.
+    /// Waits until an expression is true in the page. The page may be replaced meanwhile, and the
+    /// script with it, so the page is asked again and again.
     pub(crate) fn wait_for(&self, condition: &str) -> Result<(), Failure> {
         let script = format!(
-            "const done = arguments[0];
+            "const done = arguments[0], end = performance.now() + {};
              const look = () => {{ let ok = false; try {{ ok = Boolean({condition}); }} catch {{ }}
-               ok ? done(true) : setTimeout(look, 25); }};
-             look();"
+               ok || performance.now() > end ? done(ok) : setTimeout(look, 25); }};
+             look();",
+            SLICE.as_millis()
         );
-        let waited = self.command("execute/async", &json!({ "script": script, "args": [] }));
-        waited.map(drop).map_err(|error| format!("waited too long for {condition}: {error}"))
+        let start = Instant::now();
+        loop {
+            let waited = self.command("execute/async", &json!({ "script": script, "args": [] }));
+            match waited {
+                Ok(Value::Bool(true)) => return Ok(()),
+                Ok(_) if start.elapsed() > PATIENCE => {
+                    return Err(format!("waited too long for {condition}"));
+                }
+                Err(error) if start.elapsed() > PATIENCE => {
+                    return Err(format!("waited too long for {condition}: {error}"));
+                }
+                Ok(_) => {}
+                Err(_) => thread::sleep(POLL),
+            }
+        }
     }
 
     /// Describes the page for the report of a failed check: its address, and the texts of its

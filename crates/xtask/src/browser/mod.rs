@@ -6,6 +6,7 @@ mod api;
 mod chat_checks;
 mod checks;
 mod driver;
+mod long_checks;
 mod model;
 mod picture;
 mod proxy;

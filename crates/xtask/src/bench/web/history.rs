@@ -1,8 +1,7 @@
 //! A workspace with many checkpoints.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use takeback_undo::{
@@ -11,32 +10,73 @@ use takeback_undo::{
 
 use crate::Failure;
 use crate::bench::scratch::io_failure;
-use crate::run::run_step;
 
-/// Plays turns of two agents, each of which changes one file.
+/// A workspace in which two agents work. Each turn changes one file.
+pub(crate) struct LongHistory {
+    opened: Opened,
+    project: PathBuf,
+    turns: usize,
+}
+
+/// Writes the history of a workspace, and turns off its pruning.
 pub(in crate::bench) fn write_history(
     home: &Path,
     project: &Path,
     turns: usize,
 ) -> Result<(), Failure> {
-    fs::create_dir_all(project.join("src")).map_err(io_failure("create", project))?;
-    // Otherwise, the project would be part of the repository that contains the scratch files.
-    run_step(Command::new("git").args(["init", "--quiet"]).arg(project))?;
-    for file in 0..40 {
-        write(project, file, 0)?;
-    }
-    let opened = Opened::new(OpenOptions {
-        settings: Settings { auto_prune: false, ..Settings::default() },
-        ..OpenOptions::new(home.to_owned())
-    });
-    for turn in 0..turns {
-        play_turn(&opened, project, turn)?;
-    }
-    let store = opened.store().map_err(|error| error.to_string())?;
-    store.merge().map_err(|error| error.to_string())?;
+    let mut history = LongHistory::begin(home, project)?;
+    history.play(turns)?;
+    history.tend()?;
     // Neither the pages nor the server may prune the history.
     fs::write(home.join("config.toml"), "[checkpoints]\nauto_prune = false\n")
         .map_err(io_failure("write", home))
+}
+
+impl LongHistory {
+    pub(crate) fn begin(home: &Path, project: &Path) -> Result<LongHistory, Failure> {
+        // Without a repository of its own, the directory would belong to the one around it.
+        for directory in ["src", ".git/objects", ".git/refs/heads"] {
+            fs::create_dir_all(project.join(directory)).map_err(io_failure("create", project))?;
+        }
+        fs::write(project.join(".git/HEAD"), "ref: refs/heads/main\n")
+            .map_err(io_failure("write", project))?;
+        for file in 0..40 {
+            write(project, file, 0)?;
+        }
+        let opened = Opened::new(OpenOptions {
+            settings: Settings { auto_prune: false, ..Settings::default() },
+            ..OpenOptions::new(home.to_owned())
+        });
+        Ok(LongHistory { opened, project: project.to_owned(), turns: 0 })
+    }
+
+    /// Plays more turns.
+    pub(crate) fn play(&mut self, turns: usize) -> Result<(), Failure> {
+        let store = self.opened.store().map_err(|error| error.to_string())?;
+        for _ in 0..turns {
+            play_turn(&self.opened, &self.project, self.turns)?;
+            self.turns += 1;
+            // After a hook, takeback does this in the background.
+            if store.needs_merge() {
+                store.merge().map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what takeback does at the end of a turn: counts the changes of all turns.
+    pub(crate) fn tend(&self) -> Result<(), Failure> {
+        let (opened, session) = (&self.opened, session_of(self.turns.saturating_sub(1)));
+        let session = format!("{}:{}", session.0, session.1);
+        hook::tend_workspace(opened, &self.project, &session, opened.now())
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the agent of a turn, and the agent's session.
+fn session_of(turn: usize) -> (&'static str, String) {
+    let agent = if turn.is_multiple_of(3) { "codex" } else { "claude" };
+    (agent, format!("s{}", turn / 50))
 }
 
 fn write(project: &Path, file: usize, turn: usize) -> Result<(), Failure> {
@@ -46,11 +86,11 @@ fn write(project: &Path, file: usize, turn: usize) -> Result<(), Failure> {
 }
 
 fn play_turn(opened: &Opened, project: &Path, turn: usize) -> Result<(), Failure> {
-    let agent = if turn.is_multiple_of(3) { "codex" } else { "claude" };
+    let (agent, session) = session_of(turn);
     let report = |event| {
         let report = Report {
             agent: agent.into(),
-            session: format!("s{}", turn / 50),
+            session: session.clone(),
             parent: None,
             turn: None,
             directory: project.to_owned(),

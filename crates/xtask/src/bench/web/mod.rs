@@ -3,7 +3,7 @@
 
 mod client;
 mod hello;
-pub(super) mod history;
+pub(crate) mod history;
 mod streams;
 
 use std::fs;
@@ -71,15 +71,6 @@ pub(crate) fn bench_web(arguments: &[&str]) -> Result<(), Failure> {
     let measured = measure_all(&scratch, &this.with_file_name("takeback"), &options);
     scratch.delete_all();
     let figures = measured?;
-    for figure in &figures {
-        let limit = match figure.limit {
-            None => String::new(),
-            Some(Limit::AtLeast(limit)) => format!("at least {limit}"),
-            Some(Limit::AtMost(limit)) => format!("at most {limit}"),
-        };
-        let mark = if figure.is_met() { "" } else { "  MISSED" };
-        println!("{:<48} {:>10.1} {:<5} {limit}{mark}", figure.what, figure.value, figure.unit);
-    }
     if others > 0.1 {
         println!(
             "note: other processes used {:.0} % of the machine before this run",
@@ -148,7 +139,9 @@ fn measure_all(
     scratch.announce("request rates");
     measure_rates(program, &home, options, &mut figures)?;
     scratch.announce("event streams");
-    streams::measure_streams(program, &home, &mut figures)?;
+    let small = scratch.fresh_path("small");
+    history::LongHistory::begin(&home, &small)?.play(5)?;
+    streams::measure_streams(program, &home, &small, &mut figures)?;
     Ok(figures)
 }
 
@@ -166,7 +159,17 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
         client.get(&format!("/w/{workspace}"))?;
         times.push(start.elapsed());
     }
-    times.sort();
+    let mut changed = Vec::new();
+    for _ in 0..3 {
+        streams::change(&served, &workspace, 1)?;
+        let start = Instant::now();
+        client.get(&format!("/w/{workspace}"))?;
+        changed.push(start.elapsed());
+    }
+    let median = |mut times: Vec<Duration>| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64() * 1e3
+    };
     let page = client.get(&format!("/w/{workspace}"))?;
     let mut weight = page.len();
     // Each script names the scripts that it needs.
@@ -182,15 +185,10 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
             }
         }
     }
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    figures.push(figure("first page right after the start", ms(cold), "ms", None));
+    figures.push(figure("first page right after the start", median(vec![cold]), "ms", None));
     let limit = Some(Limit::AtMost(50.0));
-    figures.push(figure(
-        "first page of the timeline (median)",
-        ms(times[times.len() / 2]),
-        "ms",
-        limit,
-    ));
+    figures.push(figure("first page of the timeline (median)", median(times), "ms", limit));
+    figures.push(figure("first page right after a change (median)", median(changed), "ms", None));
     let limit = Some(Limit::AtMost(150.0));
     figures.push(figure(
         "weight of the page with scripts and styles",
@@ -201,8 +199,17 @@ fn measure_pages(program: &Path, home: &Path, figures: &mut Vec<Figure>) -> Resu
     Ok(())
 }
 
+/// Creates a figure, and prints it.
 fn figure(what: &'static str, value: f64, unit: &'static str, limit: Option<Limit>) -> Figure {
-    Figure { what, value, unit, limit }
+    let figure = Figure { what, value, unit, limit };
+    let limit = match figure.limit {
+        None => String::new(),
+        Some(Limit::AtLeast(limit)) => format!("at least {limit}"),
+        Some(Limit::AtMost(limit)) => format!("at most {limit}"),
+    };
+    let mark = if figure.is_met() { "" } else { "  MISSED" };
+    println!("{what:<48} {value:>10.1} {unit:<5} {limit}{mark}");
+    figure
 }
 
 fn find_workspace(page: &str) -> Result<String, Failure> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::{Figure, Limit, Served, figure, find_workspace};
+use super::{Figure, Limit, Served, figure};
 use crate::Failure;
 
 /// The number of streams.
@@ -16,14 +16,18 @@ const STREAMS: usize = 200;
 /// The number of changes that are sent to all streams.
 const CHANGES: usize = 300;
 
-/// Opens many streams, and measures the server's memory before and after many changes.
+/// Opens many streams, and measures the server's memory before and after many changes to a
+/// workspace. It should be a small one, because each change reads its history.
 pub(super) fn measure_streams(
     program: &Path,
     home: &Path,
+    project: &Path,
     figures: &mut Vec<Figure>,
 ) -> Result<(), Failure> {
     let served = Served::start(program, home)?;
-    let workspace = find_workspace(&served.client()?.get("/")?)?;
+    // This page needs all timelines. Once it has been sent, they are part of the memory in use.
+    served.client()?.get("/")?;
+    let workspace = find_workspace(&served, project)?;
     let readers: Result<Vec<_>, Failure> = (0..STREAMS).map(|_| open_stream(&served)).collect();
     let readers = readers?;
     // A few changes are sent first, so that buffers have their usual size.
@@ -49,6 +53,15 @@ pub(super) fn measure_streams(
     Ok(())
 }
 
+fn find_workspace(served: &Served, project: &Path) -> Result<String, Failure> {
+    let known = served.client()?.get("/api/v1/workspaces")?;
+    let known: Vec<serde_json::Value> =
+        serde_json::from_str(&known).map_err(|error| error.to_string())?;
+    let own = known.iter().find(|known| known["path"].as_str().map(Path::new) == Some(project));
+    let id = own.and_then(|own| own["id"].as_str());
+    id.map(str::to_owned).ok_or_else(|| "the server does not know the workspace".into())
+}
+
 fn open_stream(served: &Served) -> Result<BufReader<TcpStream>, Failure> {
     let failed = |error: std::io::Error| format!("cannot open a stream: {error}");
     let mut socket = TcpStream::connect(("127.0.0.1", served.port)).map_err(failed)?;
@@ -65,7 +78,7 @@ fn open_stream(served: &Served) -> Result<BufReader<TcpStream>, Failure> {
 }
 
 /// Pins and unpins a checkpoint. Each change is sent to every stream.
-fn change(served: &Served, workspace: &str, count: usize) -> Result<(), Failure> {
+pub(super) fn change(served: &Served, workspace: &str, count: usize) -> Result<(), Failure> {
     let list =
         served.client()?.get(&format!("/api/v1/checkpoints?workspace={workspace}&limit=1"))?;
     let list: serde_json::Value = serde_json::from_str(&list).map_err(|error| error.to_string())?;
