@@ -56,6 +56,8 @@ pub enum FleetError {
     Diverged,
     #[error("another process is shipping")]
     Busy,
+    #[error("cannot start a thread")]
+    Thread { source: io::Error },
     #[error("a row in the fleet's database cannot be read: {0}")]
     BadRow(String),
     #[error("cannot use {path}")]

@@ -12,12 +12,43 @@ const MAX_NAME: usize = 64;
 pub struct FleetSettings {
     /// The data that leaves this machine only encrypted.
     pub encrypt: Encrypt,
+    /// The number of seconds after which another machine may continue a task whose machine is
+    /// silent.
+    pub lease_seconds: LeaseSeconds,
     /// The name of this machine; its host name by default.
     #[serde(deserialize_with = "parse_name")]
     pub name: Option<String>,
     /// The address of the fleet's database.
     #[serde(deserialize_with = "parse_postgres")]
     pub postgres: Option<String>,
+}
+
+/// The length of a lease, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct LeaseSeconds(u32);
+
+impl Default for LeaseSeconds {
+    fn default() -> LeaseSeconds {
+        LeaseSeconds(60)
+    }
+}
+
+impl TryFrom<u32> for LeaseSeconds {
+    type Error = &'static str;
+
+    fn try_from(seconds: u32) -> Result<LeaseSeconds, &'static str> {
+        match (1..=86_400).contains(&seconds) {
+            true => Ok(LeaseSeconds(seconds)),
+            false => Err("invalid value: a lease has 1 to 86400 seconds"),
+        }
+    }
+}
+
+impl LeaseSeconds {
+    pub(crate) fn get(self) -> u32 {
+        self.0
+    }
 }
 
 /// The data that is encrypted with the fleet's key before it leaves the machine.

@@ -28,6 +28,7 @@ impl Machine {
             encrypt: Encrypt::Private,
             name: Some(name.into()),
             postgres: Some(address.into()),
+            ..FleetSettings::default()
         };
         Machine { home, ledger, settings }
     }

@@ -167,6 +167,28 @@ impl Ledger {
     }
 }
 
+/// Marks everything in a session that has got another id: the fleet's database has its rows under
+/// the old one.
+pub(crate) fn mark_renamed(
+    transaction: &Transaction<'_>,
+    session: i64,
+    old_id: &str,
+) -> Result<(), LedgerError> {
+    if read_version(transaction)?.is_none() {
+        return Ok(());
+    }
+    transaction.execute("DELETE FROM outbox WHERE session = ?1", [session])?;
+    transaction.execute(
+        "INSERT OR IGNORE INTO outbox (kind, session, item) VALUES (?1, 0, ?2)",
+        params![Kind::Deleted as i64, old_id],
+    )?;
+    transaction.execute(
+        "INSERT INTO outbox (kind, session, item) VALUES (?1, ?2, 0)",
+        params![Kind::Session as i64, session],
+    )?;
+    Ok(triggers::mark_session(transaction, session).map(drop)?)
+}
+
 fn mark_slice(transaction: &Transaction<'_>) -> Result<(), LedgerError> {
     let marked: i64 =
         transaction.query_row("SELECT marked FROM outbox_state", [], |row| row.get(0))?;

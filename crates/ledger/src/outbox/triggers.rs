@@ -138,17 +138,24 @@ pub(super) fn mark_sessions(
         && let Some(row) = keys.next()?
     {
         let key: i64 = row.get(0)?;
-        for watched in WATCHED.iter().filter(|watched| !matches!(watched.kind, Kind::Session)) {
-            let Watched { table, kind, item, .. } = watched;
-            let sql = format!(
-                "INSERT OR IGNORE INTO outbox (kind, session, item)
-                 SELECT {}, session, {item} FROM {table} WHERE session = ?1 ORDER BY id",
-                *kind as i64
-            );
-            rows += connection.prepare_cached(&sql)?.execute([key])?;
-        }
+        rows += mark_session(connection, key)?;
         last = Some(key);
         rows += 1;
     }
     Ok(last)
+}
+
+/// Marks all rows of a session. Returns their number.
+pub(super) fn mark_session(connection: &Connection, key: i64) -> rusqlite::Result<usize> {
+    let mut rows = 0;
+    for watched in WATCHED.iter().filter(|watched| !matches!(watched.kind, Kind::Session)) {
+        let Watched { table, kind, item, .. } = watched;
+        let sql = format!(
+            "INSERT OR IGNORE INTO outbox (kind, session, item)
+             SELECT {}, session, {item} FROM {table} WHERE session = ?1 ORDER BY id",
+            *kind as i64
+        );
+        rows += connection.prepare_cached(&sql)?.execute([key])?;
+    }
+    Ok(rows)
 }
