@@ -193,10 +193,10 @@ const WRITE: &str = "
             from_seq = CASE WHEN writer = $8 THEN from_seq ELSE seq END,
             from_epoch = CASE WHEN writer = $8 THEN from_epoch ELSE entry_epoch END,
             expires_at = clock_timestamp() + make_interval(secs => $9)
-        WHERE id = $1 AND epoch = $2 AND position = $3 - 1
+        WHERE id = $1 AND epoch = $2 AND position = $3::bigint - 1
         RETURNING key)
     INSERT INTO takeback.journal (task, position, is_base, record)
-    SELECT key, $3, $10, $11 FROM fenced";
+    SELECT key, $3, $10::boolean, $11::bytea FROM fenced";
 
 const HELD: &str = "
     SELECT m.name, greatest(1, ceil(extract(epoch FROM t.expires_at - clock_timestamp())))::bigint

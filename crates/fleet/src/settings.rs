@@ -1,5 +1,9 @@
 //! The settings in the table `[fleet]` of config.toml.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -82,26 +86,75 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 fn parse_postgres<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let address = Option::<String>::deserialize(deserializer)?;
-    match address.as_deref().map(check_postgres) {
+    match address.as_deref().map(parse_address) {
         Some(Err(problem)) => Err(D::Error::custom(format!("invalid value: {problem}"))),
         _ => Ok(address),
     }
 }
 
-/// Checks the form of a database's address. The problem does not repeat the address, which may
-/// contain a password.
-pub(crate) fn check_postgres(address: &str) -> Result<postgres::Config, String> {
+/// The address of a database.
+pub(crate) struct Address {
+    pub(crate) config: postgres::Config,
+    /// The file with the certificates of the authorities that the server's certificate may come
+    /// from; by default, those that the system trusts.
+    pub(crate) root_certificates: Option<PathBuf>,
+}
+
+/// Parses a database's address. The problem does not repeat the address, which may contain a
+/// password.
+pub(crate) fn parse_address(address: &str) -> Result<Address, String> {
     if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
         return Err("the address of a database begins with postgres://".to_owned());
     }
+    let (address, root_certificates) = take_own_parameters(address);
     let config: postgres::Config = address.parse().map_err(|error: postgres::Error| {
         let causes = takeback_base::errors::error_messages(&error);
         format!("the address of the database cannot be parsed: {}", causes.join(": "))
     })?;
     match config.get_hosts().is_empty() {
         true => Err("the address of the database names no host".to_owned()),
-        false => Ok(config),
+        false => Ok(Address { config, root_certificates }),
     }
+}
+
+/// Takes those parameters out of an address that the client library does not know. A server's
+/// certificate is always checked, so the modes that ask for that need no more than `require`.
+fn take_own_parameters(address: &str) -> (String, Option<PathBuf>) {
+    let Some((start, parameters)) = address.split_once('?') else {
+        return (address.to_owned(), None);
+    };
+    let mut root_certificates = None;
+    let mut kept = Vec::new();
+    for parameter in parameters.split('&') {
+        match parameter.split_once('=') {
+            Some(("sslrootcert", path)) => root_certificates = Some(decode_path(path)),
+            Some(("sslmode", "verify-full" | "verify-ca")) => kept.push("sslmode=require"),
+            _ => kept.push(parameter),
+        }
+    }
+    let mark = if kept.is_empty() { "" } else { "?" };
+    (format!("{start}{mark}{}", kept.join("&")), root_certificates)
+}
+
+/// Decodes a path in an address: `%2F` stands for a slash.
+fn decode_path(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match decoded.filter(|_| first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]
@@ -111,12 +164,23 @@ mod tests {
     #[test]
     fn an_address_is_checked_without_being_repeated() {
         for bad in ["mysql://h/db", "postgres://u:secret@h:port/db", "postgres://", "h"] {
-            let problem = check_postgres(bad).unwrap_err();
+            let problem = parse_address(bad).err().unwrap();
             assert!(!problem.contains("secret"), "{problem}");
         }
         for good in ["postgres://u:p@h/db", "postgresql:///db?host=/run/postgresql"] {
-            assert!(check_postgres(good).is_ok(), "{good}");
+            assert!(parse_address(good).is_ok(), "{good}");
         }
+    }
+
+    #[test]
+    fn an_address_can_name_the_authorities() {
+        let address =
+            "postgres://h/db?sslrootcert=%2Fa%20b%25&sslmode=verify-full&connect_timeout=3";
+        let address = parse_address(address).unwrap();
+        assert_eq!(address.root_certificates, Some(PathBuf::from("/a b%")));
+        assert_eq!(address.config.get_ssl_mode(), postgres::config::SslMode::Require);
+        let address = parse_address("postgres://h/db?sslrootcert=/ca.pem").unwrap();
+        assert_eq!(address.root_certificates, Some(PathBuf::from("/ca.pem")));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use takeback_base::paths::canonicalize;
 use takeback_ledger::{
-    Event, Lease, Ledger, LedgerError, LogContent, LogLease, LogRecord, TaskBase, TaskChange, Time,
+    Event, Lease, Ledger, LedgerError, LogContent, LogLease, LogRecord, LoggedTask, TaskBase,
+    TaskChange, Time,
 };
 use takeback_undo::history::{CheckpointOptions, open_workspace, take_checkpoint};
 
@@ -31,6 +32,13 @@ pub struct AdoptedTask {
     pub from: Option<String>,
     /// The session with the steps that only this machine had made, if there were any.
     pub kept: Option<String>,
+}
+
+/// Lists the tasks that the machines of a fleet share. Returns `None` if the agent's tasks are not
+/// shared.
+pub fn list_shared_tasks(agent: &Agent) -> Result<Option<Vec<LoggedTask>>, TaskError> {
+    let tasks = agent.shared.as_ref().map(|shared| shared.log.list());
+    tasks.transpose().map_err(TaskError::Log)
 }
 
 /// Copies a task from the shared journal into the ledger of this machine, so that

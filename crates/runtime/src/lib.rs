@@ -73,7 +73,7 @@ mod task_list;
 pub mod tools;
 mod working;
 
-pub use adopt::{AdoptOptions, AdoptedTask, adopt_task};
+pub use adopt::{AdoptOptions, AdoptedTask, adopt_task, list_shared_tasks};
 pub use agent::{AGENT, Agent, OnFollowUp};
 pub use cancel::Cancel;
 pub use error::TaskError;

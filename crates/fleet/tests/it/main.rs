@@ -9,3 +9,6 @@ mod machine;
 mod reading;
 mod server;
 mod sync;
+mod tasks;
+mod tls;
+mod worker;

@@ -101,6 +101,28 @@ impl Server {
         let _ = process.wait();
     }
 
+    /// Lets the server encrypt connections over TCP with this certificate and key, from now on.
+    pub(crate) fn encrypt(&mut self, certificate: &str, key: &str) {
+        for (name, content) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.path("data").join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if rustix::process::geteuid().is_root() {
+                chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        self.psql("postgres", "ALTER SYSTEM SET ssl = on").unwrap();
+        self.psql("postgres", "SELECT pg_reload_conf()").unwrap();
+        // Each process of the server reads its configuration when it starts.
+        while self.psql("postgres", "SHOW ssl").unwrap() != "on" {}
+    }
+
+    /// Returns the address over TCP by this host name, with encryption.
+    pub(crate) fn encrypted_address(&self, authority: &Path) -> String {
+        let address = self.tcp_address(PASSWORD, "fleet").replace("127.0.0.1", "localhost");
+        format!("{address}?sslmode=verify-full&sslrootcert={}", authority.display())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -29,6 +29,7 @@ use self::input::read_whole_prompt;
 use self::json::JsonFrontEnd;
 use self::talk::talk;
 use self::terminal::TerminalFrontEnd;
+use super::fleet::ResidentShipper;
 use super::fork;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -72,6 +73,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> Result<ExitCode, Failure> {
+    let _shipper = ResidentShipper::start(context);
     let mut conversation = Conversation::new(arguments.agent, context)?;
     if let Some(session) = &arguments.resume {
         conversation.resume(session.as_deref())?;
