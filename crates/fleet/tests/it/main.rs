@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod chaos;
+mod contract;
 mod faults;
 mod join;
 mod kills;
 mod machine;
+mod proxy;
 mod reading;
 mod server;
 mod sync;

@@ -117,6 +117,11 @@ impl Server {
         while self.psql("postgres", "SHOW ssl").unwrap() != "on" {}
     }
 
+    /// Returns the port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the address over TCP by this host name, with encryption.
     pub(crate) fn encrypted_address(&self, authority: &Path) -> String {
         let address = self.tcp_address(PASSWORD, "fleet").replace("127.0.0.1", "localhost");

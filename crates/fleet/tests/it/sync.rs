@@ -129,9 +129,9 @@ fn a_copied_home_and_an_older_ledger_are_noticed_and_repaired() {
     machine.say("claude:a", "user", "one");
     machine.sync().unwrap();
     let mut copied = Machine::new("first", &server.address());
-    fs::create_dir(copied.home.path().join("fleet")).unwrap();
+    fs::create_dir(copied.home().join("fleet")).unwrap();
     for name in ["identity.json", "key"] {
-        let [from, to] = [&machine, &copied].map(|it| it.home.path().join("fleet").join(name));
+        let [from, to] = [&machine, &copied].map(|it| it.home().join("fleet").join(name));
         fs::copy(from, to).unwrap();
     }
     machine.ledger.copy_to(&copied.path()).unwrap();

@@ -61,7 +61,7 @@ fn the_task_of_a_killed_machine_continues_elsewhere_and_runs_nothing_twice() {
     let (b, _) = Worker::join("b", &server.address(), &model.url(), Some(&key));
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "tasks::a_killed_worker_works", "--test-threads=1"]);
-    child.env("WORKER_HOME", a.machine.home.path()).env("WORKER_PROJECT", &a.project);
+    child.env("WORKER_HOME", a.machine.home()).env("WORKER_PROJECT", &a.project);
     child.env("WORKER_ADDRESS", server.address()).env("WORKER_URL", model.url());
     child.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = child.spawn().unwrap();

@@ -53,7 +53,7 @@ impl Worker {
     pub(crate) fn watched_agent(&self, waits: &Arc<Mutex<Vec<String>>>) -> Arc<Agent> {
         let waits = waits.clone();
         let on_wait = move |because: &str| waits.lock().unwrap().push(because.to_owned());
-        build_agent(self.machine.home.path(), &self.machine.settings, &self.url, on_wait)
+        build_agent(self.machine.home(), &self.machine.settings, &self.url, on_wait)
     }
 
     pub(crate) fn begin(&self, id: &str) -> Task {
