@@ -53,7 +53,7 @@ impl Backend for OneMachine {
 
     fn cases(&self) -> u32 {
         let wanted = std::env::var("TAKEBACK_SEARCH_CASES").ok();
-        wanted.and_then(|cases| cases.parse().ok()).unwrap_or(6)
+        wanted.and_then(|cases| cases.parse().ok()).unwrap_or(3)
     }
 }
 

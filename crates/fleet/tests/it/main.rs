@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod bench;
 mod chaos;
 mod contract;
 mod faults;
