@@ -159,7 +159,8 @@ fn find_task(typed: &str, context: &Context) -> Result<TaskRecord, Failure> {
 fn cancel(id: &str, context: &Context) -> Result<ExitCode, Failure> {
     let TaskRecord { id, session, .. } = find_task(id, context)?;
     context.close_ledger();
-    let outcome = cancel_task(context.opened_arc()?, &id)?;
+    let shared = chat::shared_journal(context)?;
+    let outcome = cancel_task(context.opened_arc()?, shared.as_ref(), &id)?;
     let state = match outcome {
         CancelledTask::Stopping => "stopping",
         CancelledTask::Ended => "idle",

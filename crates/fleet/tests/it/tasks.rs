@@ -261,3 +261,51 @@ fn a_rewind_travels_with_its_task() {
     let turns = |worker: &Worker| worker.machine.ledger.turns("takeback:t1").unwrap().len();
     assert_eq!(turns(&b), turns(&a) + 1);
 }
+
+#[test]
+fn a_deleted_session_is_deleted_from_the_shared_journal() {
+    let Some(server) = Server::start() else { return };
+    let model = Model::start(|_: &Request| Reply::text("the pineapple")).unwrap();
+    let (mut a, key) = Worker::join("a", &server.address(), &model.url(), None);
+    let (mut b, _) = Worker::join("b", &server.address(), &model.url(), Some(&key));
+    for id in ["t1", "t2"] {
+        a.begin(id).prompt("go", &Silent).unwrap();
+    }
+    b.adopt("t2", true).unwrap();
+    drop(b.resume("t2").unwrap());
+    let tasks = || server.query("SELECT string_agg(id, ' ' ORDER BY id) FROM takeback.tasks");
+    assert_eq!(tasks(), "t1 t2");
+    for id in ["takeback:t1", "takeback:t2"] {
+        a.machine.ledger.delete_session(id).unwrap();
+    }
+    a.machine.sync().unwrap();
+    assert_eq!(tasks(), "t2", "the other machine still has it");
+    b.machine.ledger.delete_session("takeback:t2").unwrap();
+    b.machine.sync().unwrap();
+    assert_eq!(server.query("SELECT count(*) FROM takeback.journal"), "0");
+}
+
+#[test]
+fn a_cancelled_turn_is_over_on_all_machines() {
+    let Some(server) = Server::start() else { return };
+    let gate = Arc::new(Gate::default());
+    let model = slow_then_quick(&gate);
+    let (a, _) = Worker::join("a", &server.address(), &model.url(), None);
+    let mut task = a.begin("t1");
+    std::thread::scope(|scope| {
+        let cancel = task.cancel().clone();
+        let turn = scope.spawn(|| task.prompt("go", &Silent));
+        gate.await_request();
+        cancel.suspend();
+        cancel.cancel();
+        assert_eq!(turn.join().unwrap().unwrap(), Pause::Suspended);
+    });
+    gate.open();
+    drop(task);
+    let state = || server.query("SELECT state FROM takeback.tasks");
+    assert_eq!(state(), "running");
+    let agent = a.agent();
+    takeback_runtime::cancel_task(&agent.opened, agent.shared.as_ref(), "t1").unwrap();
+    assert_eq!(state(), "idle");
+    assert!(!a.resume("t1").unwrap().is_interrupted());
+}

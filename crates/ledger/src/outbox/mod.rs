@@ -34,12 +34,14 @@ enum Kind {
     Effects = 5,
     /// The usage of all models in a session.
     Usage = 6,
+    /// A deleted task.
+    DeletedTask = 7,
 }
 
 impl Kind {
     fn from_number(number: i64) -> Option<Kind> {
-        use Kind::{Call, Deleted, Effects, Message, Session, Turn, Usage};
-        [Deleted, Session, Message, Turn, Call, Effects, Usage]
+        use Kind::{Call, Deleted, DeletedTask, Effects, Message, Session, Turn, Usage};
+        [Deleted, Session, Message, Turn, Call, Effects, Usage, DeletedTask]
             .into_iter()
             .find(|kind| *kind as i64 == number)
     }

@@ -10,7 +10,7 @@ use super::Kind;
 
 /// The version of the tables and triggers. When it changes, the outbox is created again, and
 /// everything is shipped again.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE outbox (
@@ -31,6 +31,17 @@ const TABLES: &str = "
         shipped TEXT,
         sending TEXT
     );";
+
+/// Marks a deleted task. Its journal may be in the fleet, too.
+fn mark_deleted_tasks() -> String {
+    format!(
+        "CREATE TRIGGER outbox_tasks_delete AFTER DELETE ON tasks BEGIN
+             DELETE FROM outbox WHERE session = 0 AND kind = {kind} AND item = OLD.id;
+             INSERT INTO outbox (kind, session, item) VALUES ({kind}, 0, OLD.id);
+         END",
+        kind = Kind::DeletedTask as i64
+    )
+}
 
 /// A table whose changes are shipped.
 struct Watched {
@@ -104,6 +115,7 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     for watched in &WATCHED {
         connection.execute_batch(&watched.triggers())?;
     }
+    connection.execute_batch(&mark_deleted_tasks())?;
     connection.execute("INSERT INTO outbox_state (id, version) VALUES (1, ?1)", [VERSION])?;
     connection.execute(
         "INSERT INTO outbox (kind, session, item) SELECT ?1, key, 0 FROM sessions ORDER BY key",

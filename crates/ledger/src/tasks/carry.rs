@@ -24,7 +24,11 @@ impl Ledger {
         let mut sessions = Vec::new();
         let mut next = Some(task.session.clone());
         while let Some(session) = next {
-            let transcript = self.transcript(&session)?;
+            let transcript = match self.transcript(&session) {
+                // The user has deleted what a summary summarizes.
+                Err(LedgerError::NoSuchSession(_)) if !sessions.is_empty() => break,
+                transcript => transcript?,
+            };
             let is_summary = transcript.session.parent_kind == Some(ParentKind::Compaction);
             next = transcript.session.parent_session_id.clone().filter(|_| is_summary);
             sessions.insert(0, without_usage(transcript));

@@ -114,13 +114,17 @@ pub(crate) struct BuiltAgent {
     pub(crate) auto_resume: bool,
 }
 
-/// Opens the journal that the machines of the fleet share. It connects with the first step.
-fn share_journal(context: &Context) -> Result<Arc<SharedJournal>, Failure> {
+/// Opens the journal that the machines of the fleet share, if the settings say that tasks are shared.
+/// It connects with the first step.
+pub(crate) fn shared_journal(context: &Context) -> Result<Option<Arc<SharedJournal>>, Failure> {
+    if Config::read(&context.home, context.profile())?.chat.journal == JournalPlace::Local {
+        return Ok(None);
+    }
     let on_wait = |because: &str| {
         let because = output::disarm(because);
         eprintln!("The turn waits, and nothing is lost: {because}. Ctrl-C stops waiting.");
     };
-    Ok(Arc::new(SharedJournal::new(open_journal(context)?, Box::new(on_wait))))
+    Ok(Some(Arc::new(SharedJournal::new(open_journal(context)?, Box::new(on_wait)))))
 }
 
 /// Builds the agent.
@@ -174,10 +178,7 @@ pub(crate) fn build_agent(
         on_follow_up: Box::new(move |session, follow_up| {
             background::spawn_follow_up(&background, &follow_up, session, None);
         }),
-        shared: match config.chat.journal {
-            JournalPlace::Local => None,
-            JournalPlace::Fleet => Some(share_journal(context)?),
-        },
+        shared: shared_journal(context)?,
         opened,
     };
     let new_session =

@@ -251,7 +251,8 @@ impl Conversation {
         let id = task.id().to_owned();
         // The turn can be ended only after the task has been released.
         drop(task);
-        takeback_runtime::cancel_task(self.context().opened_arc()?, &id)?;
+        let shared = self.place.built.agent.shared.clone();
+        takeback_runtime::cancel_task(self.context().opened_arc()?, shared.as_ref(), &id)?;
         self.resume_task(&id)
     }
 
